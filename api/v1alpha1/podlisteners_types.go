@@ -1,0 +1,83 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ListenerScope says where an address leads to.
+//
+// +kubebuilder:validation:Enum=Node;Cluster
+type ListenerScope string
+
+const (
+	// ListenerScopeNode is an address that only leads to Pods on the Pod's own node.
+	ListenerScopeNode ListenerScope = "Node"
+	// ListenerScopeCluster is an address that leads to Pods on any node.
+	ListenerScopeCluster ListenerScope = "Cluster"
+)
+
+// PodListener is what one listener volume of a Pod leads to.
+type PodListener struct {
+	// Node if the addresses only lead to Pods on this Pod's node, otherwise Cluster.
+	Scope ListenerScope `json:"scope"`
+
+	// The addresses that lead to this Pod, the preferred one first: the same as in the mounted files. Null means that
+	// they are not known yet.
+	// +optional
+	// +nullable
+	// +listType=atomic
+	IngressAddresses []IngressAddress `json:"ingressAddresses,omitempty"`
+
+	// The PersistentVolume behind the Pod's volume; the node agent finds its volume by it.
+	// +optional
+	PersistentVolumeName string `json:"persistentVolumeName,omitempty"`
+
+	// The Listener, in the Pod's namespace, that the addresses are those of.
+	// +optional
+	ListenerName string `json:"listenerName,omitempty"`
+}
+
+// PodListenersSpec holds a Pod's own addresses.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.nodeName) || (has(self.nodeName) && self.nodeName == oldSelf.nodeName)",message="nodeName is immutable"
+type PodListenersSpec struct {
+	// The addresses that lead to the Pod, by the name of the volume in the Pod (not of the claim, nor of the
+	// PersistentVolume).
+	Listeners map[string]PodListener `json:"listeners"`
+
+	// The node that the Pod runs on. Immutable once set.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+}
+
+// PodListeners tells the addresses that lead to one Pod. Its name is "pod-" and the Pod's uid. It is made by the operator
+// while the Pod's volumes are mounted, and is not meant to be written by users.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=podlisteners,singular=podlisteners,shortName=podlsn
+// +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.metadata.ownerReferences[0].name`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Listeners",type=string,JSONPath=`.spec.listeners[*].listenerName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PodListeners struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Spec PodListenersSpec `json:"spec"`
+}
+
+// PodListenersList is a list of PodListeners.
+//
+// +kubebuilder:object:root=true
+type PodListenersList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []PodListeners `json:"items"`
+}
+
+// PodListenersName is the name of the PodListeners of the Pod with this uid (contract 1.2).
+func PodListenersName(podUID types.UID) string {
+	return "pod-" + string(podUID)
+}
