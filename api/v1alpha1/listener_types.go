@@ -39,6 +39,20 @@ const (
 	ReasonNodesMissing           = "NodesMissing"
 )
 
+// Reasons of events on claims that cannot be provisioned yet, next to those of ListenerAccepted.
+const (
+	ReasonInvalidClaim        = "InvalidClaim"
+	ReasonListenerNotFound    = "ListenerNotFound"
+	ReasonForeignListener     = "ForeignListener"
+	ReasonListenerTerminating = "ListenerTerminating"
+	ReasonNoConsumer          = "NoConsumer"
+)
+
+// Reasons of events on Pods whose volumes wait.
+const (
+	ReasonWaitingForAddress = "WaitingForAddress"
+)
+
 // AddressType is the kind of an ingress address. The set is closed for ever.
 //
 // +kubebuilder:validation:Enum=Hostname;IP

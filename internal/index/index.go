@@ -22,6 +22,12 @@ const (
 	VolumesByListener = "volume.listener"
 	// VolumesByNode finds our PersistentVolumes by the node that they are reserved on.
 	VolumesByNode = "volume.node"
+	// ClaimsByClass finds claims by the class of the Listener of their own that they ask for.
+	ClaimsByClass = "claim.class"
+	// ClaimsByListener finds claims by the name of the existing Listener that they ask for.
+	ClaimsByListener = "claim.listener"
+	// PodsByUID finds a Pod by its uid.
+	PodsByUID = "pod.uid"
 	// PodsByClaim finds Pods by the name of a claim that they mount, ephemeral ones included.
 	PodsByClaim = "pod.claim"
 	// PodListenersByListener finds PodListeners by the name of a Listener.
@@ -40,6 +46,9 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&listenersv1alpha1.Listener{}, ListenersByClass, ListenerClass},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, VolumeNodes},
+		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, annotation(names.AnnotationListenerClass)},
+		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, annotation(names.AnnotationListenerName)},
+		{&corev1.Pod{}, PodsByUID, UID},
 		{&corev1.Pod{}, PodsByClaim, PodClaims},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, PodListenersNode},
@@ -98,6 +107,13 @@ func PinnedNodes(pv *corev1.PersistentVolume) []string {
 		}
 	}
 	return nodes
+}
+
+// UID extracts the uid of an object.
+func UID(o client.Object) []string { return nonEmpty(string(o.GetUID())) }
+
+func annotation(key string) client.IndexerFunc {
+	return func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[key]) }
 }
 
 // PodClaims extracts the claims that a Pod mounts.
