@@ -1,0 +1,206 @@
+// Package podlisteners tells each Pod its own addresses. A PodListeners object without content is a hint by a node agent that a
+// Pod is being mounted; this package checks it against the Pod, labels Pod and PersistentVolumes so that the Listener's Service finds
+// them, and fills in the addresses that lead to the Pod.
+//
+// A hint may be forged with a stolen node token. Everything is therefore derived from the Pod, its claims and its Listeners, and
+// nothing from the hint but which Pod to look at; a hint that does not fit that Pod is replaced or removed.
+package podlisteners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Reconciler fills one PodListeners. Its requests are named after PodListeners, which need not exist (any more).
+type Reconciler struct {
+	// Client reads from the cache, with the indexes of package index, and writes.
+	Client client.Client
+	// APIReader reads Pods that the cache may not have seen yet.
+	APIReader client.Reader
+	// Events reports on Pods.
+	Events events.EventRecorder
+	// Listeners applies the Listeners of class-based claims.
+	Listeners *apply.Applier
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	hint, pod, err := r.observe(ctx, req.NamespacedName)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case pod == nil || !mountsClaims(pod):
+		return reconcile.Result{}, r.remove(ctx, hint)
+	case hint == nil && !recreatable(pod):
+		return reconcile.Result{}, nil
+	case hint != nil && hint.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil
+	case hint == nil || !fits(hint, pod):
+		return reconcile.Result{}, r.replace(ctx, hint, pod)
+	}
+	mounts, err := r.mounts(ctx, pod)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := r.mark(ctx, hint, pod, mounts); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.publish(ctx, hint, pod, mounts)
+}
+
+// fits tells whether a hint is one that the agent on the Pod's own node would have made, or the peer, or one that has been
+// filled since. Content in an object that was never updated is not ours: the agent can create but not update, so only the controller's
+// objects reach a second generation, and the agents trust no other.
+func fits(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
+	forged := hint.Generation == 1 && hint.Spec.NodeName != "" && len(hint.Spec.Listeners) > 0
+	return !forged &&
+		(hint.Spec.NodeName == "" || hint.Spec.NodeName == pod.Spec.NodeName) &&
+		len(hint.OwnerReferences) == 1 &&
+		hint.OwnerReferences[0].Kind == "Pod" && hint.OwnerReferences[0].UID == pod.UID
+}
+
+// recreatable tells whether a Pod without PodListeners had one that somebody deleted: it carries the label of a mounted Listener.
+func recreatable(pod *corev1.Pod) bool {
+	return hasMountLabel(pod) && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+// replace makes the right hint for a Pod instead of a wrong one or none. It is filled in the pass that its creation causes.
+func (r *Reconciler) replace(ctx context.Context, wrong *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
+	if err := r.remove(ctx, wrong); err != nil || pod.Spec.NodeName == "" {
+		return err
+	}
+	right := &listenersv1alpha1.PodListeners{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            listenersv1alpha1.PodListenersName(pod.UID),
+			Namespace:       pod.Namespace,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
+		},
+		Spec: listenersv1alpha1.PodListenersSpec{Listeners: map[string]listenersv1alpha1.PodListener{}, NodeName: pod.Spec.NodeName},
+	}
+	err := r.Client.Create(ctx, right, client.FieldOwner(names.OwnerDefault))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(right), err)
+	}
+	return nil
+}
+
+// remove deletes a PodListeners that fits no Pod, but only in the version that was looked at. nil is fine.
+func (r *Reconciler) remove(ctx context.Context, hint *listenersv1alpha1.PodListeners) error {
+	if hint == nil || hint.DeletionTimestamp != nil {
+		return nil
+	}
+	err := r.Client.Delete(ctx, hint, client.Preconditions{UID: &hint.UID, ResourceVersion: &hint.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting PodListeners %s, which fits no Pod: %w", client.ObjectKeyFromObject(hint), err)
+	}
+	return nil
+}
+
+// mark labels the Pod and its volumes with their Listeners, and makes the Listeners of class-based claims.
+func (r *Reconciler) mark(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
+	var errs []error
+	labels := map[string]string{}
+	for i := range mounts {
+		m := &mounts[i]
+		_, known := hint.Spec.Listeners[m.volume]
+		errs = append(errs, r.ensureListener(ctx, pod, m), r.markVolume(ctx, pod, m, !known))
+		if m.listener != nil {
+			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
+		}
+	}
+	return errors.Join(append(errs, r.patchMetadata(ctx, pod, labels, nil))...)
+}
+
+// markVolume labels a PersistentVolume with its Listener, and records the node at a new mount unless the volume is pinned to one. Pods that
+// share a volume mount it one after the other, so the node of a mount that is not new is left as it is.
+func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
+	labels := map[string]string{
+		names.LabelListenerNamespace: pod.Namespace,
+		names.LabelListenerName:      m.listenerName(),
+	}
+	var annotations map[string]string
+	if !m.pinned() && (mounting || m.pv.Annotations[names.AnnotationNode] == "") {
+		annotations = map[string]string{names.AnnotationNode: pod.Spec.NodeName}
+	}
+	return r.patchMetadata(ctx, m.pv, labels, annotations)
+}
+
+// patchMetadata adds labels and annotations that an object does not have yet. The uid in the patch keeps it from an object of the
+// same name that was made since.
+func (r *Reconciler) patchMetadata(ctx context.Context, o client.Object, labels, annotations map[string]string) error {
+	labels, annotations = missing(o.GetLabels(), labels), missing(o.GetAnnotations(), annotations)
+	if len(labels)+len(annotations) == 0 {
+		return nil
+	}
+	patch, err := metadataPatch(o.GetUID(), labels, annotations)
+	if err != nil {
+		return err
+	}
+	// A copy takes the answer: the object belongs to the cache's reader.
+	target := o.DeepCopyObject().(client.Object)
+	err = r.Client.Patch(ctx, target, patch, client.FieldOwner(names.OwnerDefault))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("labelling %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return nil
+}
+
+// publish writes the addresses that lead to the Pod, and tells the Pod's user what is still missing.
+func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
+	node, err := r.node(ctx, pod.Spec.NodeName)
+	if err != nil {
+		return err
+	}
+	desired := hint.DeepCopy()
+	desired.Spec.NodeName = pod.Spec.NodeName
+	desired.Spec.Listeners = map[string]listenersv1alpha1.PodListener{}
+	for i := range mounts {
+		m := &mounts[i]
+		entry := m.entry(node, hint.Spec.Listeners[m.volume])
+		desired.Spec.Listeners[m.volume] = entry
+		if reason := m.waitsFor(node); len(entry.IngressAddresses) == 0 && reason != "" {
+			r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, listenersv1alpha1.ReasonWaitingForAddress, "Mount",
+				"Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), reason)
+		}
+	}
+	keepUndecided(desired.Spec.Listeners, hint.Spec.Listeners, pod, mounts)
+	if equality.Semantic.DeepEqual(desired.Spec, hint.Spec) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(hint, client.MergeFromWithOptimisticLock{})
+	err = r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.OwnerDefault))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("publishing the addresses of Pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	return nil
+}
+
+// keepUndecided keeps the entries of volumes of the Pod whose claims are not known at the moment.
+func keepUndecided(desired, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, mounts []mount) {
+	decided := map[string]bool{}
+	for i := range mounts {
+		decided[mounts[i].volume] = true
+	}
+	inPod := map[string]bool{}
+	for i := range pod.Spec.Volumes {
+		inPod[pod.Spec.Volumes[i].Name] = true
+	}
+	kept := maps.Clone(observed)
+	maps.DeleteFunc(kept, func(volume string, _ listenersv1alpha1.PodListener) bool { return decided[volume] || !inPod[volume] })
+	maps.Copy(desired, kept)
+}

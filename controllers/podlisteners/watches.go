@@ -1,0 +1,126 @@
+package podlisteners
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+)
+
+// workers is how many Pods are worked on at once: as many as a node commonly starts together.
+const workers = 16
+
+// SetupWithManager registers the controller and everything that it waits for.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("podlisteners").
+		For(&listenersv1alpha1.PodListeners{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(mounted())).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
+		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.ofListener)).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(readdressed())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// mounted passes Pods that mount a Listener, for which a PodListeners has to exist.
+func mounted() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return hasMountLabel(o.(*corev1.Pod)) })
+}
+
+// readdressed passes Nodes that come, go, or change their addresses, but not their heartbeats.
+func readdressed() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Status.Addresses, e.ObjectNew.(*corev1.Node).Status.Addresses)
+	}}
+}
+
+func ofPod(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID()),
+	}}}
+}
+
+func (r *Reconciler) ofClaim(ctx context.Context, o client.Object) []reconcile.Request {
+	var pods corev1.PodList
+	if !r.list(ctx, &pods, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodsByClaim: o.GetName()}) {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range pods.Items {
+		requests = append(requests, ofPod(ctx, &pods.Items[i])...)
+	}
+	return requests
+}
+
+func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.Request {
+	ref := o.(*corev1.PersistentVolume).Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	pvc := &corev1.PersistentVolumeClaim{}
+	pvc.Namespace, pvc.Name = ref.Namespace, ref.Name
+	return r.ofClaim(ctx, pvc)
+}
+
+func (r *Reconciler) ofListener(ctx context.Context, o client.Object) []reconcile.Request {
+	var volumes corev1.PersistentVolumeList
+	if !r.list(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))}) {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range volumes.Items {
+		requests = append(requests, r.ofVolume(ctx, &volumes.Items[i])...)
+	}
+	return requests
+}
+
+func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
+	var listeners listenersv1alpha1.ListenerList
+	if !r.list(ctx, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()}) {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range listeners.Items {
+		requests = append(requests, r.ofListener(ctx, &listeners.Items[i])...)
+	}
+	return requests
+}
+
+func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+	var all listenersv1alpha1.PodListenersList
+	if !r.list(ctx, &all, client.MatchingFields{index.PodListenersByNode: o.GetName()}) {
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(all.Items))
+	for i := range all.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return requests
+}
+
+// list reads from an index of the cache, which only fails when the index is missing.
+func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
+	if err := r.Client.List(ctx, list, options...); err != nil {
+		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
+		return false
+	}
+	return true
+}
