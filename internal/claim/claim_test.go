@@ -1,0 +1,120 @@
+package claim_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+func TestParseSelector(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        claim.Selector
+		err         error
+	}{
+		"a class":   {map[string]string{names.AnnotationListenerClass: "public"}, claim.Selector{Class: "public"}, nil},
+		"a name":    {map[string]string{names.AnnotationListenerName: "web"}, claim.Selector{Listener: "web"}, nil},
+		"neither":   {map[string]string{"other": "x"}, claim.Selector{}, claim.ErrNoSelector},
+		"empty":     {map[string]string{names.AnnotationListenerClass: ""}, claim.Selector{}, claim.ErrNoSelector},
+		"no map":    {nil, claim.Selector{}, claim.ErrNoSelector},
+		"both":      {map[string]string{names.AnnotationListenerClass: "c", names.AnnotationListenerName: "n"}, claim.Selector{Class: "c"}, claim.ErrBothSelectors},
+		"one empty": {map[string]string{names.AnnotationListenerClass: "", names.AnnotationListenerName: "n"}, claim.Selector{Listener: "n"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := claim.ParseSelector(tc.annotations)
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("got %v, %v; want %v, %v", got, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
+func TestVolumesThatAskForBothGoOnWithTheClass(t *testing.T) {
+	pv := &corev1.PersistentVolume{}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{
+		names.AnnotationListenerClass: "public", names.AnnotationListenerName: "web",
+	}}
+	got, err := claim.VolumeSelector(pv)
+	if err != nil || got != (claim.Selector{Class: "public"}) {
+		t.Errorf("got %v, %v; want the class", got, err)
+	}
+}
+
+func TestPodPortsAreThoseOfEveryContainer(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "setup", ContainerPort: 1}}}},
+		Containers: []corev1.Container{
+			{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}},
+			{Ports: []corev1.ContainerPort{{ContainerPort: 9, Protocol: corev1.ProtocolUDP}, {Name: "bare", ContainerPort: 7}}},
+		},
+	}}
+	want := []listenersv1alpha1.ListenerPort{
+		{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)},
+		{Name: "port-9", Port: 9, Protocol: ptr.To(corev1.ProtocolUDP)},
+		{Name: "bare", Port: 7},
+	}
+	if diff := cmp.Diff(want, claim.PodPorts(pod)); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyListenersMadeForTheClaimAreItsOwn(t *testing.T) {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-0", UID: "new"}}
+	for name, tc := range map[string]struct {
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"made by a user":                {nil, false},
+		"of a product":                  {[]metav1.OwnerReference{{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"}}, false},
+		"of the peer, which owns by PV": {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-old"}}, true},
+		"of the claim":                  {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "new"}}, true},
+		"of an earlier claim":           {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "old"}}, true},
+		"of another claim":              {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "other"}}, false},
+		"of the claim and a product": {[]metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0"},
+			{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"},
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.owners}}
+			if got := claim.OwnedBy(listener, pvc); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "data-web-0", Namespace: "shop", UID: "u1", Labels: map[string]string{"app": "web"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"}},
+	}}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", UID: "u2"}}
+	got := claim.Listener(pvc, pv, "public", []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80, Protocol: ptr.To(corev1.ProtocolTCP)}})
+	want := map[string]any{
+		"apiVersion": "listeners.stackable.tech/v1alpha1",
+		"kind":       "Listener",
+		"metadata": map[string]any{
+			"name": "data-web-0", "namespace": "shop", "labels": map[string]any{"app": "web"},
+			"ownerReferences": []any{
+				map[string]any{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": "data-web-0", "uid": "u1"},
+				map[string]any{"apiVersion": "v1", "kind": "PersistentVolume", "name": "pvc-u1", "uid": "u2"},
+			},
+		},
+		"spec": map[string]any{
+			"className": "public", "publishNotReadyAddresses": true,
+			"ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}},
+		},
+	}
+	if diff := cmp.Diff(want, got.Object); diff != "" {
+		t.Errorf("Listener (-want +got):\n%s", diff)
+	}
+}

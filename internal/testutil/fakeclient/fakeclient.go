@@ -1,0 +1,88 @@
+// Package fakeclient makes fake clients for unit tests that know the operator's kinds and have the indexes of its cache.
+package fakeclient
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+)
+
+// Scheme returns a scheme with the kinds of Kubernetes and of the operator.
+func Scheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatalf("registering kinds: %v", err)
+		}
+	}
+	return scheme
+}
+
+// New returns a client that holds the objects; intercept may make its requests fail.
+func New(t testing.TB, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	builder := fake.NewClientBuilder().WithScheme(Scheme(t)).WithObjects(objects...).WithInterceptorFuncs(intercept).
+		WithStatusSubresource(&listenersv1alpha1.Listener{}, &operatorv1alpha1.ListenerOperator{})
+	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
+		t.Fatalf("registering indexes: %v", err)
+	}
+	return builder.Build()
+}
+
+// FailWrite makes the n-th write of a client, counted from 0, fail with err, and every other one succeed.
+func FailWrite(n int, err error) interceptor.Funcs {
+	writes := 0
+	next := func() error {
+		writes++
+		if writes == n+1 {
+			return err
+		}
+		return nil
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if err := next(); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := next(); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, patch, options...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if err := next(); err != nil {
+				return err
+			}
+			return c.Apply(ctx, o, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if err := next(); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, options...)
+		},
+	}
+}
+
+// fieldIndexer is a fake client's builder as the indexer that index.Register takes.
+type fieldIndexer struct{ builder *fake.ClientBuilder }
+
+func (i fieldIndexer) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
+	i.builder.WithIndex(o, field, extract)
+	return nil
+}
