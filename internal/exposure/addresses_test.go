@@ -1,0 +1,132 @@
+package exposure_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+const (
+	nodePort     = v1alpha1.ServiceTypeNodePort
+	loadBalancer = v1alpha1.ServiceTypeLoadBalancer
+	clusterIP    = v1alpha1.ServiceTypeClusterIP
+
+	preferIP           = v1alpha1.PreferredAddressTypeIP
+	preferHostname     = v1alpha1.PreferredAddressTypeHostname
+	preferConservative = v1alpha1.PreferredAddressTypeHostnameConservative
+)
+
+func ip(address string, ports map[string]int32) v1alpha1.IngressAddress {
+	return v1alpha1.IngressAddress{Address: address, AddressType: v1alpha1.AddressTypeIP, Ports: ports}
+}
+
+func hostname(address string, ports map[string]int32) v1alpha1.IngressAddress {
+	return v1alpha1.IngressAddress{Address: address, AddressType: v1alpha1.AddressTypeHostname, Ports: ports}
+}
+
+func TestAddresses(t *testing.T) {
+	numbers := map[string]int32{"http": 80, "metrics": 9090}
+	nodeNumbers := map[string]int32{"http": 30080, "metrics": 30090}
+	service := func(mutate func(*corev1.Service)) *corev1.Service {
+		s := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1", "fd00::1"},
+				Ports: []corev1.ServicePort{
+					{Name: "metrics", Port: 9090, NodePort: 30090},
+					{Name: "http", Port: 80, NodePort: 30080},
+				},
+			},
+		}
+		if mutate != nil {
+			mutate(s)
+		}
+		return s
+	}
+	balanced := service(func(s *corev1.Service) {
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+			{IP: "203.0.113.9", Hostname: "b.example.com"}, {Hostname: "a.example.com"}, {IP: "203.0.113.1"}, {},
+		}
+	})
+	nodes := []*corev1.Node{
+		node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.9"}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1"}),
+		node("node-2"),
+		node("node-3", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}),
+	}
+	for name, tc := range map[string]struct {
+		serviceType v1alpha1.ServiceType
+		service     *corev1.Service
+		nodes       []*corev1.Node
+		want        map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress
+	}{
+		"node ports keep the order of the nodes, and leave out a node without address": {
+			serviceType: nodePort, service: service(nil), nodes: nodes,
+			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+				preferIP:           {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
+				preferConservative: {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
+				"":                 {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
+				preferHostname:     {hostname("node-1", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
+			},
+		},
+		"node ports without nodes": {
+			serviceType: nodePort, service: service(nil),
+			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
+		},
+		"node ports that are not allocated": {
+			serviceType: nodePort, nodes: nodes,
+			service: service(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}} }),
+			want:    map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
+		},
+		"a load balancer keeps the order that it reports": {
+			serviceType: loadBalancer, service: balanced, nodes: nodes,
+			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+				preferIP:           {ip("203.0.113.9", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
+				preferHostname:     {hostname("b.example.com", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
+				preferConservative: {hostname("b.example.com", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
+			},
+		},
+		"a load balancer that is not assigned": {
+			serviceType: loadBalancer, service: service(nil),
+			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
+		},
+		"inside the cluster": {
+			serviceType: clusterIP, service: balanced, nodes: nodes,
+			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+				preferIP:           {ip("10.96.0.1", numbers), ip("fd00::1", numbers)},
+				preferHostname:     {hostname("web.ns.svc.example.org", numbers)},
+				preferConservative: {hostname("web.ns.svc.example.org", numbers)},
+			},
+		},
+		"a headless Service has only its name": {
+			serviceType: clusterIP,
+			service: service(func(s *corev1.Service) {
+				s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
+			}),
+			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+				preferIP: {hostname("web.ns.svc.example.org", numbers)},
+			},
+		},
+		"a port without a name is not published": {
+			serviceType: clusterIP,
+			service:     service(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }),
+			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+				preferHostname: {hostname("web.ns.svc.example.org", map[string]int32{})},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for prefer, want := range tc.want {
+				class := &v1alpha1.ListenerClass{Spec: v1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: prefer}}
+				got := exposure.Addresses(class, tc.service, tc.nodes, "example.org")
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("preferring %q (-want +got):\n%s", prefer, diff)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package exposure
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// port is a port of a Listener whose protocol is resolved.
+type port struct {
+	protocol corev1.Protocol
+	name     string
+	number   int32
+}
+
+// servicePorts returns the ports that the Service of a Listener gets: of those with the same protocol and name the last one,
+// sorted by protocol and name. It refuses what no Service can have.
+func servicePorts(listener *v1alpha1.Listener) ([]port, error) {
+	if len(listener.Spec.Ports) == 0 {
+		return nil, refuse(v1alpha1.ReasonNoPorts, "spec.ports is empty; name at least one port to expose")
+	}
+	ports := deduplicate(listener.Spec.Ports)
+	byName, byNumber := map[string]port{}, map[port]string{}
+	for _, p := range ports {
+		if problem := checkPort(p); problem != "" {
+			return nil, refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: port %q: %s", p.name, problem)
+		}
+		if other, ok := byName[p.name]; ok {
+			return nil, refuse(v1alpha1.ReasonDuplicatePortName,
+				"spec.ports: the name %q is used for both %s and %s; a Service needs a name of its own for each port",
+				p.name, other.protocol, p.protocol)
+		}
+		byName[p.name] = p
+		number := port{protocol: p.protocol, number: p.number}
+		if other, ok := byNumber[number]; ok {
+			return nil, refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: %q and %q are both %s port %d; remove one of them",
+				other, p.name, p.protocol, p.number)
+		}
+		byNumber[number] = p.name
+	}
+	return ports, nil
+}
+
+func deduplicate(listed []v1alpha1.ListenerPort) []port {
+	type key struct {
+		protocol corev1.Protocol
+		name     string
+	}
+	last := map[key]port{}
+	for _, l := range listed {
+		p := port{protocol: corev1.ProtocolTCP, name: l.Name, number: l.Port}
+		if l.Protocol != nil && *l.Protocol != "" {
+			p.protocol = *l.Protocol
+		}
+		last[key{p.protocol, p.name}] = p
+	}
+	ports := make([]port, 0, len(last))
+	for _, p := range last {
+		ports = append(ports, p)
+	}
+	slices.SortFunc(ports, func(a, b port) int {
+		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.name, b.name))
+	})
+	return ports
+}
+
+// checkPort says what is wrong with a port, or "". Kubernetes has no rules beyond these for a Service's port, except that it lets
+// a single port go without a name; here it must have one, because a port is published under its name.
+func checkPort(p port) string {
+	if problems := validation.IsDNS1123Label(p.name); len(problems) > 0 {
+		return "the name is not valid: " + strings.Join(problems, ", ")
+	}
+	if problems := validation.IsValidPortNum(int(p.number)); len(problems) > 0 {
+		return "the port number is not valid: " + strings.Join(problems, ", ")
+	}
+	switch p.protocol {
+	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
+		return ""
+	default:
+		return "the protocol " + string(p.protocol) + " is none of TCP, UDP and SCTP"
+	}
+}

@@ -1,0 +1,17 @@
+package exposure
+
+import "fmt"
+
+// Refusal is the error for a Listener that makes no valid Service. Its reason is one of those of the condition
+// v1alpha1.ListenerAccepted, and its message is for the Listener's author: it names the cause and the remedy.
+type Refusal struct {
+	Reason  string
+	Message string
+}
+
+// Error returns reason and message.
+func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
+
+func refuse(reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

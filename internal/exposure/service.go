@@ -1,0 +1,69 @@
+package exposure
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Service returns the Service of a Listener of this class, as it is to be applied: the generated one, then the overrides of the class,
+// then those of the Listener (contract 1.5). It says nothing about fields that it leaves to Kubernetes, such as targetPort and
+// nodePort. The error is a *Refusal if there is something that the author of the Listener or of the class has to mend.
+func Service(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, error) {
+	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
+		return nil, refuse(v1alpha1.ReasonInvalidName,
+			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
+			strings.Join(problems, ", "))
+	}
+	ports, err := servicePorts(listener)
+	if err != nil {
+		return nil, err
+	}
+	return override(generate(class, listener, ports), class, listener)
+}
+
+// generate returns the Service before overrides.
+func generate(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
+	spec := corev1ac.ServiceSpec().
+		WithType(corev1.ServiceType(class.Spec.ServiceType)).
+		WithSelector(listener.Spec.ExtraPodSelectorLabels).
+		WithSelector(map[string]string{names.PodMountLabel(listener.UID): listener.Name}).
+		WithPublishNotReadyAddresses(listener.PublishesNotReady())
+	for _, p := range ports {
+		spec.WithPorts(corev1ac.ServicePort().WithName(p.name).WithProtocol(p.protocol).WithPort(p.number))
+	}
+	if class.Spec.ServiceType != v1alpha1.ServiceTypeClusterIP {
+		spec.ExternalTrafficPolicy = class.Spec.ServiceExternalTrafficPolicy
+	}
+	if class.Spec.ServiceType == v1alpha1.ServiceTypeLoadBalancer {
+		spec.LoadBalancerClass = class.Spec.LoadBalancerClass
+		spec.AllocateLoadBalancerNodePorts = class.Spec.LoadBalancerAllocateNodePorts
+	}
+	return corev1ac.Service(listener.Name, listener.Namespace).
+		WithLabels(serviceLabels(listener)).
+		WithAnnotations(class.Spec.ServiceAnnotations).
+		WithOwnerReferences(metav1ac.OwnerReference().
+			WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("Listener").
+			WithName(listener.Name).WithUID(listener.UID).
+			WithController(true).WithBlockOwnerDeletion(true)).
+		WithSpec(spec)
+}
+
+// serviceLabels returns the labels of the Listener, with the three recommended ones telling about the Service instead.
+func serviceLabels(listener *v1alpha1.Listener) map[string]string {
+	labels := maps.Clone(listener.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels["app.kubernetes.io/name"] = names.ServiceAppName
+	labels["app.kubernetes.io/instance"] = listener.Name
+	labels["app.kubernetes.io/managed-by"] = names.ServiceManagedBy
+	return labels
+}

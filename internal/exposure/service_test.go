@@ -1,0 +1,273 @@
+package exposure_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func rawYAML(t testing.TB, s string) runtime.RawExtension {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime.RawExtension{Raw: raw}
+}
+
+func newListener() *v1alpha1.Listener {
+	return &v1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "0123abcd-0000-4000-8000-00000000beef"},
+		Spec: v1alpha1.ListenerSpec{
+			ClassName:                ptr.To("class"),
+			Ports:                    []v1alpha1.ListenerPort{{Name: "http", Port: 80}},
+			PublishNotReadyAddresses: ptr.To(true),
+		},
+	}
+}
+
+func newClass(serviceType v1alpha1.ServiceType) *v1alpha1.ListenerClass {
+	return &v1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "class"},
+		Spec: v1alpha1.ListenerClassSpec{
+			ServiceType:                   serviceType,
+			LoadBalancerAllocateNodePorts: ptr.To(true),
+			ServiceOverrides:              runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Service","metadata":{}}`)},
+		},
+	}
+}
+
+// everything sets each option of a class, whether or not it applies to the type.
+func everything(class *v1alpha1.ListenerClass) {
+	class.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "a"}
+	class.Spec.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
+	class.Spec.LoadBalancerClass = ptr.To("example.com/lb")
+	class.Spec.LoadBalancerAllocateNodePorts = ptr.To(false)
+}
+
+func TestServiceGolden(t *testing.T) {
+	for name, tc := range map[string]struct {
+		serviceType v1alpha1.ServiceType
+		class       func(*v1alpha1.ListenerClass)
+		listener    func(*v1alpha1.Listener)
+	}{
+		"nodeport":                {serviceType: nodePort},
+		"nodeport-everything":     {serviceType: nodePort, class: everything},
+		"loadbalancer":            {serviceType: loadBalancer},
+		"loadbalancer-everything": {serviceType: loadBalancer, class: everything},
+		"clusterip":               {serviceType: clusterIP},
+		"clusterip-everything":    {serviceType: clusterIP, class: everything},
+		"publish-not-ready-null": {serviceType: nodePort, listener: func(l *v1alpha1.Listener) {
+			l.Spec.PublishNotReadyAddresses = nil
+		}},
+		"labels-and-selector": {serviceType: clusterIP, listener: func(l *v1alpha1.Listener) {
+			l.Labels = map[string]string{
+				"app.kubernetes.io/name": "kafka", "app.kubernetes.io/instance": "simple", "app.kubernetes.io/managed-by": "kafka-operator",
+				"app.kubernetes.io/component": "broker",
+			}
+			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kafka.stackable.tech/v1alpha1", Kind: "KafkaCluster", Name: "simple", UID: "owner"}}
+			l.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader", "listener.stackable.tech/mnt.0123abcd00004000800000000000beef": "other"}
+		}},
+		"ports-are-sorted-and-the-last-of-a-name-wins": {serviceType: clusterIP, listener: func(l *v1alpha1.Listener) {
+			l.Spec.Ports = []v1alpha1.ListenerPort{
+				{Name: "b", Port: 2, Protocol: ptr.To(corev1.ProtocolUDP)}, {Name: "z", Port: 3}, {Name: "a", Port: 4, Protocol: ptr.To(corev1.ProtocolTCP)},
+				{Name: "z", Port: 5, Protocol: ptr.To(corev1.ProtocolTCP)}, {Name: "s", Port: 5, Protocol: ptr.To(corev1.ProtocolSCTP)},
+				{Name: "empty", Port: 6, Protocol: ptr.To(corev1.Protocol(""))},
+			}
+		}},
+		"overrides-of-class-then-listener": {
+			serviceType: loadBalancer,
+			class: func(c *v1alpha1.ListenerClass) {
+				c.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "a", "example.com/gone": "x"}
+				c.Spec.ServiceOverrides = rawYAML(t, `
+metadata:
+  annotations: {example.com/gone: null, example.com/from: class}
+  labels: {tier: class}
+spec:
+  externalIPs: [192.0.2.1]
+  ipFamilyPolicy: PreferDualStack
+  loadBalancerSourceRanges: [10.0.0.0/8]
+  selector: {extra: class}
+  ports: [{port: 80, appProtocol: http}]
+`)
+			},
+			listener: func(l *v1alpha1.Listener) {
+				l.Spec.ObjectOverrides = []runtime.RawExtension{
+					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: ns, annotations: {example.com/from: listener}}}`),
+					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {name: other, annotations: {not: me}}}`),
+					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {namespace: other, annotations: {not: me}}}`),
+					rawYAML(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {name: web}, spec: {unknown: true}}`),
+					rawYAML(t, `{apiVersion: v1, kind: Service, spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30080}, {port: 81, name: more}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.7}]}}}`),
+				}
+			},
+		},
+		"class-takes-the-selector": {serviceType: clusterIP, class: func(c *v1alpha1.ListenerClass) {
+			c.Spec.ServiceOverrides = rawYAML(t, `{spec: {selector: {$patch: replace, app: web}}}`)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, listener := newClass(tc.serviceType), newListener()
+			if tc.class != nil {
+				tc.class(class)
+			}
+			if tc.listener != nil {
+				tc.listener(listener)
+			}
+			service, err := exposure.Service(class, listener)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name, service)
+		})
+	}
+}
+
+func golden(t *testing.T, name string, o any) {
+	t.Helper()
+	got, err := yaml.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", "service-"+name+".yaml")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("differs from %s, which -update writes anew (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestServiceRefuses(t *testing.T) {
+	ports := func(p ...v1alpha1.ListenerPort) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
+		return func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) { l.Spec.Ports = p }
+	}
+	ofListener := func(s string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
+		return func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) {
+			l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: Service}`), rawYAML(t, s)}
+		}
+	}
+	ofClass := func(s string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
+		return func(c *v1alpha1.ListenerClass, _ *v1alpha1.Listener) { c.Spec.ServiceOverrides = rawYAML(t, s) }
+	}
+	named := func(name string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
+		return func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) { l.Name = name }
+	}
+	udp := ptr.To(corev1.ProtocolUDP)
+	for name, tc := range map[string]struct {
+		given   func(*v1alpha1.ListenerClass, *v1alpha1.Listener)
+		reason  string
+		message string // a part of it
+	}{
+		"null ports":           {ports(), v1alpha1.ReasonNoPorts, "spec.ports is empty"},
+		"port 0":               {ports(v1alpha1.ListenerPort{Name: "a"}), v1alpha1.ReasonInvalidPorts, `port "a": the port number`},
+		"port 65536":           {ports(v1alpha1.ListenerPort{Name: "a", Port: 65536}), v1alpha1.ReasonInvalidPorts, `port "a": the port number`},
+		"negative port":        {ports(v1alpha1.ListenerPort{Name: "a", Port: -1}), v1alpha1.ReasonInvalidPorts, `port "a": the port number`},
+		"unnamed port":         {ports(v1alpha1.ListenerPort{Port: 1}), v1alpha1.ReasonInvalidPorts, `port "": the name`},
+		"upper case port name": {ports(v1alpha1.ListenerPort{Name: "HTTP", Port: 1}), v1alpha1.ReasonInvalidPorts, `port "HTTP": the name`},
+		"port name with a path": {
+			ports(v1alpha1.ListenerPort{Name: "../x", Port: 1}), v1alpha1.ReasonInvalidPorts, `port "../x": the name`,
+		},
+		"port name of 64 characters": {
+			ports(v1alpha1.ListenerPort{Name: strings.Repeat("a", 64), Port: 1}), v1alpha1.ReasonInvalidPorts, "the name",
+		},
+		"unknown protocol": {
+			ports(v1alpha1.ListenerPort{Name: "a", Port: 1, Protocol: ptr.To(corev1.Protocol("tcp"))}), v1alpha1.ReasonInvalidPorts, "tcp is none of",
+		},
+		"one name for two protocols": {
+			ports(v1alpha1.ListenerPort{Name: "dns", Port: 53}, v1alpha1.ListenerPort{Name: "dns", Port: 53, Protocol: udp}),
+			v1alpha1.ReasonDuplicatePortName, `"dns" is used for both TCP and UDP`,
+		},
+		"two names for one port": {
+			ports(v1alpha1.ListenerPort{Name: "a", Port: 53}, v1alpha1.ListenerPort{Name: "b", Port: 53}),
+			v1alpha1.ReasonInvalidPorts, `"a" and "b" are both TCP port 53`,
+		},
+		"name that starts with a digit": {named("1web"), v1alpha1.ReasonInvalidName, "choose another name"},
+		"name with a dot":               {named("web.one"), v1alpha1.ReasonInvalidName, "choose another name"},
+		"name of 64 characters":         {named(strings.Repeat("a", 64)), v1alpha1.ReasonInvalidName, "no more than 63"},
+
+		"override without kind": {ofListener(`{apiVersion: v1}`), v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: apiVersion and kind"},
+		"override of unknown field": {
+			ofListener(`{apiVersion: v1, kind: Service, spec: {typo: 1}}`), v1alpha1.ReasonInvalidOverrides, `no such field: unknown field "spec.typo"`,
+		},
+		"override of wrong type":   {ofListener(`{apiVersion: v1, kind: Service, spec: {type: 1}}`), v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: reading"},
+		"override removes spec":    {ofListener(`{apiVersion: v1, kind: Service, spec: null}`), v1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"override of a uid":        {ofListener(`{apiVersion: v1, kind: Service, metadata: {uid: x}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override adds an owner":   {ofListener(`{apiVersion: v1, kind: Service, metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override removes owners":  {ofListener(`{apiVersion: v1, kind: Service, metadata: {ownerReferences: null}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override replaces all":    {ofListener(`{apiVersion: v1, kind: Service, $patch: replace, spec: {type: ClusterIP}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override of external IPs": {ofListener(`{apiVersion: v1, kind: Service, spec: {externalIPs: [192.0.2.1]}}`), v1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
+		"override removes the selector": {
+			ofListener(`{apiVersion: v1, kind: Service, spec: {selector: {$patch: replace, app: other}}}`), v1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+		},
+		"override changes the selector": {
+			ofListener(`{apiVersion: v1, kind: Service, spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
+			v1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+		},
+		"class override of a name":    {ofClass(`{metadata: {name: x}}`), v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
+		"class override of a kind":    {ofClass(`{kind: Route}`), v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
+		"class override removes spec": {ofClass(`{spec: null}`), v1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"class override removes all":  {ofClass(`{$patch: delete}`), v1alpha1.ReasonInvalidOverrides, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, listener := newClass(nodePort), newListener()
+			tc.given(class, listener)
+			service, err := exposure.Service(class, listener)
+			var refusal *exposure.Refusal
+			if !errors.As(err, &refusal) {
+				t.Fatalf("got Service %v and error %v, want a refusal", service, err)
+			}
+			if refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
+				t.Errorf("got %v, want reason %s and a message with %q", refusal, tc.reason, tc.message)
+			}
+		})
+	}
+}
+
+// FuzzListenerOverride looks for overrides that make the operator panic, or that get hold of what is not the Listener's.
+func FuzzListenerOverride(f *testing.F) {
+	for _, seed := range []string{
+		`{"apiVersion":"v1","kind":"Service","metadata":{"labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,
+		`{"apiVersion":"v1","kind":"Service","$patch":"replace"}`,
+		`{"apiVersion":"v1","kind":"Service","spec":{"$retainKeys":["type"],"selector":{"$patch":"replace"}}}`,
+		`{"apiVersion":"v1","kind":"Service","spec":{"$setElementOrder/ports":[{"port":80}],"ports":[{"$patch":"delete","port":80}]}}`,
+		`{"apiVersion":"v1","kind":"Service","spec":{"$deleteFromPrimitiveList/externalIPs":["192.0.2.1"]}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		class, listener := newClass(clusterIP), newListener()
+		class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)
+		listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: raw}}
+		service, err := exposure.Service(class, listener)
+		if err != nil {
+			return
+		}
+		if diff := cmp.Diff([]string{"192.0.2.1"}, service.Spec.ExternalIPs); diff != "" {
+			t.Errorf("external IPs (-want +got):\n%s", diff)
+		}
+		if service.Spec.Selector["listener.stackable.tech/mnt.0123abcd00004000800000000000beef"] != "web" || *service.Name != "web" || len(service.OwnerReferences) != 1 {
+			t.Errorf("lost its identity: %v", service)
+		}
+	})
+}
