@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// ClientCommand returns a command that will run on the client outside of the cluster: it reaches nodes and the API
+// server, but neither Pods nor Services by their own addresses. The command sees the host's files. When ctx ends, it
+// and its children are killed. If there is no client, the command's Err says so, and starting it returns that.
+func (c *Cluster) ClientCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
+	return commandOn(ctx, c.outside(), name, args)
+}
+
+// NodeCommand returns a command that will run on a node: with its network, its mounts and its processes. Otherwise it
+// is like ClientCommand.
+func (c *Cluster) NodeCommand(ctx context.Context, node int, name string, args ...string) *exec.Cmd {
+	return commandOn(ctx, c.node(node), name, args)
+}
+
+// commandOn returns a command on a machine, or one that cannot start.
+func commandOn(ctx context.Context, m machine, name string, args []string) *exec.Cmd {
+	cmd, err := m.command(ctx, name, args...)
+	if err != nil {
+		cmd = exec.CommandContext(ctx, name, args...) //nolint:gosec // never started
+		cmd.Err = err
+	}
+	return cmd
+}
+
+// ClientDial connects from the client outside of the cluster. The address is an IP address and a port, as the client has
+// no name server.
+func (c *Cluster) ClientDial(ctx context.Context, network, address string) (net.Conn, error) {
+	if _, err := netip.ParseAddrPort(address); err != nil {
+		return nil, fmt.Errorf("parsing the address to dial: %w", err)
+	}
+	holder, err := c.outside().running()
+	if err != nil {
+		return nil, err
+	}
+	var conn net.Conn
+	err = inNamespaces(holder, unix.CLONE_NEWNET, func() error {
+		// A socket belongs for ever to the namespace that it was created in.
+		var err error
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
+}

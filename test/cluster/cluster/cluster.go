@@ -1,0 +1,353 @@
+// Package cluster runs a real Kubernetes of several nodes on one Linux machine, for tests and demonstrations.
+//
+// Each node is a set of namespaces with a containerd, a kubelet and a kube-proxy of its own; the control plane runs on
+// the host; one more network namespace on the same bridge is a client outside of the cluster. It takes root, Go and a
+// handful of Debian packages, but no container engine and no image registry. Everything that runs is found by looking
+// at the machine, so a cluster can be used, repaired and taken down by any process, also after a crash of the one that
+// brought it up.
+//
+// It must never be imported by anything but tests and test tools.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// DefaultName is the name of a cluster that is given none.
+const DefaultName = "listener"
+
+// defaultNodes is how many nodes a new cluster has unless told otherwise.
+const defaultNodes = 3
+
+// Options say what Up brings up.
+type Options struct {
+	// Name tells clusters on the same machine apart. Empty means DefaultName.
+	Name string
+	// Nodes is the number of nodes, at most MaxNodes. Zero means as many as the cluster has, and 3 for a new one. More
+	// than the cluster has adds nodes; fewer removes none.
+	Nodes int
+	// Progress gets a line for each step. Nil discards them.
+	Progress io.Writer
+}
+
+// Cluster is a cluster on this machine. Its methods may be called by several processes; those that change it wait for
+// each other.
+type Cluster struct {
+	name     string
+	base     string
+	dir      string
+	state    state
+	subnets  subnets
+	progress *progress
+}
+
+// Up brings the cluster up, or completes one that is there: it starts whatever does not run, also stopped nodes, and
+// returns once the API server, all nodes and DNS are ready. A cluster that is complete already is only checked.
+func Up(ctx context.Context, options Options) (*Cluster, error) {
+	if options.Name == "" {
+		options.Name = DefaultName
+	}
+	if options.Nodes < 0 || options.Nodes > MaxNodes {
+		return nil, fmt.Errorf("a cluster has 1 to %d nodes, not %d", MaxNodes, options.Nodes)
+	}
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("%w (it would also install, if missing: %s)", ErrNotRoot, strings.Join(packageNames(), " "))
+	}
+	c, err := locate(options.Name)
+	if err != nil {
+		return nil, err
+	}
+	c.progress = newProgress(options.Progress)
+	if err := ensurePackages(ctx, c.progress); err != nil {
+		return nil, fmt.Errorf("installing packages: %w", err)
+	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for another change of the cluster: %w", err)
+	}
+	defer unlock()
+	if err := c.ensureState(ctx, options.Nodes); err != nil {
+		return nil, err
+	}
+	if err := c.ensure(ctx); err != nil {
+		return nil, fmt.Errorf("bringing up cluster %s: %w", c.name, err)
+	}
+	return c, nil
+}
+
+// Open returns a cluster that Up has brought up, or ErrNotFound. It does not check what of it runs.
+func Open(name string) (*Cluster, error) {
+	c, err := locate(name)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.load()
+}
+
+// ensureState loads the cluster's state or makes a new one, and adds nodes up to the given number.
+func (c *Cluster) ensureState(ctx context.Context, nodes int) error {
+	err := c.load()
+	isNew := errors.Is(err, ErrNotFound)
+	if isNew {
+		err = c.claim(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if nodes == 0 && len(c.state.Nodes) == 0 {
+		nodes = defaultNodes
+	}
+	for node := 1; node <= nodes; node++ {
+		if err := c.addNode(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure starts everything that is missing, in as few sequential steps as its dependencies allow.
+func (c *Cluster) ensure(ctx context.Context) error {
+	_, running, err := c.control().holder()
+	if err != nil {
+		return err
+	}
+	if !running {
+		if err := c.prepare(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.ensureBridge(ctx); err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.startControlPlane(groupCtx) })
+	group.Go(func() error { return c.startClient(groupCtx) })
+	for _, node := range c.state.Nodes {
+		group.Go(func() error { return c.boot(groupCtx, node) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	c.progress.say("API server, containerd on %d nodes are up", len(c.state.Nodes))
+	for _, node := range c.state.Nodes {
+		if err := c.startKubelet(node); err != nil {
+			return err
+		}
+	}
+	if !running {
+		if err := c.applyDNS(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.awaitReady(ctx); err != nil {
+		return err
+	}
+	c.progress.say("cluster %s is ready; kubeconfig: %s", c.name, c.Kubeconfig())
+	return nil
+}
+
+// prepare makes all files that a cluster starts from. It must not be called while the control plane runs.
+func (c *Cluster) prepare(ctx context.Context) error {
+	for _, name := range []string{"kubernetes", "etcd", "containerd", "coredns"} {
+		dir, err := tools.Ensure(ctx, name)
+		if err != nil {
+			return err
+		}
+		c.state.Tools[name] = dir
+	}
+	if err := c.save(); err != nil {
+		return err
+	}
+	for _, dir := range []string{c.binDir(), c.logDir(), c.imageDir()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("creating a directory: %w", err)
+		}
+	}
+	if err := tools.BuildLocal(ctx, c.binDir(), "./test/cluster/nodeinit", "./test/cluster/pause", "./test/cluster/registry"); err != nil {
+		return fmt.Errorf("building the cluster's own programs: %w", err)
+	}
+	c.progress.say("programs are built")
+	if err := c.ensurePKI(); err != nil {
+		return err
+	}
+	if err := c.writeSystemImages(ctx); err != nil {
+		return err
+	}
+	return c.ensureMountPoints(ctx)
+}
+
+// Down removes the cluster and all its traces. A cluster that does not exist, or only in part, is no error. Progress
+// may be nil.
+func Down(ctx context.Context, name string, progress io.Writer) error {
+	if os.Geteuid() != 0 {
+		return ErrNotRoot
+	}
+	c, err := locate(name)
+	if err != nil {
+		return err
+	}
+	c.progress = newProgress(progress)
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for another change of the cluster: %w", err)
+	}
+	defer unlock()
+	if err := c.load(); errors.Is(err, ErrNotFound) {
+		c.progress.say("there is no cluster %s", name)
+		return errors.Join(os.RemoveAll(c.dir), os.Remove(c.dir+".lock"))
+	} else if err != nil {
+		return err
+	}
+	if err := c.down(ctx); err != nil {
+		return fmt.Errorf("taking down cluster %s: %w", name, err)
+	}
+	c.progress.say("cluster %s is down", name)
+	return nil
+}
+
+// down removes everything, the state last, so that it can be repeated after a failure.
+func (c *Cluster) down(ctx context.Context) error {
+	holders, err := processes(func(p process) bool { return p.argv[0] == c.initProgram() })
+	if err != nil {
+		return err
+	}
+	for _, holder := range holders {
+		if err := killHolder(ctx, holder); err != nil {
+			return err
+		}
+	}
+	c.progress.say("%d machines are off", len(holders))
+	cleanCtx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	if err := removeCgroup(cleanCtx, c.cgroup()); err != nil {
+		return err
+	}
+	if err := c.removeBridge(ctx); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(c.dir); err != nil {
+		return fmt.Errorf("removing the cluster's directory: %w", err)
+	}
+	if err := c.removeMountPoints(ctx); err != nil {
+		return err
+	}
+	if err := os.Remove(c.dir + ".lock"); err != nil {
+		return fmt.Errorf("removing the cluster's lock: %w", err)
+	}
+	return nil
+}
+
+// Name returns the cluster's name.
+func (c *Cluster) Name() string { return c.name }
+
+// Nodes returns the numbers of the cluster's nodes, running or not, in ascending order.
+func (c *Cluster) Nodes() []int { return slices.Clone(c.state.Nodes) }
+
+// NodeName returns the name of a node's Node object.
+func (c *Cluster) NodeName(node int) string { return fmt.Sprintf("node-%d", node) }
+
+// NodeIP returns a node's InternalIP.
+func (c *Cluster) NodeIP(node int) string { return c.subnets.node(node).String() }
+
+// HostIP returns the host's address on the node network. Everything can reach it: nodes, Pods and the client.
+func (c *Cluster) HostIP() string { return c.subnets.host().String() }
+
+// ClientIP returns the address of the client outside of the cluster.
+func (c *Cluster) ClientIP() string { return c.subnets.client().String() }
+
+// Registry returns the address and port of the cluster's image registry, which is the first part of the names of the
+// images in it.
+func (c *Cluster) Registry() string { return c.HostIP() + ":5000" }
+
+// Kubeconfig returns the path of a kubeconfig with all rights.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// Kubectl returns the path of the kubectl program of the cluster's version.
+func (c *Cluster) Kubectl() string { return c.tool("kubernetes", "kubectl") }
+
+// LogDir returns the directory that holds the logs of everything that runs.
+func (c *Cluster) LogDir() string { return c.logDir() }
+
+// KubeletDir returns the host's path of what a node sees as /var/lib/kubelet. Mounts that the kubelet made below it are
+// only visible on the node.
+func (c *Cluster) KubeletDir(node int) string { return filepath.Join(c.nodeDir(node), "kubelet") }
+
+// RESTConfig returns a client configuration with all rights and without a rate limit.
+func (c *Cluster) RESTConfig() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// client returns a client with all rights.
+func (c *Cluster) client() (*kubernetes.Clientset, error) {
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return client, nil
+}
+
+// Where things lie in the cluster's directory.
+func (c *Cluster) binDir() string      { return filepath.Join(c.dir, "bin") }
+func (c *Cluster) initProgram() string { return filepath.Join(c.binDir(), "nodeinit") }
+func (c *Cluster) logDir() string      { return filepath.Join(c.dir, "logs") }
+func (c *Cluster) imageDir() string    { return filepath.Join(c.dir, "images") }
+func (c *Cluster) pkiDir() string      { return filepath.Join(c.dir, "pki") }
+func (c *Cluster) nodeDir(node int) string {
+	return filepath.Join(c.dir, c.NodeName(node))
+}
+
+// cgroup is the control group of all Pods, relative to the root of each tree.
+func (c *Cluster) cgroup() string { return "listener-operator-" + c.name }
+
+// tool returns the path of a program of a tool set.
+func (c *Cluster) tool(set, program string) string {
+	return filepath.Join(c.state.Tools[set], program)
+}
+
+// machine returns one of the cluster's machines.
+func (c *Cluster) machine(name string, namespaces uintptr) machine {
+	return machine{
+		name:       name,
+		dir:        filepath.Join(c.dir, name),
+		logs:       c.logDir(),
+		init:       c.initProgram(),
+		namespaces: namespaces,
+	}
+}
+
+// control is the machine of the control plane: the host, but with a process namespace of its own.
+func (c *Cluster) control() machine { return c.machine("control", unix.CLONE_NEWPID) }
+
+// outside is the machine of the client outside of the cluster.
+func (c *Cluster) outside() machine {
+	return c.machine("client", unix.CLONE_NEWPID|unix.CLONE_NEWNET)
+}
+
+// node is a node's machine.
+func (c *Cluster) node(node int) machine {
+	return c.machine(c.NodeName(node), unix.CLONE_NEWPID|unix.CLONE_NEWNET|unix.CLONE_NEWNS|unix.CLONE_NEWUTS)
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:embed templates
+var templateFiles embed.FS
+
+// templates are the configuration files of a cluster.
+var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(templateFiles, "templates/*"))
+
+// nodeConfig is what the configuration files of a node depend on.
+type nodeConfig struct {
+	Name, IP       string
+	PKI            string
+	Kubeconfig     string
+	CgroupRoot     string
+	DNS            string
+	PodCIDR        string
+	ClusterPodCIDR string
+	Snapshotter    string
+	PauseImage     string
+	RegistryConfig string
+	CNIPlugins     string
+}
+
+// nodeConfig returns a node's configuration.
+func (c *Cluster) nodeConfig(node int) nodeConfig {
+	return nodeConfig{
+		Name:           c.NodeName(node),
+		IP:             c.NodeIP(node),
+		PKI:            c.pkiDir(),
+		Kubeconfig:     c.kubeconfigOf("proxy"),
+		CgroupRoot:     "/" + c.nodeCgroup(node),
+		DNS:            c.subnets.dns().String(),
+		PodCIDR:        c.subnets.nodePods(node).String(),
+		ClusterPodCIDR: c.subnets.pods().String(),
+		Snapshotter:    snapshotter(c.dir),
+		PauseImage:     pauseImage,
+		RegistryConfig: filepath.Join(c.dir, "registries"),
+		CNIPlugins:     cniPlugins,
+	}
+}
+
+// nodeCgroup is the control group of a node's Pods.
+func (c *Cluster) nodeCgroup(node int) string { return filepath.Join(c.cgroup(), c.NodeName(node)) }
+
+// writeNodeConfig writes the configuration files of a node.
+func (c *Cluster) writeNodeConfig(node int) error {
+	config, dir := c.nodeConfig(node), c.nodeDir(node)
+	for name, path := range map[string]string{
+		"containerd.toml": filepath.Join(dir, "containerd.toml"),
+		"kubelet.yaml":    filepath.Join(dir, "kubelet.yaml"),
+		"kube-proxy.yaml": filepath.Join(dir, "kube-proxy.yaml"),
+		"cni.conflist":    filepath.Join(dir, "cni-config", "10-pods.conflist"),
+	} {
+		if err := renderTo(path, name, config); err != nil {
+			return err
+		}
+	}
+	hosts := filepath.Join(config.RegistryConfig, c.Registry(), "hosts.toml")
+	return renderTo(hosts, "hosts.toml", map[string]string{"Registry": c.Registry()})
+}
+
+// renderTo renders a template to a file, and creates its directory.
+func renderTo(path, name string, data any) error {
+	content, err := render(name, data)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("creating a directory: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return nil
+}
+
+// render renders a template.
+func render(name string, data any) (string, error) {
+	var buffer bytes.Buffer
+	if err := templates.ExecuteTemplate(&buffer, name, data); err != nil {
+		return "", fmt.Errorf("rendering %s: %w", name, err)
+	}
+	return buffer.String(), nil
+}
+
+// snapshotter returns the containerd snapshotter for a directory. On an overlay (a container's root file system)
+// another overlay cannot be mounted.
+func snapshotter(dir string) string {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return "native"
+	}
+	return "overlayfs"
+}

@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/listener-operator/listener-operator/test/cluster/nodeinit/spec"
+)
+
+// apiTimeout is how long the API server may take to become ready.
+const apiTimeout = 2 * time.Minute
+
+// etcd stores the cluster's objects. What it writes need not survive a crash of the machine.
+func (c *Cluster) etcd() daemon {
+	host, dir := c.HostIP(), c.control().dir
+	return daemon{"etcd", []string{
+		c.tool("etcd", "etcd"),
+		"--name=" + c.name,
+		"--data-dir=" + filepath.Join(dir, "etcd"),
+		"--unsafe-no-fsync",
+		"--listen-client-urls=https://" + host + ":2379",
+		"--advertise-client-urls=https://" + host + ":2379",
+		"--listen-peer-urls=http://" + host + ":2380",
+		"--initial-advertise-peer-urls=http://" + host + ":2380",
+		"--initial-cluster=" + c.name + "=http://" + host + ":2380",
+		"--cert-file=" + c.pkiFile("etcd.crt"),
+		"--key-file=" + c.pkiFile("etcd.key"),
+		"--client-cert-auth",
+		"--trusted-ca-file=" + c.pkiFile("ca.crt"),
+		"--log-level=warn",
+	}}
+}
+
+// apiServer is the API server, on the node network's host address.
+func (c *Cluster) apiServer() daemon {
+	host := c.HostIP()
+	return daemon{"kube-apiserver", []string{
+		c.tool("kubernetes", "kube-apiserver"),
+		"--etcd-servers=https://" + host + ":2379",
+		"--etcd-cafile=" + c.pkiFile("ca.crt"),
+		"--etcd-certfile=" + c.pkiFile("etcd.crt"),
+		"--etcd-keyfile=" + c.pkiFile("etcd.key"),
+		"--bind-address=" + host,
+		"--advertise-address=" + host,
+		"--secure-port=6443",
+		"--service-cluster-ip-range=" + c.subnets.services().String(),
+		"--client-ca-file=" + c.pkiFile("ca.crt"),
+		"--tls-cert-file=" + c.pkiFile("apiserver.crt"),
+		"--tls-private-key-file=" + c.pkiFile("apiserver.key"),
+		"--cert-dir=" + c.control().dir,
+		"--kubelet-client-certificate=" + c.pkiFile("kubelet-client.crt"),
+		"--kubelet-client-key=" + c.pkiFile("kubelet-client.key"),
+		"--kubelet-certificate-authority=" + c.pkiFile("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.pkiFile("service-account.pub"),
+		"--service-account-signing-key-file=" + c.pkiFile("service-account.key"),
+		"--requestheader-client-ca-file=" + c.pkiFile("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + c.pkiFile("front-proxy-client.crt"),
+		"--proxy-client-key-file=" + c.pkiFile("front-proxy-client.key"),
+		"--authorization-mode=Node,RBAC",
+		// The second is on in OpenShift: it refuses owner references that a controller may not make blocking.
+		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+		// Webhooks are dialled by Pod address, as there is no kube-proxy on the host.
+		"--enable-aggregator-routing=true",
+		"--allow-privileged=true",
+		// Pods leave a lost node after half a minute instead of five.
+		"--default-not-ready-toleration-seconds=30",
+		"--default-unreachable-toleration-seconds=30",
+	}}
+}
+
+// controllerManager runs all controllers that need no cloud: a LoadBalancer Service stays without an address.
+func (c *Cluster) controllerManager() daemon {
+	config := c.kubeconfigOf("controller-manager")
+	return daemon{"kube-controller-manager", []string{
+		c.tool("kubernetes", "kube-controller-manager"),
+		"--kubeconfig=" + config,
+		"--authentication-kubeconfig=" + config,
+		"--authorization-kubeconfig=" + config,
+		"--bind-address=" + c.HostIP(),
+		"--cert-dir=" + c.control().dir,
+		"--leader-elect=false",
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + c.pkiFile("service-account.key"),
+		"--root-ca-file=" + c.pkiFile("ca.crt"),
+		"--cluster-signing-cert-file=" + c.pkiFile("ca.crt"),
+		"--cluster-signing-key-file=" + c.pkiFile("ca.key"),
+		"--cluster-cidr=" + c.subnets.pods().String(),
+		"--allocate-node-cidrs=false",
+		"--flex-volume-plugin-dir=" + filepath.Join(c.control().dir, "volume-plugins"),
+		// A lost node is noticed after this, instead of most of a minute.
+		"--node-monitor-grace-period=16s",
+		"--node-monitor-period=2s",
+		"--kube-api-qps=200",
+		"--kube-api-burst=400",
+	}}
+}
+
+// scheduler assigns Pods to nodes.
+func (c *Cluster) scheduler() daemon {
+	config := c.kubeconfigOf("scheduler")
+	return daemon{"kube-scheduler", []string{
+		c.tool("kubernetes", "kube-scheduler"),
+		"--kubeconfig=" + config,
+		"--authentication-kubeconfig=" + config,
+		"--authorization-kubeconfig=" + config,
+		"--bind-address=" + c.HostIP(),
+		"--cert-dir=" + c.control().dir,
+		"--leader-elect=false",
+		"--kube-api-qps=200",
+		"--kube-api-burst=400",
+	}}
+}
+
+// registry is the image registry.
+func (c *Cluster) registry() daemon {
+	return daemon{"registry", []string{
+		filepath.Join(c.binDir(), "registry"),
+		"-address=" + c.Registry(),
+		"-dir=" + filepath.Join(c.control().dir, "registry"),
+	}}
+}
+
+// controlPlane lists the daemons of the control plane in the order in which they start.
+func (c *Cluster) controlPlane() []daemon {
+	return []daemon{c.etcd(), c.registry(), c.apiServer(), c.controllerManager(), c.scheduler()}
+}
+
+// startControlPlane starts the control plane and waits for the API server.
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	control := c.control()
+	if _, ok, err := control.holder(); err != nil {
+		return err
+	} else if !ok {
+		if err := control.start(ctx, spec.Machine{}); err != nil {
+			return err
+		}
+	}
+	for _, d := range []daemon{c.etcd(), c.registry(), c.apiServer()} {
+		if err := control.run(d); err != nil {
+			return err
+		}
+	}
+	if err := c.awaitAPI(ctx); err != nil {
+		return err
+	}
+	// These give up on an API server that takes long.
+	for _, d := range []daemon{c.controllerManager(), c.scheduler()} {
+		if err := control.run(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitAPI waits until the API server is ready, or has ended.
+func (c *Cluster) awaitAPI(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	err := until(ctx, func() (bool, error) {
+		if c.apiReady(ctx) == nil {
+			return true, nil
+		}
+		for _, d := range []daemon{c.etcd(), c.apiServer()} {
+			if _, ok, err := c.control().find(d); err != nil {
+				return false, err
+			} else if !ok {
+				return false, fmt.Errorf("%s has ended, see %s", d.name, c.control().logFile(d.name))
+			}
+		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the API server: %w", err)
+	}
+	return nil
+}
+
+// errNotReady says that a server answered that it is not ready.
+var errNotReady = errors.New("not ready")
+
+// apiReady asks the API server whether it is ready.
+func (c *Cluster) apiReady(ctx context.Context) error {
+	config, err := c.RESTConfig()
+	if err != nil {
+		return err
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.apiURL()+"/readyz", http.NoBody)
+	if err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("API server: %w", errNotReady)
+	}
+	return nil
+}
+
+// pkiFile is the path of a certificate or key.
+func (c *Cluster) pkiFile(name string) string { return filepath.Join(c.pkiDir(), name) }

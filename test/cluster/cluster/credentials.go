@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/listener-operator/listener-operator/test/cluster/pki"
+)
+
+// users are the clients of the API server, by the name of their files.
+var users = map[string]pki.Request{
+	"admin":              {CommonName: "admin", Organizations: []string{"system:masters"}},
+	"controller-manager": {CommonName: "system:kube-controller-manager"},
+	"scheduler":          {CommonName: "system:kube-scheduler"},
+	"proxy":              {CommonName: "system:kube-proxy"},
+	"kubelet-client":     {CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"}},
+}
+
+// ensurePKI makes the certificates, keys and kubeconfigs of the control plane unless they are there.
+func (c *Cluster) ensurePKI() error {
+	if ok, err := exists(c.pkiDir()); ok || err != nil {
+		return err
+	}
+	temp := c.pkiDir() + ".new"
+	if err := errors.Join(os.RemoveAll(temp), os.Mkdir(temp, 0o700)); err != nil {
+		return fmt.Errorf("creating the directory of certificates: %w", err)
+	}
+	authority, err := newAuthority(temp, "ca", c.name)
+	if err != nil {
+		return err
+	}
+	front, err := newAuthority(temp, "front-proxy-ca", c.name+"-front-proxy")
+	if err != nil {
+		return err
+	}
+	if err := issue(front, temp, "front-proxy-client", pki.Request{CommonName: "front-proxy-client"}); err != nil {
+		return err
+	}
+	for name, request := range c.servers() {
+		if err := issue(authority, temp, name, request); err != nil {
+			return err
+		}
+	}
+	for name, request := range users {
+		if err := issue(authority, temp, name, request); err != nil {
+			return err
+		}
+	}
+	if err := writeSigningKey(temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, c.pkiDir()); err != nil {
+		return fmt.Errorf("keeping the certificates: %w", err)
+	}
+	return c.writeKubeconfigs()
+}
+
+// servers are the servers of the control plane, by the name of their files.
+func (c *Cluster) servers() map[string]pki.Request {
+	host, api := address(c.subnets.host()), address(c.subnets.api())
+	local := net.IPv4(127, 0, 0, 1)
+	return map[string]pki.Request{
+		"etcd": {CommonName: "etcd", IPs: []net.IP{host, local}},
+		"apiserver": {
+			CommonName: "kube-apiserver",
+			IPs:        []net.IP{host, api, local},
+			DNSNames: []string{
+				"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+			},
+		},
+	}
+}
+
+// writeKubeconfigs writes a kubeconfig for every user, that of the administrator also where people look for it.
+func (c *Cluster) writeKubeconfigs() error {
+	for name := range users {
+		if err := c.writeKubeconfig(c.kubeconfigOf(name), name); err != nil {
+			return err
+		}
+	}
+	return c.writeKubeconfig(c.Kubeconfig(), "admin")
+}
+
+// ensureNodeCredentials makes a node's certificate, which is that of its kubelet both as a server and as a client.
+func (c *Cluster) ensureNodeCredentials(node int) error {
+	name := c.NodeName(node)
+	if ok, err := exists(c.kubeconfigOf(name)); ok || err != nil {
+		return err
+	}
+	authority, err := pki.LoadAuthority(c.pkiDir(), "ca")
+	if err != nil {
+		return err
+	}
+	err = issue(authority, c.pkiDir(), name, pki.Request{
+		CommonName:    "system:node:" + name,
+		Organizations: []string{"system:nodes"},
+		DNSNames:      []string{name},
+		IPs:           []net.IP{address(c.subnets.node(node))},
+	})
+	if err != nil {
+		return err
+	}
+	return c.writeKubeconfig(c.kubeconfigOf(name), name)
+}
+
+// kubeconfigOf is the path of a user's kubeconfig.
+func (c *Cluster) kubeconfigOf(user string) string {
+	return filepath.Join(c.pkiDir(), user+".kubeconfig")
+}
+
+// writeKubeconfig writes a kubeconfig that holds the certificates themselves, so that it can be copied.
+func (c *Cluster) writeKubeconfig(path, user string) error {
+	data := map[string][]byte{}
+	for _, name := range []string{"ca.crt", user + ".crt", user + ".key"} {
+		content, err := os.ReadFile(filepath.Join(c.pkiDir(), name))
+		if err != nil {
+			return fmt.Errorf("reading credentials of %s: %w", user, err)
+		}
+		data[name] = content
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[c.name] = &clientcmdapi.Cluster{
+		Server:                   c.apiURL(),
+		CertificateAuthorityData: data["ca.crt"],
+	}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: data[user+".crt"],
+		ClientKeyData:         data[user+".key"],
+	}
+	config.Contexts[c.name] = &clientcmdapi.Context{Cluster: c.name, AuthInfo: user}
+	config.CurrentContext = c.name
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("writing the kubeconfig of %s: %w", user, err)
+	}
+	return nil
+}
+
+// apiURL is where the API server listens.
+func (c *Cluster) apiURL() string { return "https://" + c.HostIP() + ":6443" }
+
+// newAuthority makes an authority and writes it to dir.
+func newAuthority(dir, name, commonName string) (*pki.Authority, error) {
+	authority, err := pki.NewAuthority(commonName)
+	if err != nil {
+		return nil, err
+	}
+	return authority, authority.Write(dir, name)
+}
+
+// issue signs a certificate and writes it to dir.
+func issue(authority *pki.Authority, dir, name string, request pki.Request) error {
+	pair, err := authority.Issue(request)
+	if err != nil {
+		return err
+	}
+	return pair.Write(dir, name)
+}
+
+// writeSigningKey makes the key of the ServiceAccount tokens.
+func writeSigningKey(dir string) error {
+	private, public, err := pki.NewSigningKey()
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"service-account.key": private, "service-account.pub": public} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			return fmt.Errorf("writing the signing key: %w", err)
+		}
+	}
+	return nil
+}
+
+// address converts an address for certificates.
+func address(a netip.Addr) net.IP { return a.AsSlice() }
+
+// exists tells whether there is something at path.
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// cniPlugins is where Debian puts the network plugins.
+const cniPlugins = "/usr/lib/cni"
+
+// busybox is Debian's static busybox.
+const busybox = "/bin/busybox"
+
+// ErrNotRoot says that clusters take root's rights.
+var ErrNotRoot = errors.New("a cluster needs root: it makes network namespaces, mounts and control groups")
+
+// packages maps a Debian package to a program of it that a cluster runs.
+var packages = map[string]string{
+	"runc":                        "runc",
+	"containernetworking-plugins": cniPlugins + "/ptp",
+	"nftables":                    "nft",
+	"iptables":                    "iptables",
+	"conntrack":                   "conntrack",
+	"socat":                       "socat",
+	"busybox-static":              busybox,
+	"iproute2":                    "ip",
+	"util-linux":                  "nsenter",
+}
+
+// ensurePackages installs the Debian packages that are missing.
+func ensurePackages(ctx context.Context, p *progress) error {
+	missing := missingPackages()
+	if len(missing) == 0 {
+		return nil
+	}
+	list := strings.Join(missing, " ")
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("missing packages, please install what Debian calls: %s", list)
+	}
+	p.say("installing %s", list)
+	err := aptGet(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
+	if err != nil {
+		// The package lists may be absent or too old.
+		if err := aptGet(ctx, "update"); err != nil {
+			return err
+		}
+		err = aptGet(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
+	}
+	if err != nil {
+		return err
+	}
+	if missing = missingPackages(); len(missing) > 0 {
+		return fmt.Errorf("still missing after installing: %s", strings.Join(missing, " "))
+	}
+	return nil
+}
+
+// missingPackages returns the packages whose program is not there.
+func missingPackages() []string {
+	var missing []string
+	for name, program := range packages {
+		if _, err := exec.LookPath(program); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+// aptGet runs apt-get without questions.
+func aptGet(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...) //nolint:gosec // our own table of packages
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running apt-get %s: %w\n%s", args[0], err, output)
+	}
+	return nil
+}
+
+// packageNames returns the names of all packages that a cluster needs.
+func packageNames() []string {
+	return slices.Sorted(maps.Keys(packages))
+}

@@ -1,0 +1,275 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/listener-operator/listener-operator/test/cluster/nodeinit/spec"
+)
+
+// machine is a simulated machine: a process namespace, and for nodes also a network, a mount and a host-name namespace,
+// held by a nodeinit process. Killing that one process is the same as pulling the machine's plug.
+type machine struct {
+	name string
+	// dir holds what the machine keeps on disk.
+	dir string
+	// logs is the directory of its log files.
+	logs string
+	// init is the nodeinit program.
+	init string
+	// namespaces are the namespaces that the machine has for itself, as flags of clone(2).
+	namespaces uintptr
+}
+
+// daemon is a long-running program on a machine.
+type daemon struct {
+	name string
+	argv []string
+}
+
+// allNamespaces are those that a program is moved into to run on a machine; one that the machine shares with the host
+// changes nothing.
+const allNamespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS
+
+// startTimeout is how long a machine may take to set itself up.
+const startTimeout = 10 * time.Second
+
+// killTimeout is how long the kernel may take to end everything on a machine.
+const killTimeout = 20 * time.Second
+
+// specFile is the machine's specification, whose path also identifies its first process.
+func (m machine) specFile() string { return filepath.Join(m.dir, "machine.json") }
+
+// logFile is where a daemon's output goes.
+func (m machine) logFile(daemon string) string {
+	return filepath.Join(m.logs, m.name+"-"+daemon+".log")
+}
+
+// holder returns the machine's first process, or false if the machine is off.
+func (m machine) holder() (process, bool, error) {
+	found, err := processes(func(p process) bool {
+		return len(p.argv) == 2 && p.argv[0] == m.init && p.argv[1] == m.specFile()
+	})
+	if err != nil || len(found) == 0 {
+		return process{}, false, err
+	}
+	return found[0], true, nil
+}
+
+// errOff says that something needs a machine that is not running.
+var errOff = errors.New("is not running")
+
+// running returns the machine's first process, or errOff.
+func (m machine) running() (process, error) {
+	holder, ok, err := m.holder()
+	if err == nil && !ok {
+		err = fmt.Errorf("%s %w", m.name, errOff)
+	}
+	return holder, err
+}
+
+// start switches the machine on.
+func (m machine) start(ctx context.Context, s spec.Machine) error {
+	if err := os.MkdirAll(m.dir, 0o755); err != nil {
+		return fmt.Errorf("creating the directory of %s: %w", m.name, err)
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the specification of %s: %w", m.name, err)
+	}
+	if err := os.WriteFile(m.specFile(), data, 0o644); err != nil {
+		return fmt.Errorf("writing the specification of %s: %w", m.name, err)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("creating a pipe: %w", err)
+	}
+	defer func() { _ = reader.Close() }()
+	cmd := exec.Command(m.init, m.specFile()) //nolint:gosec,noctx // our own program, which outlives every context
+	cmd.ExtraFiles = []*os.File{writer}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: m.namespaces}
+	if err := errors.Join(launch(cmd, m.logFile("init"), cmd.Start), writer.Close()); err != nil {
+		return fmt.Errorf("starting %s: %w", m.name, err)
+	}
+	return m.awaitReady(ctx, reader)
+}
+
+// awaitReady waits until the machine's first process reports that it has set the machine up.
+func (m machine) awaitReady(ctx context.Context, reader *os.File) error {
+	stop := context.AfterFunc(ctx, func() { _ = reader.SetReadDeadline(time.Now()) })
+	defer stop()
+	if err := reader.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
+		return fmt.Errorf("setting a deadline: %w", err)
+	}
+	message, err := io.ReadAll(reader)
+	if err == nil && string(message) == spec.Ready {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("%s did not start, see %s", m.name, m.logFile("init")), err, ctx.Err())
+}
+
+// kill switches the machine off at once, with everything that runs on it.
+func (m machine) kill(ctx context.Context) error {
+	holder, ok, err := m.holder()
+	if err != nil || !ok {
+		return err
+	}
+	return killHolder(ctx, holder)
+}
+
+// killHolder kills a machine's first process and waits for the kernel to end all others of its namespace.
+func killHolder(ctx context.Context, holder process) error {
+	if err := holder.signal(unix.SIGKILL); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	defer cancel()
+	return holder.wait(ctx)
+}
+
+// find returns the daemon's process, or false if it does not run.
+func (m machine) find(d daemon) (process, bool, error) {
+	holder, ok, err := m.holder()
+	if err != nil || !ok {
+		return process{}, false, err
+	}
+	found, err := processes(func(p process) bool {
+		return p.pidNamespace == holder.pidNamespace && p.argv[0] == d.argv[0]
+	})
+	if err != nil || len(found) == 0 {
+		return process{}, false, err
+	}
+	return found[0], true, nil
+}
+
+// run starts the daemon on the machine unless it runs already.
+func (m machine) run(d daemon) error {
+	if _, ok, err := m.find(d); err != nil || ok {
+		return err
+	}
+	holder, err := m.running()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(d.argv[0], d.argv[1:]...) //nolint:gosec,noctx // our own table of daemons, which outlive every context
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if err := launch(cmd, m.logFile(d.name), func() error { return startOn(holder, cmd) }); err != nil {
+		return fmt.Errorf("starting %s on %s: %w", d.name, m.name, err)
+	}
+	return nil
+}
+
+// terminate asks a daemon to end, and insists after a while.
+func (m machine) terminate(ctx context.Context, d daemon) error {
+	p, ok, err := m.find(d)
+	if err != nil || !ok {
+		return err
+	}
+	if err := p.signal(unix.SIGTERM); err != nil {
+		return err
+	}
+	grace, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if p.wait(grace) == nil {
+		return nil
+	}
+	if err := p.signal(unix.SIGKILL); err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// exec runs a command on the machine to its end and returns what it printed.
+func (m machine) exec(ctx context.Context, stdin string, name string, args ...string) (string, error) {
+	cmd, err := m.command(ctx, name, args...)
+	if err != nil {
+		return "", err
+	}
+	if stdin != "" {
+		cmd.Stdin = strings.NewReader(stdin)
+	}
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("running %s on %s: %w: %s", filepath.Base(name), m.name, err, strings.TrimSpace(string(output)))
+	}
+	return string(output), nil
+}
+
+// command returns a command that will run on the machine. When ctx ends, it is killed with its children.
+func (m machine) command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
+	holder, err := m.running()
+	if err != nil {
+		return nil, err
+	}
+	flags := []string{"--target", strconv.Itoa(holder.pid), "--net", "--pid"}
+	if m.namespaces&unix.CLONE_NEWNS != 0 {
+		flags = append(flags, "--mount", "--uts")
+	}
+	cmd := exec.CommandContext(ctx, "nsenter", append(append(flags, "--", name), args...)...) //nolint:gosec // the caller's own command
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	return cmd, nil
+}
+
+// launch starts a command that outlives this process, with its output appended to a log file.
+func launch(cmd *exec.Cmd, logFile string, start func() error) error {
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening log file: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr.Setsid = true
+	cmd.Dir = "/"
+	// Not the caller's environment: a proxy setting, for one, would send the cluster's own traffic elsewhere.
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
+	if err := start(); err != nil {
+		return err
+	}
+	// While this process lives it is the parent and has to collect it; afterwards the machine's first process does.
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
+
+// startOn starts a command in the namespaces of a machine's first process. The command is a child of this process but
+// nevertheless lives, and dies, in the machine.
+func startOn(holder process, cmd *exec.Cmd) error {
+	return inNamespaces(holder, allNamespaces, cmd.Start)
+}
+
+// inNamespaces calls do on a thread that has entered the given namespaces of the holder. The thread ends afterwards.
+func inNamespaces(holder process, namespaces int, do func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the runtime then ends the thread with this goroutine
+		result <- func() error {
+			fd, err := unix.PidfdOpen(holder.pid, 0)
+			if err != nil {
+				return fmt.Errorf("opening process %d: %w", holder.pid, err)
+			}
+			defer func() { _ = unix.Close(fd) }()
+			// A thread that shares its working directory with others may not enter a mount namespace.
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return fmt.Errorf("separating the thread: %w", err)
+			}
+			if err := unix.Setns(fd, namespaces); err != nil {
+				return fmt.Errorf("entering the namespaces of process %d: %w", holder.pid, err)
+			}
+			return do()
+		}()
+	}()
+	return <-result
+}

@@ -1,0 +1,352 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/listener-operator/listener-operator/test/cluster/nodeinit/spec"
+)
+
+// containerdTimeout is how long containerd may take to answer.
+const containerdTimeout = 30 * time.Second
+
+// mountPoints maps what a node has for itself to the place below the node's directory. What a reboot clears is listed
+// in volatile.
+var mountPoints = map[string]string{
+	"/var/lib/kubelet":    "kubelet",
+	"/var/lib/containerd": "containerd",
+	"/run/containerd":     "run-containerd",
+	"/run/netns":          "run-netns",
+	"/etc/cni/net.d":      "cni-config",
+	"/var/lib/cni":        "cni",
+	"/var/log/pods":       "log-pods",
+	"/var/log/containers": "log-containers",
+}
+
+// volatile are the directories that lie in memory on a real machine.
+var volatile = []string{"run-containerd", "run-netns"}
+
+// The daemons of a node.
+func (c *Cluster) containerd(node int) daemon {
+	return daemon{"containerd", []string{
+		c.tool("containerd", "containerd"),
+		"--config=" + filepath.Join(c.nodeDir(node), "containerd.toml"),
+	}}
+}
+
+func (c *Cluster) kubelet(node int) daemon {
+	return daemon{"kubelet", []string{
+		c.tool("kubernetes", "kubelet"),
+		"--config=" + filepath.Join(c.nodeDir(node), "kubelet.yaml"),
+		"--kubeconfig=" + c.kubeconfigOf(c.NodeName(node)),
+		"--hostname-override=" + c.NodeName(node),
+		"--node-ip=" + c.NodeIP(node),
+		"--v=2",
+	}}
+}
+
+func (c *Cluster) kubeProxy(node int) daemon {
+	return daemon{"kube-proxy", []string{
+		c.tool("kubernetes", "kube-proxy"),
+		"--config=" + filepath.Join(c.nodeDir(node), "kube-proxy.yaml"),
+	}}
+}
+
+// boot switches a node on, unless it is, up to the point where it can run containers. The kubelet is not started.
+func (c *Cluster) boot(ctx context.Context, node int) error {
+	m := c.node(node)
+	_, ok, err := m.holder()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if err := c.powerOn(ctx, node); err != nil {
+			return fmt.Errorf("booting %s: %w", m.name, err)
+		}
+	}
+	if err := m.run(c.containerd(node)); err != nil {
+		return err
+	}
+	if err := c.awaitContainerd(ctx, node); err != nil {
+		return fmt.Errorf("waiting for containerd on %s: %w", m.name, err)
+	}
+	return c.importImages(ctx, node)
+}
+
+// powerOn starts a node's machine and connects it to the network.
+func (c *Cluster) powerOn(ctx context.Context, node int) error {
+	if err := removeCgroup(ctx, c.nodeCgroup(node)); err != nil {
+		return err
+	}
+	if err := createCgroup(c.nodeCgroup(node)); err != nil {
+		return err
+	}
+	for _, name := range volatile {
+		if err := os.RemoveAll(filepath.Join(c.nodeDir(node), name)); err != nil {
+			return fmt.Errorf("clearing %s: %w", name, err)
+		}
+	}
+	var mounts []spec.Mount
+	for target, name := range mountPoints {
+		source := filepath.Join(c.nodeDir(node), name)
+		if err := os.MkdirAll(source, 0o755); err != nil {
+			return fmt.Errorf("creating %s: %w", name, err)
+		}
+		mounts = append(mounts, spec.Mount{Source: source, Target: target})
+	}
+	if err := c.writeNodeConfig(node); err != nil {
+		return err
+	}
+	m := c.node(node)
+	if err := m.start(ctx, spec.Machine{
+		Hostname: m.name,
+		Mounts:   mounts,
+		Sysctls:  []spec.Sysctl{{Path: "/proc/sys/net/ipv4/ip_forward", Value: "1"}},
+	}); err != nil {
+		return err
+	}
+	routes := append(c.podRoutes(node, "eth0"), fmt.Sprintf("route add default via %s", c.subnets.host()))
+	if err := c.plug(ctx, m, c.subnets.nodeLink(node), c.NodeIP(node), routes...); err != nil {
+		return err
+	}
+	rules, err := render("masquerade.nft", c.nodeConfig(node))
+	if err != nil {
+		return err
+	}
+	_, err = m.exec(ctx, rules, "nft", "-f", "-")
+	return err
+}
+
+// awaitContainerd waits until containerd answers.
+func (c *Cluster) awaitContainerd(ctx context.Context, node int) error {
+	ctx, cancel := context.WithTimeout(ctx, containerdTimeout)
+	defer cancel()
+	m := c.node(node)
+	holder, err := m.running()
+	if err != nil {
+		return err
+	}
+	// As the node sees it; the host's own path may be too long for a socket.
+	socket := filepath.Join("/proc", strconv.Itoa(holder.pid), "root/run/containerd/containerd.sock")
+	return until(ctx, func() (bool, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err == nil {
+			return true, conn.Close()
+		}
+		_, ok, err := m.find(c.containerd(node))
+		if err == nil && !ok {
+			err = fmt.Errorf("it has ended, see %s", m.logFile("containerd"))
+		}
+		return false, err
+	})
+}
+
+// startKubelet starts a node's kubelet and kube-proxy.
+func (c *Cluster) startKubelet(node int) error {
+	if err := c.ensureNodeCredentials(node); err != nil {
+		return err
+	}
+	m := c.node(node)
+	if err := m.run(c.kubelet(node)); err != nil {
+		return err
+	}
+	return m.run(c.kubeProxy(node))
+}
+
+// StopNode switches a node off as a power cut would: every process on it dies at once, its disks stay as they are. The
+// Node object stays.
+func (c *Cluster) StopNode(ctx context.Context, node int) error {
+	return c.change(ctx, node, func() error { return c.powerOff(ctx, node) })
+}
+
+// StartNode boots a node and waits until it is Ready. A node that was stopped comes back as a rebooted machine does, with
+// what its kubelet and its containerd had on disk. Any other number, also that of a deleted node, joins as a new node.
+func (c *Cluster) StartNode(ctx context.Context, node int) error {
+	if node < 1 || node > MaxNodes {
+		return fmt.Errorf("nodes are numbered from 1 to %d", MaxNodes)
+	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.load(); err != nil {
+		return err
+	}
+	if err := c.addNode(node); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := c.boot(ctx, node); err != nil {
+		return err
+	}
+	if err := c.startKubelet(node); err != nil {
+		return err
+	}
+	return c.awaitNode(ctx, node, start)
+}
+
+// DeleteNode switches a node off for good: its disks are lost and its Node object is deleted.
+func (c *Cluster) DeleteNode(ctx context.Context, node int) error {
+	return c.change(ctx, node, func() error {
+		if err := c.powerOff(ctx, node); err != nil {
+			return err
+		}
+		client, err := c.client()
+		if err != nil {
+			return err
+		}
+		err = client.CoreV1().Nodes().Delete(ctx, c.NodeName(node), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting the Node: %w", err)
+		}
+		if err := os.RemoveAll(c.nodeDir(node)); err != nil {
+			return fmt.Errorf("removing the node's disks: %w", err)
+		}
+		return c.removeNode(node)
+	})
+}
+
+// StopKubelet stops a node's kubelet and nothing else: its Pods keep running.
+func (c *Cluster) StopKubelet(ctx context.Context, node int) error {
+	return c.change(ctx, node, func() error { return c.node(node).terminate(ctx, c.kubelet(node)) })
+}
+
+// StartKubelet starts a node's kubelet and waits until it has reported that the node is Ready.
+func (c *Cluster) StartKubelet(ctx context.Context, node int) error {
+	return c.change(ctx, node, func() error {
+		start := time.Now()
+		if err := c.startKubelet(node); err != nil {
+			return err
+		}
+		return c.awaitNode(ctx, node, start)
+	})
+}
+
+// errNoNode says that the cluster has no node of the given number.
+var errNoNode = errors.New("no such node")
+
+// change calls do for an existing node while no other process changes the cluster.
+func (c *Cluster) change(ctx context.Context, node int, do func() error) error {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.load(); err != nil {
+		return err
+	}
+	for _, n := range c.state.Nodes {
+		if n == node {
+			return do()
+		}
+	}
+	return fmt.Errorf("%s: %w", c.NodeName(node), errNoNode)
+}
+
+// powerOff kills a node's machine and what the kernel keeps of it.
+func (c *Cluster) powerOff(ctx context.Context, node int) error {
+	if err := c.node(node).kill(ctx); err != nil {
+		return fmt.Errorf("stopping %s: %w", c.NodeName(node), err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	return removeCgroup(ctx, c.nodeCgroup(node))
+}
+
+// startClient starts the client outside of the cluster. It knows no way to Pods and Services.
+func (c *Cluster) startClient(ctx context.Context) error {
+	m := c.outside()
+	if _, ok, err := m.holder(); ok || err != nil {
+		return err
+	}
+	if err := m.start(ctx, spec.Machine{}); err != nil {
+		return err
+	}
+	return c.plug(ctx, m, c.subnets.clientLink(), c.ClientIP())
+}
+
+// createdDirs is the file that lists the mount points that clusters created on the host.
+func (c *Cluster) createdDirs() string { return filepath.Join(c.base, ".mount-points") }
+
+// ensureMountPoints creates the directories of the host that nodes mount their own over, and records those that it
+// created, for the last cluster to remove.
+func (c *Cluster) ensureMountPoints(ctx context.Context) error {
+	unlock, err := lockAll(ctx, c.base)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for target := range mountPoints {
+		var missing []string
+		for dir := target; ; dir = filepath.Dir(dir) {
+			if ok, err := exists(dir); err != nil {
+				return err
+			} else if ok {
+				break
+			}
+			missing = append(missing, dir)
+		}
+		if len(missing) == 0 {
+			continue
+		}
+		if err := appendLines(c.createdDirs(), missing); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(target, 0o755); err != nil {
+			return fmt.Errorf("creating a mount point: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeMountPoints removes what ensureMountPoints created when no cluster is left. While there is one, it must not:
+// removing a mount point on the host unmounts it on the nodes.
+func (c *Cluster) removeMountPoints(ctx context.Context) error {
+	unlock, err := lockAll(ctx, c.base)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	others, err := names(c.base)
+	if err != nil || len(others) > 0 {
+		return err
+	}
+	data, err := os.ReadFile(c.createdDirs())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the list of mount points: %w", err)
+	}
+	for dir := range strings.FieldsSeq(string(data)) {
+		err := unix.Rmdir(dir)
+		// Something else may have come to use it.
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("removing mount point %s: %w", dir, err)
+		}
+	}
+	return os.Remove(c.createdDirs())
+}
+
+// appendLines appends lines to a file.
+func appendLines(path string, lines []string) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	_, err = file.WriteString(strings.Join(lines, "\n") + "\n")
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,271 @@
+// Command cluster brings up a real Kubernetes of several nodes on one Linux machine and takes it down again. It is a
+// thin layer on the package of the same name, which Go code uses directly.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/listener-operator/listener-operator/test/cluster/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/image"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS]
+
+  up [--nodes N]       bring a cluster up, or start what is missing of it
+  down                 take it down without a trace
+  status               list its programs and their logs
+  kubeconfig           print the path of its kubeconfig
+  kubectl ARGUMENTS    run kubectl on it
+  client COMMAND       run a command outside of the cluster, on the same network
+  node N COMMAND       run a command on a node
+  load-image           give every node an image: --tar FILE, or --ref NAME:TAG with
+                       --file PATH=SOURCE (repeatable), --entrypoint, --user, --label NAME=VALUE
+  stop-node N          cut a node's power
+  start-node N         boot a node (a number that is not in use joins as a new node)
+  delete-node N        lose a node for good
+  stop-kubelet N       stop only a node's kubelet
+  start-kubelet N      start it again
+  build-tools [SET…]   build the programs that a cluster consists of, without using them
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(exit.ExitCode())
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// verb is a command of the program. It gets its arguments after the flags.
+type verb func(ctx context.Context, c command, args []string) error
+
+// command is what the flags say.
+type command struct {
+	name           string
+	nodes          int
+	tar, ref       string
+	image          image.Spec
+	stdout, stderr io.Writer
+}
+
+var verbs = map[string]verb{
+	"up":            up,
+	"down":          down,
+	"status":        status,
+	"kubeconfig":    kubeconfig,
+	"kubectl":       kubectl,
+	"client":        client,
+	"node":          node,
+	"load-image":    loadImage,
+	"build-tools":   buildTools,
+	"stop-node":     onNode((*cluster.Cluster).StopNode),
+	"start-node":    onNode((*cluster.Cluster).StartNode),
+	"delete-node":   onNode((*cluster.Cluster).DeleteNode),
+	"stop-kubelet":  onNode((*cluster.Cluster).StopKubelet),
+	"start-kubelet": onNode((*cluster.Cluster).StartKubelet),
+}
+
+// run runs the program.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 || verbs[args[0]] == nil {
+		fmt.Fprint(stderr, usage)
+		return flag.ErrHelp
+	}
+	c := command{stdout: stdout, stderr: stderr}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage) }
+	flags.StringVar(&c.name, "name", cluster.DefaultName, "name of the cluster")
+	switch args[0] {
+	case "up":
+		flags.IntVar(&c.nodes, "nodes", 0, "number of nodes (default 3 for a new cluster)")
+	case "load-image":
+		c.imageFlags(flags)
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return flag.ErrHelp
+	}
+	return verbs[args[0]](ctx, c, flags.Args())
+}
+
+// imageFlags adds the flags that describe an image.
+func (c *command) imageFlags(flags *flag.FlagSet) {
+	c.image = image.Spec{Files: map[string]image.File{}, Labels: map[string]string{}}
+	flags.StringVar(&c.tar, "tar", "", "archive of images to load")
+	flags.StringVar(&c.ref, "ref", "", "name of the image to make")
+	flags.StringVar(&c.image.User, "user", "", "user that the image runs as")
+	flags.Func("entrypoint", "program of the image and its arguments, separated by blanks", func(s string) error {
+		c.image.Entrypoint = strings.Fields(s)
+		return nil
+	})
+	flags.Func("file", "PATH=SOURCE: a file of the image", func(s string) error {
+		path, source, ok := strings.Cut(s, "=")
+		if !ok {
+			return errors.New("want PATH=SOURCE")
+		}
+		c.image.Files[path] = image.File{Source: source}
+		return nil
+	})
+	flags.Func("label", "NAME=VALUE: a label of the image", func(s string) error {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return errors.New("want NAME=VALUE")
+		}
+		c.image.Labels[name] = value
+		return nil
+	})
+}
+
+func up(ctx context.Context, c command, _ []string) error {
+	_, err := cluster.Up(ctx, cluster.Options{Name: c.name, Nodes: c.nodes, Progress: c.stderr})
+	return err
+}
+
+func down(ctx context.Context, c command, _ []string) error {
+	return cluster.Down(ctx, c.name, c.stderr)
+}
+
+func status(ctx context.Context, c command, _ []string) error {
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	components, err := k.Status()
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "MACHINE\tCOMPONENT\tPID\tSTATE\tLOG")
+	for _, component := range components {
+		pid, state := "-", "stopped"
+		if component.PID != 0 {
+			pid, state = strconv.Itoa(component.PID), "running"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", component.Machine, component.Name, pid, state, component.Log)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("printing the table: %w", err)
+	}
+	if err := k.Ready(ctx); err != nil {
+		return fmt.Errorf("cluster %s: %w", c.name, err)
+	}
+	fmt.Fprintf(c.stdout, "cluster %s is ready\n", c.name)
+	return nil
+}
+
+func kubeconfig(_ context.Context, c command, _ []string) error {
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stdout, k.Kubeconfig())
+	return nil
+}
+
+func kubectl(ctx context.Context, c command, args []string) error {
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	args = append([]string{"--kubeconfig=" + k.Kubeconfig()}, args...)
+	return attach(exec.CommandContext(ctx, k.Kubectl(), args...)) //nolint:gosec // the user's own arguments
+}
+
+func client(ctx context.Context, c command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("client: want a command")
+	}
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	return attach(k.ClientCommand(ctx, args[0], args[1:]...))
+}
+
+func node(ctx context.Context, c command, args []string) error {
+	if len(args) < 2 {
+		return errors.New("node: want a node's number and a command")
+	}
+	number, err := strconv.Atoi(args[0])
+	if err != nil {
+		return fmt.Errorf("parsing the node's number: %w", err)
+	}
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	return attach(k.NodeCommand(ctx, number, args[1], args[2:]...))
+}
+
+// attach runs a command on this program's own input and output.
+func attach(cmd *exec.Cmd) error {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+func loadImage(ctx context.Context, c command, _ []string) error {
+	if (c.tar == "") == (c.ref == "") {
+		return errors.New("load-image: want either --tar or --ref")
+	}
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	if c.tar != "" {
+		return k.LoadArchive(ctx, c.tar)
+	}
+	return k.LoadImage(ctx, c.ref, c.image)
+}
+
+func buildTools(ctx context.Context, c command, names []string) error {
+	if len(names) == 0 {
+		names = tools.Names()
+	}
+	for _, name := range names {
+		dir, err := tools.Ensure(ctx, name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(c.stdout, dir)
+	}
+	return nil
+}
+
+// onNode makes a verb of a method that takes a node's number.
+func onNode(do func(*cluster.Cluster, context.Context, int) error) verb {
+	return func(ctx context.Context, c command, args []string) error {
+		if len(args) != 1 {
+			return errors.New("want a node's number")
+		}
+		number, err := strconv.Atoi(args[0])
+		if err != nil {
+			return fmt.Errorf("parsing the node's number: %w", err)
+		}
+		k, err := cluster.Open(c.name)
+		if err != nil {
+			return err
+		}
+		return do(k, ctx, number)
+	}
+}

@@ -1,0 +1,28 @@
+// Command registry is the plain-http image registry of the test cluster. Blobs lie on disk, manifests in memory: a
+// registry that is started again is empty. It must never listen on anything but the cluster's own bridge.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+)
+
+func main() {
+	address := flag.String("address", "", "address and port to listen on")
+	dir := flag.String("dir", "", "directory for blobs")
+	flag.Parse()
+	server := &http.Server{
+		Addr:              *address,
+		Handler:           registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(*dir))),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	if err := server.ListenAndServe(); err != nil {
+		fmt.Fprintf(os.Stderr, "serving the registry: %v\n", err)
+		os.Exit(1)
+	}
+}

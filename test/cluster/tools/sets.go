@@ -1,0 +1,31 @@
+package tools
+
+// Set is a group of programs that come from one module under hack/tools and are built together.
+type Set struct {
+	// LDFlags is appended to the linker flags that every set gets.
+	LDFlags string
+	// Tags are build tags.
+	Tags []string
+	// Rename maps the name that the go command gives a program to the name that people know.
+	Rename map[string]string
+	// Hint tells someone who watches the first build how long it takes and why.
+	Hint string
+}
+
+// sets has one entry for each directory under hack/tools that the cluster or its tests run programs from.
+// What is built is the "tool" lines of that directory's go.mod.
+var sets = map[string]Set{
+	"kubernetes": {
+		// Without a version the API server would call itself v0.0.0-master, which clients refuse to parse.
+		LDFlags: "-X k8s.io/component-base/version.gitVersion=v1.36.3" +
+			" -X k8s.io/component-base/version.gitMajor=1" +
+			" -X k8s.io/component-base/version.gitMinor=36",
+		Hint: "all of Kubernetes, about 6 minutes on two cores",
+	},
+	"etcd": {
+		Rename: map[string]string{"server": "etcd"},
+		Hint:   "about 1 minute on two cores",
+	},
+	"containerd": {Hint: "about 1 minute on two cores"},
+	"coredns":    {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
+}

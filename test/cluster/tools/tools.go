@@ -1,0 +1,212 @@
+// Package tools builds the programs that the test cluster consists of (Kubernetes, etcd, containerd, …) from pinned
+// Go modules, once, into the user's cache directory.
+//
+// It must never depend on a prebuilt binary or an image: a machine with Go and a module proxy is enough.
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// modulePath is the module whose checkout holds hack/tools.
+const modulePath = "github.com/listener-operator/listener-operator"
+
+// ErrNoCheckout says that no directory above the current one is a checkout of this module.
+var ErrNoCheckout = errors.New("not inside a checkout of " + modulePath)
+
+// Names returns the names of all sets in alphabetical order.
+func Names() []string {
+	return slices.Sorted(maps.Keys(sets))
+}
+
+// Ensure returns the directory with the programs of the named set and builds them first if the cache does not have
+// them. The cache's key is everything that the programs depend on: go.mod, go.sum, Go's version and the flags. It may
+// be called from several processes at once: one builds, the others wait. Progress goes to stderr.
+func Ensure(ctx context.Context, name string) (string, error) {
+	set, ok := sets[name]
+	if !ok {
+		return "", fmt.Errorf("no tool set %q (there are %s)", name, strings.Join(Names(), ", "))
+	}
+	root, err := ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	source := filepath.Join(root, "hack", "tools", name)
+	hash, err := set.hash(ctx, source)
+	if err != nil {
+		return "", fmt.Errorf("hashing tool set %s: %w", name, err)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, name+"-"+hash)
+	if isDir(dir) {
+		return dir, nil
+	}
+	unlock, err := Lock(ctx, filepath.Join(cache, name+".lock"))
+	if err != nil {
+		return "", fmt.Errorf("waiting for another build of %s: %w", name, err)
+	}
+	defer unlock()
+	if isDir(dir) { // built while we waited
+		return dir, nil
+	}
+	if err := set.build(ctx, name, source, dir); err != nil {
+		return "", fmt.Errorf("building tool set %s: %w", name, err)
+	}
+	return dir, nil
+}
+
+// BuildLocal builds packages of this module, given relative to its root, as static programs into dir.
+func BuildLocal(ctx context.Context, dir string, packages ...string) error {
+	root, err := ModuleRoot()
+	if err != nil {
+		return err
+	}
+	args := append(buildArgs(Set{}, dir), packages...)
+	return runGo(ctx, root, args...)
+}
+
+// ModuleRoot returns the root of the checkout that the current directory lies in, or ErrNoCheckout.
+func ModuleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the checkout: %w", err)
+	}
+	for {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(data), "module "+modulePath+"\n") {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", ErrNoCheckout
+		}
+		dir = parent
+	}
+}
+
+// cacheDir returns the directory that holds all built sets, and creates it.
+func cacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache directory: %w", err)
+	}
+	dir := filepath.Join(base, "listener-operator", "tools")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("creating the tool cache: %w", err)
+	}
+	return dir, nil
+}
+
+// hash identifies the programs that building the set in source would give.
+func (s Set) hash(ctx context.Context, source string) (string, error) {
+	h := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", fmt.Errorf("reading %s: %w", name, err)
+		}
+		fmt.Fprintf(h, "%s %d\n%s", name, len(data), data)
+	}
+	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION")
+	cmd.Dir = source
+	version, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("asking for Go's version: %w", err)
+	}
+	fmt.Fprintln(h, string(version), runtime.GOOS, runtime.GOARCH, buildArgs(s, ""), s.Rename)
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// build builds the set beside dir and renames the result to dir, so that dir is complete whenever it exists.
+func (s Set) build(ctx context.Context, name, source, dir string) error {
+	temp, err := os.MkdirTemp(filepath.Dir(dir), "."+name+"-")
+	if err != nil {
+		return fmt.Errorf("creating a build directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(temp) }()
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return fmt.Errorf("opening the build directory to readers: %w", err)
+	}
+
+	start := time.Now()
+	fmt.Fprintf(os.Stderr, "building %s, once (%s)\n", name, s.Hint)
+	stop := reportEvery(ctx, os.Stderr, 30*time.Second, func() string {
+		return fmt.Sprintf("still building %s after %s", name, time.Since(start).Round(time.Second))
+	})
+	defer stop()
+	if err := runGo(ctx, source, append(buildArgs(s, temp), "tool")...); err != nil {
+		return err
+	}
+	for from, to := range s.Rename {
+		if err := os.Rename(filepath.Join(temp, from), filepath.Join(temp, to)); err != nil {
+			return fmt.Errorf("naming %s: %w", to, err)
+		}
+	}
+	if err := os.Rename(temp, dir); err != nil {
+		return fmt.Errorf("keeping the result: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "built %s in %s\n", name, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// buildArgs returns the go command's arguments up to the packages.
+func buildArgs(s Set, dir string) []string {
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", strings.TrimSpace("-s -w " + s.LDFlags)}
+	if len(s.Tags) > 0 {
+		args = append(args, "-tags", strings.Join(s.Tags, ","))
+	}
+	return append(args, "-o", dir+string(filepath.Separator))
+}
+
+// runGo runs the go command in dir such that neither a workspace nor the user's flags change the result.
+func runGo(ctx context.Context, dir string, args ...string) error {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, output.String())
+	}
+	return nil
+}
+
+// reportEvery writes a line at each interval until the returned function is called.
+func reportEvery(ctx context.Context, w io.Writer, interval time.Duration, line func() string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				fmt.Fprintln(w, line())
+			}
+		}
+	}()
+	return cancel
+}
+
+// isDir tells whether path is a directory.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
