@@ -37,8 +37,9 @@ func New(writer client.Writer, owner string) *Applier {
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last read,
-// or nil if there is none: when it is still the version that an equal desired state resulted in, nothing is sent. On success
-// desired holds the object as it is now.
+// or nil if there is none: when it is still the version that an equal desired state resulted in, nothing is sent and desired stays
+// as it is. Otherwise desired holds the object as it is now. A namesake that has taken the place of the observed object since is
+// never written to; the error is then a conflict.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) error {
 	raw, err := json.Marshal(desired)
 	if err != nil {
@@ -47,6 +48,9 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	sent := sha256.Sum256(raw)
 	if observed != nil && a.unchanged(observed, sent) {
 		return nil
+	}
+	if observed != nil {
+		desired.SetUID(observed.GetUID())
 	}
 	kind, key := desired.GetKind(), client.ObjectKeyFromObject(desired)
 	if err := a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.owner, client.ForceOwnership); err != nil {
