@@ -93,7 +93,7 @@ func (r *runnable) watch(ctx context.Context, claims *nudgedInformer) error {
 	nudger := nudger{reader: r.mgr.GetClient(), nudge: claims.nudge}
 	for _, w := range []struct {
 		object  client.Object
-		waiting func(context.Context, client.Object) ([]types.NamespacedName, error)
+		waiting waitingFunc
 	}{
 		{&listenersv1alpha1.ListenerClass{}, nudger.ofClass},
 		{&listenersv1alpha1.Listener{}, nudger.ofListener},
@@ -140,6 +140,9 @@ func (i *nudgedInformer) AddEventHandlerWithResyncPeriod(
 
 func (i *nudgedInformer) nudge(claim *corev1.PersistentVolumeClaim) { i.handler.OnUpdate(claim, claim) }
 
+// waitingFunc returns the claims that may wait for an object.
+type waitingFunc func(context.Context, client.Object) ([]types.NamespacedName, error)
+
 // nudger finds the claims that wait for an object.
 type nudger struct {
 	reader client.Reader
@@ -147,9 +150,7 @@ type nudger struct {
 }
 
 // handler nudges the claims that waiting returns, if they have no volume yet, on every change of an object.
-func (n nudger) handler(
-	ctx context.Context, waiting func(context.Context, client.Object) ([]types.NamespacedName, error),
-) cache.ResourceEventHandler {
+func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.ResourceEventHandler {
 	changed := func(o any) {
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj

@@ -1,0 +1,451 @@
+package podlisteners_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/podlisteners"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+const podUID = types.UID("0b0b0b0b-1111-2222-3333-444444444444")
+
+var (
+	hintKey  = types.NamespacedName{Namespace: "shop", Name: "pod-" + string(podUID)}
+	portMap  = map[string]int32{"http": 31234}
+	nodeAddr = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: portMap}}
+)
+
+// world is what the API holds before a pass; each test changes one thing of it.
+type world struct {
+	node     *corev1.Node
+	class    *listenersv1alpha1.ListenerClass
+	listener *listenersv1alpha1.Listener
+	pod      *corev1.Pod
+	pvc      *corev1.PersistentVolumeClaim
+	pv       *corev1.PersistentVolume
+	hint     *listenersv1alpha1.PodListeners
+}
+
+// newWorld is a Pod on node-1 that mounts the Listener web of a node port class by name, and the hint of the agent there.
+func newWorld() *world {
+	return &world{
+		node: &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
+			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
+		},
+		class: &listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "public"},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+		},
+		listener: &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "aaaa-bbbb", Generation: 3},
+			Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
+			Status:     &listenersv1alpha1.ListenerStatus{ObservedGeneration: 3, NodePorts: portMap, IngressAddresses: []listenersv1alpha1.IngressAddress{}},
+		},
+		pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: podUID},
+			Spec: corev1.PodSpec{
+				NodeName:   "node-1",
+				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
+				Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
+				}}},
+			},
+		},
+		pvc: &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "claim-uid"},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
+		},
+		pv: &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"},
+			Spec: corev1.PersistentVolumeSpec{
+				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: "listener-web-0", UID: "claim-uid"},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+					Driver: names.Driver, VolumeHandle: "pvc-1", VolumeAttributes: map[string]string{names.AnnotationListenerName: "web"},
+				}},
+			},
+		},
+		hint: &listenersv1alpha1.PodListeners{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: hintKey.Name, Namespace: hintKey.Namespace, UID: "hint-uid", Generation: 1,
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: podUID}},
+			},
+			Spec: listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{}},
+		},
+	}
+}
+
+// classBased makes the Pod's volume one with a Listener of its own.
+func (w *world) classBased() {
+	w.pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
+	w.pvc.Labels = map[string]string{"app": "web"}
+	w.listener = nil
+}
+
+func (w *world) objects() []client.Object {
+	var objects []client.Object
+	for _, o := range []struct {
+		object client.Object
+		there  bool
+	}{
+		{w.node, w.node != nil}, {w.class, w.class != nil}, {w.listener, w.listener != nil}, {w.pod, w.pod != nil},
+		{w.pvc, w.pvc != nil}, {w.pv, w.pv != nil}, {w.hint, w.hint != nil},
+	} {
+		if o.there {
+			objects = append(objects, o.object)
+		}
+	}
+	return objects
+}
+
+// run makes one pass and returns the client, the events, and the error.
+func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, chan string, error) {
+	t.Helper()
+	c := fakeclient.New(t, intercept, w.objects()...)
+	recorder := events.NewFakeRecorder(10)
+	r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: recorder, Listeners: apply.New(c, names.OwnerVolume)}
+	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey})
+	return c, recorder.Events, err
+}
+
+func (w *world) mustRun(t *testing.T) (client.Client, chan string) {
+	t.Helper()
+	c, recorded, err := w.run(t, interceptor.Funcs{})
+	if err != nil {
+		t.Fatalf("Reconcile: %v", err)
+	}
+	return c, recorded
+}
+
+// published returns what the Pod is told, or nil if there is no PodListeners.
+func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpec {
+	t.Helper()
+	var got listenersv1alpha1.PodListeners
+	switch err := c.Get(t.Context(), hintKey, &got); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		t.Fatalf("reading PodListeners: %v", err)
+	}
+	return &got.Spec
+}
+
+func TestAHintIsFilledWithThePodsOwnAddress(t *testing.T) {
+	c, recorded := newWorld().mustRun(t)
+	want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
+		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+	}}
+	if diff := cmp.Diff(want, published(t, c)); diff != "" {
+		t.Errorf("PodListeners (-want +got):\n%s", diff)
+	}
+	var pod corev1.Pod
+	var pv corev1.PersistentVolume
+	if err := errors.Join(
+		c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web-0"}, &pod),
+		c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv),
+	); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}, pod.Labels); diff != "" {
+		t.Errorf("labels of the Pod (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "web",
+	}, pv.Labels); diff != "" {
+		t.Errorf("labels of the volume (-want +got):\n%s", diff)
+	}
+	if got := pv.Annotations[names.AnnotationNode]; got != "node-1" {
+		t.Errorf("the volume's recorded node is %q, want node-1", got)
+	}
+	if len(recorded) > 0 {
+		t.Errorf("unexpected event: %s", <-recorded)
+	}
+}
+
+func TestWhatThePodIsTold(t *testing.T) {
+	lb := []listenersv1alpha1.IngressAddress{{Address: "lb.example", AddressType: "Hostname", Ports: map[string]int32{"http": 8080}}}
+	old := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   map[string]listenersv1alpha1.PodListener
+	}{
+		"all addresses of a Listener that no node owns": {
+			func(w *world) {
+				w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
+				w.listener.Status.NodePorts, w.listener.Status.IngressAddresses = nil, lb
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"which Listener it waits for": {
+			func(w *world) { w.listener = nil },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"the addresses so far, while the status is of an older Listener": {
+			func(w *world) { w.listener.Generation++; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			old,
+		},
+		"the addresses so far, while the class is gone": {
+			func(w *world) { w.class = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			old,
+		},
+		"the addresses so far, while the node is gone": {
+			func(w *world) { w.node = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"the addresses so far, while the claim is not known": {
+			func(w *world) { w.pvc = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			old,
+		},
+		"nothing of volumes that the Pod does not have": {
+			func(w *world) {
+				w.hint.Generation, w.hint.Spec.Listeners = 2, map[string]listenersv1alpha1.PodListener{"other": old["listener"]}
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"nothing of a claim that is bound to another driver's volume": {
+			func(w *world) { w.pv.Spec.CSI.Driver = "other.example" },
+			map[string]listenersv1alpha1.PodListener{},
+		},
+		"nothing of a volume that is bound to another claim": {
+			func(w *world) { w.pv.Spec.ClaimRef.UID = "another" },
+			map[string]listenersv1alpha1.PodListener{},
+		},
+		"nothing of an ephemeral claim that is not the Pod's own": {
+			func(w *world) {
+				w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+				w.pvc.Name, w.pv.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
+			},
+			map[string]listenersv1alpha1.PodListener{},
+		},
+		"its node, when the peer left the object without": {
+			func(w *world) { w.hint.Spec.NodeName, w.hint.Spec.Listeners = "", old },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			c, _ := w.mustRun(t)
+			want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: tc.want}
+			if diff := cmp.Diff(want, published(t, c)); diff != "" {
+				t.Errorf("PodListeners (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAForgedHintIsHarmless(t *testing.T) {
+	forged := map[string]listenersv1alpha1.PodListener{"listener": {
+		Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web",
+		IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "evil.example", AddressType: "Hostname", Ports: portMap}},
+	}}
+	empty := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{}}
+	for name, tc := range map[string]struct {
+		forge func(*world)
+		want  *listenersv1alpha1.PodListenersSpec
+	}{
+		"with addresses of its own": {func(w *world) { w.hint.Spec.Listeners = forged }, empty},
+		"for a Pod on another node": {func(w *world) { w.hint.Spec.NodeName = "node-2" }, empty},
+		"owned by nobody":           {func(w *world) { w.hint.OwnerReferences = nil }, empty},
+		"owned by something else too": {func(w *world) {
+			w.hint.OwnerReferences = append(w.hint.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
+		}, empty},
+		"for a Pod that does not exist":  {func(w *world) { w.pod = nil }, nil},
+		"for a Pod of another uid":       {func(w *world) { w.pod.UID = "another" }, nil},
+		"for a Pod without such volumes": {func(w *world) { w.pod.Spec.Volumes = nil }, nil},
+		"for a Pod without a node":       {func(w *world) { w.pod.Spec.NodeName = "" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.forge(w)
+			c, _ := w.mustRun(t)
+			if diff := cmp.Diff(tc.want, published(t, c)); diff != "" {
+				t.Errorf("PodListeners (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAClassBasedVolumeGetsItsListener(t *testing.T) {
+	w := newWorld()
+	w.classBased()
+	c, _ := w.mustRun(t)
+	var got listenersv1alpha1.Listener
+	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "claim-uid"},
+		{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-1", UID: "pv-uid"},
+	}, got.OwnerReferences); diff != "" {
+		t.Errorf("owners (-want +got):\n%s", diff)
+	}
+	want := listenersv1alpha1.ListenerSpec{
+		ClassName:                ptr.To("public"),
+		Ports:                    []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}},
+		PublishNotReadyAddresses: ptr.To(true),
+	}
+	if diff := cmp.Diff(want, got.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+func TestAUsersListenerWithTheNameOfAClaimIsLeftAlone(t *testing.T) {
+	w := newWorld()
+	users := w.listener
+	w.classBased()
+	users.Name = "listener-web-0"
+	w.listener = users
+	c, recorded := w.mustRun(t)
+	var got listenersv1alpha1.Listener
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(users), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.OwnerReferences) != 0 || len(got.Spec.Ports) != 0 {
+		t.Errorf("the user's Listener was changed: %+v", got)
+	}
+	if len(recorded) == 0 {
+		t.Error("the Pod got no event that names the Listener in the way")
+	}
+	if entry := published(t, c).Listeners["listener"]; len(entry.IngressAddresses) > 0 {
+		t.Errorf("the Pod was told the addresses of a Listener that is not its own: %+v", entry)
+	}
+}
+
+func TestTheNodeOfAVolumeIsRecordedAtTheMount(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"first mount":           {func(*world) {}, "node-1"},
+		"mount on another node": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, "node-1"},
+		"mounted already by others": {func(w *world) {
+			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
+			w.hint.Generation, w.hint.Spec.Listeners = 2, map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}}
+		}, "node-9"},
+		"pinned": {func(w *world) {
+			w.pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}},
+			}}}}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			c, _ := w.mustRun(t)
+			var pv corev1.PersistentVolume
+			if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+				t.Fatal(err)
+			}
+			if got := pv.Annotations[names.AnnotationNode]; got != tc.want {
+				t.Errorf("recorded node %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestADeletedPodListenersOfALivingPodComesBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"of a mounted Pod":    {func(*corev1.Pod) {}, true},
+		"of an unmounted Pod": {func(p *corev1.Pod) { p.Labels = nil }, false},
+		"of a finished Pod":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
+		"of a Pod on its way out": {func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.hint = nil
+			w.pod.Labels = map[string]string{names.PodMountLabel("aaaa-bbbb"): "web"}
+			tc.change(w.pod)
+			c, _ := w.mustRun(t)
+			if got := published(t, c) != nil; got != tc.want {
+				t.Errorf("made again: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestThePodsUserIsToldWhatIsMissing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"no Listener":  {func(w *world) { w.listener = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it does not exist; the mount goes on as soon as it does`},
+		"no class":     {func(w *world) { w.class = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ListenerClass "public" does not exist`},
+		"no className": {func(w *world) { w.listener.Spec.ClassName = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it has no spec.className`},
+		"load balancer pending": {func(w *world) {
+			w.listener.Status.NodePorts = nil
+			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer took Service web"}}
+		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: no load balancer took Service web`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			_, recorded := w.mustRun(t)
+			select {
+			case got := <-recorded:
+				if got != tc.want {
+					t.Errorf("event %q, want %q", got, tc.want)
+				}
+			default:
+				t.Error("no event")
+			}
+		})
+	}
+}
+
+func TestEveryFailedWriteIsMendedByTheNextPass(t *testing.T) {
+	broken := errors.New("the API server is away")
+	for n := range 4 {
+		w := newWorld()
+		w.classBased()
+		// The Listener exists already, so that one pass has all its kinds of writes: Listener, volume, Pod, PodListeners.
+		w.listener = &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "aaaa-bbbb", Generation: 1,
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-0", UID: "gone"}}},
+			Spec:   listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
+			Status: &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, NodePorts: portMap},
+		}
+		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.objects()...)
+		r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Listeners: apply.New(c, names.OwnerVolume)}
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey})
+		if !errors.Is(err, broken) {
+			t.Errorf("write %d: the error was lost: %v", n, err)
+		}
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey}); err != nil {
+			t.Errorf("write %d: the second pass failed too: %v", n, err)
+		}
+		if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) {
+			t.Errorf("write %d: after the second pass the Pod knows %v", n, got)
+		}
+	}
+}

@@ -1,0 +1,276 @@
+package volume
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+// world is a claim that is being provisioned for the Pod web-0 on node-1, and what exists beside it.
+type world struct {
+	pvc   *corev1.PersistentVolumeClaim
+	pod   *corev1.Pod
+	class *listenersv1alpha1.ListenerClass
+	other []client.Object
+}
+
+func newWorld() *world {
+	return &world{
+		pvc: &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "listener-web-0", Namespace: "shop", UID: "claim-uid",
+				Annotations: map[string]string{names.AnnotationListenerClass: "public", "note": "kept"},
+			},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+			},
+		},
+		pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: "pod-uid"},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
+				Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
+				}}},
+			},
+		},
+		class: &listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "public"},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
+		},
+	}
+}
+
+// byName makes the claim ask for the Listener web, which exists if it is given.
+func (w *world) byName(listener *listenersv1alpha1.Listener) {
+	w.pvc.Annotations = map[string]string{names.AnnotationListenerName: "web"}
+	if listener != nil {
+		listener.Name, listener.Namespace = "web", "shop"
+		w.other = append(w.other, listener)
+	}
+}
+
+func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.PersistentVolume, client.Client, chan string, error) {
+	t.Helper()
+	objects := append([]client.Object{w.pvc}, w.other...)
+	if w.pod != nil {
+		objects = append(objects, w.pod)
+	}
+	if w.class != nil {
+		objects = append(objects, w.class)
+	}
+	c := fakeclient.New(t, intercept, objects...)
+	recorder := events.NewFakeRecorder(10)
+	p := &Provisioner{Client: c, APIReader: c, Events: recorder, Listeners: apply.New(c, names.OwnerVolume)}
+	pv, state, err := p.Provision(t.Context(), controller.ProvisionOptions{
+		PVName: "pvc-claim-uid", PVC: w.pvc, SelectedNodeName: "node-1", StorageClass: &storagev1.StorageClass{},
+	})
+	if state != controller.ProvisioningFinished {
+		t.Errorf("state %s, want finished: nothing goes on in the background", state)
+	}
+	return pv, c, recorder.Events, err
+}
+
+func TestAPinnedClassTiesTheVolumeToTheSelectedNode(t *testing.T) {
+	pv, _, _, err := newWorld().provision(t, interceptor.Funcs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-claim-uid", Labels: map[string]string{
+			"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "listener-web-0",
+		}},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			VolumeMode:                    ptr.To(corev1.PersistentVolumeFilesystem),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: "listeners.stackable.tech", VolumeHandle: "pvc-claim-uid",
+				VolumeAttributes: map[string]string{"listeners.stackable.tech/listener-class": "public", "note": "kept"},
+			}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: "listeners.stackable.tech/hostname", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"},
+				}},
+			}}}},
+		},
+	}
+	if diff := cmp.Diff(want, pv); diff != "" {
+		t.Errorf("volume (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyPinnedNodePortsTieTheVolume(t *testing.T) {
+	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{
+		"node ports that are not pinned": {ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+		"a pinned load balancer":         {ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, PinnedNodePorts: true},
+		"a pinned cluster IP":            {ServiceType: listenersv1alpha1.ServiceTypeClusterIP, PinnedNodePorts: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.class.Spec = spec
+			pv, _, _, err := w.provision(t, interceptor.Funcs{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if pv.Spec.NodeAffinity != nil {
+				t.Errorf("the volume is tied to %v", pv.Spec.NodeAffinity)
+			}
+		})
+	}
+}
+
+func TestTheListenerOfAClassExistsBeforeTheVolume(t *testing.T) {
+	_, c, _, err := newWorld().provision(t, interceptor.Funcs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got listenersv1alpha1.Listener
+	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Class() != "public" || len(got.Spec.Ports) != 1 || !got.PublishesNotReady() {
+		t.Errorf("unexpected spec %+v", got.Spec)
+	}
+}
+
+func TestAnExistingListenerIsUsedAsItIs(t *testing.T) {
+	w := newWorld()
+	w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
+	pv, c, _, err := w.provision(t, interceptor.Funcs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := pv.Labels[names.LabelListenerName]; got != "web" || pv.Spec.NodeAffinity == nil {
+		t.Errorf("the volume is of Listener %q with affinity %v", got, pv.Spec.NodeAffinity)
+	}
+	var made listenersv1alpha1.Listener
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &made); !apierrors.IsNotFound(err) {
+		t.Errorf("a Listener was made for a claim that names one: %v", err)
+	}
+}
+
+func TestAClaimThatCannotBeServedIsToldWhy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		reason string
+		words  string
+	}{
+		"neither annotation":     {func(w *world) { w.pvc.Annotations = nil }, "InvalidClaim", "neither"},
+		"both annotations":       {func(w *world) { w.pvc.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
+		"unknown class":          {func(w *world) { w.class = nil }, "ClassNotFound", `"public"`},
+		"unknown Listener":       {func(w *world) { w.byName(nil) }, "ListenerNotFound", "shop/web"},
+		"Listener without class": {func(w *world) { w.byName(&listenersv1alpha1.Listener{}) }, "ClassNotSet", "shop/web"},
+		"Listener of an unknown class": {func(w *world) {
+			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}})
+		}, "ClassNotFound", `"gone"`},
+		"no ports": {func(w *world) { w.pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
+		"no Pod":   {func(w *world) { w.pod = nil }, "NoConsumer", "no Pod"},
+		"a name that starts with a digit": {func(w *world) {
+			w.pvc.Name = "0-web"
+			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "0-web"
+		}, "InvalidName", `"0-web"`},
+		"a name of 64 characters": {func(w *world) {
+			w.pvc.Name = strings.Repeat("a", 64)
+			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = w.pvc.Name
+		}, "InvalidName", "no more than 63"},
+		"a user's Listener in the way": {func(w *world) {
+			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop"}})
+		}, "ForeignListener", "shop/listener-web-0"},
+		"an earlier Listener on its way out": {func(w *world) {
+			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
+				Name: "listener-web-0", Namespace: "shop", DeletionTimestamp: ptr.To(metav1.Now()), Finalizers: []string{"test/keep"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-0", UID: "gone"}},
+			}})
+		}, "ListenerTerminating", "shop/listener-web-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			pv, _, recorded, err := w.provision(t, interceptor.Funcs{})
+			if pv != nil {
+				t.Errorf("a volume was made: %+v", pv)
+			}
+			// The library leaves a claim alone after an IgnoredError; anything else would be tried again and again.
+			if ignored := (*controller.IgnoredError)(nil); !errors.As(err, &ignored) {
+				t.Errorf("error %v, want one that ends the attempts", err)
+			}
+			select {
+			case event := <-recorded:
+				if !strings.HasPrefix(event, "Warning "+tc.reason+" ") || !strings.Contains(event, tc.words) {
+					t.Errorf("event %q, want reason %s and the words %s", event, tc.reason, tc.words)
+				}
+			default:
+				t.Error("no event")
+			}
+		})
+	}
+}
+
+func TestAFailedWriteIsTriedAgain(t *testing.T) {
+	broken := errors.New("the API server is away")
+	_, _, recorded, err := newWorld().provision(t, fakeclient.FailWrite(0, broken))
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v, want the cause, so that the library tries again", err)
+	}
+	if len(recorded) > 0 {
+		t.Errorf("the user was told of a fault that is not theirs: %s", <-recorded)
+	}
+}
+
+func TestWaitingClaimsAreNudged(t *testing.T) {
+	claimFor := func(name, key, value string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Annotations: map[string]string{key: value}}}
+	}
+	bound := claimFor("bound", names.AnnotationListenerClass, "public")
+	bound.Spec.VolumeName = "pvc-1"
+	listener := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
+	}
+	pod := newWorld().pod
+	pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "by-class"
+	c := fakeclient.New(t, interceptor.Funcs{}, listener, pod, bound,
+		claimFor("by-class", names.AnnotationListenerClass, "public"),
+		claimFor("by-name", names.AnnotationListenerName, "web"),
+		claimFor("other", names.AnnotationListenerClass, "other"),
+	)
+	for name, tc := range map[string]struct {
+		object  client.Object
+		waiting func(nudger) waitingFunc
+		want    []string
+	}{
+		"by their class":    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, func(n nudger) waitingFunc { return n.ofClass }, []string{"by-class", "by-name"}},
+		"by their Listener": {listener, func(n nudger) waitingFunc { return n.ofListener }, []string{"by-name"}},
+		"by their Pod":      {pod, func(n nudger) waitingFunc { return n.ofPod }, []string{"by-class"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			n := nudger{reader: c, nudge: func(pvc *corev1.PersistentVolumeClaim) { got = append(got, pvc.Name) }}
+			n.handler(t.Context(), tc.waiting(n)).OnAdd(tc.object, false)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("nudged (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
