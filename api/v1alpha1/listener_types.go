@@ -37,6 +37,7 @@ const (
 	ReasonWaitingForNodePorts    = "WaitingForNodePorts"
 	ReasonWaitingForClusterIP    = "WaitingForClusterIP"
 	ReasonNodesMissing           = "NodesMissing"
+	ReasonServiceTerminating     = "ServiceTerminating"
 )
 
 // Reasons of events on claims that cannot be provisioned yet, next to those of ListenerAccepted.
