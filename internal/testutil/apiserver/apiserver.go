@@ -1,0 +1,175 @@
+// Package apiserver gives tests a real kube-apiserver and etcd, with this project's CustomResourceDefinitions installed. The
+// programs are built once from pinned modules, see test/cluster/tools. There is no controller manager and no kubelet: namespaces are
+// never removed, nothing is garbage-collected, and Pods never run.
+//
+// One API server serves all tests of a package. It is started by the first test that asks for it, and stopped by Run:
+//
+//	func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+//
+// It must never be imported by anything but tests.
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// shared is the API server of this test binary.
+var shared struct {
+	running bool // Run is in charge
+	once    sync.Once
+	env     *envtest.Environment
+	config  *rest.Config
+	err     error
+}
+
+// Run runs the tests of a package, stops the API server if one of them started it, and returns the exit code.
+func Run(m *testing.M) int {
+	shared.running = true
+	code := m.Run()
+	if shared.env == nil {
+		return code
+	}
+	if err := shared.env.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+		return 1
+	}
+	return code
+}
+
+// Config returns the configuration of a client of the API server that may do everything. With -short it skips the test.
+func Config(t testing.TB) *rest.Config {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a real kube-apiserver and etcd, which -short leaves out")
+	}
+	if !shared.running {
+		t.Fatal("TestMain must call apiserver.Run, or the API server would never be stopped")
+	}
+	shared.once.Do(func() { shared.config, shared.err = start(context.Background()) })
+	if shared.err != nil {
+		t.Fatal("starting the API server: ", shared.err)
+	}
+	return rest.CopyConfig(shared.config)
+}
+
+// start finds or builds the programs, and starts them.
+func start(ctx context.Context) (*rest.Config, error) {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := tools.Ensure(ctx, "etcd")
+	if err != nil {
+		return nil, err
+	}
+	kubernetes, err := tools.Ensure(ctx, "kubernetes")
+	if err != nil {
+		return nil, err
+	}
+	shared.env = &envtest.Environment{
+		CRDInstallOptions: envtest.CRDInstallOptions{
+			Paths:              []string{filepath.Join(root, "config", "crd", "bases")},
+			ErrorIfPathMissing: true,
+		},
+	}
+	shared.env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(etcd, "etcd")}
+	shared.env.ControlPlane.APIServer = &envtest.APIServer{Path: filepath.Join(kubernetes, "kube-apiserver")}
+	// As on OpenShift, where an owner reference that blocks deletion needs rights on the owner.
+	shared.env.ControlPlane.APIServer.Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	cfg, err := shared.env.Start()
+	if err != nil {
+		return nil, errors.Join(err, shared.env.Stop())
+	}
+	cfg.QPS = -1 // no client-side rate limit
+	return cfg, nil
+}
+
+// Scheme returns a scheme with the kinds of Kubernetes and of this project.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(listenersv1alpha1.AddToScheme(scheme))
+	utilruntime.Must(operatorv1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+// Client returns a client without a cache.
+func Client(t testing.TB) client.Client {
+	t.Helper()
+	c, err := client.New(Config(t), client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatal("making a client: ", err)
+	}
+	return c
+}
+
+// Namespace makes a namespace for the test and returns its name.
+func Namespace(t testing.TB) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := Client(t).Create(t.Context(), namespace); err != nil {
+		t.Fatal("making a namespace: ", err)
+	}
+	return namespace.Name
+}
+
+// StartManager runs a manager, with all indexes and with the controllers that setup adds, until the test ends. Its caches are
+// filled when StartManager returns. It uses cfg if that is not nil, for example one with a transport that counts, else Config.
+func StartManager(t testing.TB, cfg *rest.Config, setup func(mgr ctrl.Manager) error) ctrl.Manager {
+	t.Helper()
+	if cfg == nil {
+		cfg = Config(t)
+	}
+	skip := true // several tests of one binary make controllers of the same name
+	mgr, err := ctrl.NewManager(cfg, manager.Options{
+		Scheme:     Scheme(),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+	})
+	if err != nil {
+		t.Fatal("making a manager: ", err)
+	}
+	if err := index.Register(t.Context(), mgr.GetFieldIndexer()); err != nil {
+		t.Fatal(err)
+	}
+	if err := setup(mgr); err != nil {
+		t.Fatal("setting up controllers: ", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error("running the manager: ", err)
+		}
+	})
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		t.Fatal("waiting for the caches")
+	}
+	return mgr
+}

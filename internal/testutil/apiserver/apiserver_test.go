@@ -1,0 +1,31 @@
+package apiserver_test
+
+import (
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+func TestEachTestHasANamespaceOfItsOwn(t *testing.T) {
+	if first, second := apiserver.Namespace(t), apiserver.Namespace(t); first == second {
+		t.Errorf("both are %s", first)
+	}
+}
+
+func TestManagerReadsFromItsCache(t *testing.T) {
+	namespace := apiserver.Namespace(t)
+	mgr := apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+		_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.Namespace{})
+		return err
+	})
+	if err := mgr.GetClient().Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err != nil {
+		t.Error(err)
+	}
+}
