@@ -1,0 +1,121 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// ensureService applies the Service that the Listener should have, and records in o what came of it. A refusal means that there is no such
+// Service: then the one that exists is left as it is. A refusal may come with an error: what the API server rejects
+// today it may take tomorrow, for example a node port that is in use.
+func (r *Reconciler) ensureService(ctx context.Context, o *observed) (*exposure.Refusal, error) {
+	desired, err := decide(o)
+	var refusal *exposure.Refusal
+	if errors.As(err, &refusal) {
+		return refusal, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making the service: %w", err)
+	}
+	if o.terminating() {
+		return nil, nil // to be made anew when it is gone
+	}
+	err = r.applyService(ctx, o, desired)
+	if message, ok := rejected(err); ok {
+		return refuse(v1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
+			client.ObjectKeyFromObject(o.listener), message), err
+	}
+	return nil, err
+}
+
+// decide returns the Service that the Listener should have, or a *exposure.Refusal.
+func decide(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
+	switch {
+	case o.foreign != nil:
+		return nil, refuse(v1alpha1.ReasonForeignService,
+			"Service %s exists and is not controlled by this Listener but by %s; delete the Service, or give the Listener another name",
+			client.ObjectKeyFromObject(o.foreign), controllerOf(o.foreign))
+	case o.listener.Class() == "":
+		return nil, refuse(v1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
+	case o.class == nil:
+		return nil, refuse(v1alpha1.ReasonClassNotFound,
+			"ListenerClass %q does not exist; create it, or name another one in spec.className%s", o.listener.Class(), o.kept())
+	default:
+		return exposure.Service(o.class, o.listener)
+	}
+}
+
+func refuse(reason, format string, args ...any) *exposure.Refusal {
+	return &exposure.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+func controllerOf(service *corev1.Service) string {
+	owner := metav1.GetControllerOf(service)
+	if owner == nil {
+		return "no one"
+	}
+	return fmt.Sprintf("%s %s with uid %s", owner.Kind, owner.Name, owner.UID)
+}
+
+// kept is the part of a message that says what becomes of a Service whose class is gone.
+func (o *observed) kept() string {
+	if o.service == nil {
+		return ""
+	}
+	return "; until then Service " + client.ObjectKeyFromObject(o.service).String() + " and the addresses stay as they are"
+}
+
+// terminating tells whether the Listener's Service is being deleted.
+func (o *observed) terminating() bool {
+	return o.service != nil && !o.service.DeletionTimestamp.IsZero()
+}
+
+func (r *Reconciler) applyService(ctx context.Context, o *observed, service *corev1ac.ServiceApplyConfiguration) error {
+	desired, err := apply.Unstructured(service)
+	if err != nil {
+		return err
+	}
+	var existing client.Object
+	if o.service != nil {
+		existing = o.service
+	}
+	if err := r.services.Apply(ctx, desired, existing); err != nil {
+		return err
+	}
+	if desired.GetResourceVersion() == "" {
+		return nil // nothing had to be sent
+	}
+	o.service = &corev1.Service{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o.service); err != nil {
+		return fmt.Errorf("reading the applied service %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	return nil
+}
+
+// rejected tells whether an error means that the API server, or an admission webhook, does not want the object, and returns
+// its message. An internal error is one: so the API server reports that no node port or cluster IP is left.
+func rejected(err error) (message string, ok bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return "", false
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusInternalServerError:
+		return status.Status().Message, true
+	default:
+		return "", false
+	}
+}

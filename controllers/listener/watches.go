@@ -1,0 +1,175 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// workers is how many Listeners are worked on at once. Most passes read the cache alone; the rest wait for the API server.
+const workers = 8
+
+// SetupWithManager registers the controller and everything that it waits for.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.live = mgr.GetAPIReader()
+	r.services = apply.New(r.Client, names.OwnerService)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("listener").
+		For(&v1alpha1.Listener{}, builder.WithPredicates(asked())).
+		// By name, not by owner: a foreign Service that makes way has to be noticed, too.
+		Watches(&corev1.Service{}, r.serviceHandler()).
+		Watches(&v1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(reserved())).
+		Watches(&v1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(readdressed())).
+		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.ofConfiguration),
+			builder.WithPredicates(renamed())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(reconcile.AsReconciler(r.Client, r))
+}
+
+// asked passes Listeners whose spec, labels (the Service has them, too) or deletion changed, and those whose status someone
+// else overwrote. It does not pass what this controller writes.
+func asked() predicate.Predicate {
+	return predicate.Or(
+		predicate.GenerationChangedPredicate{},
+		predicate.LabelChangedPredicate{},
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			listener := o.(*v1alpha1.Listener)
+			return listener.Status == nil || listener.Status.ObservedGeneration != listener.Generation
+		}),
+	)
+}
+
+// reserved passes volumes of ours that come, go, or change their Listener or node.
+func reserved() predicate.Predicate {
+	return predicate.And(
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			csi := o.(*corev1.PersistentVolume).Spec.CSI
+			return csi != nil && csi.Driver == names.Driver
+		}),
+		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+			return !slices.Equal(index.VolumeListener(e.ObjectOld), index.VolumeListener(e.ObjectNew)) ||
+				!slices.Equal(index.VolumeNodes(e.ObjectOld), index.VolumeNodes(e.ObjectNew))
+		}},
+	)
+}
+
+// readdressed passes Nodes that come, go, or change their addresses, but not their heartbeats.
+func readdressed() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Status.Addresses, e.ObjectNew.(*corev1.Node).Status.Addresses)
+	}}
+}
+
+// renamed passes a configuration that comes, goes, or changes the cluster's domain.
+func renamed() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		domain := func(o client.Object) string { return o.(*operatorv1alpha1.ListenerOperator).Spec.ClusterDomain }
+		return domain(e.ObjectOld) != domain(e.ObjectNew)
+	}}
+}
+
+// serviceHandler asks for the Listener of the Service's name, and forgets what was applied to a Service that is gone.
+func (r *Reconciler) serviceHandler() handler.EventHandler {
+	namesake := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+	})
+	return handler.Funcs{
+		CreateFunc: namesake.Create,
+		UpdateFunc: namesake.Update,
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.services.Forget(e.Object.GetUID())
+			namesake.Delete(ctx, e, queue)
+		},
+		GenericFunc: namesake.Generic,
+	}
+}
+
+func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
+}
+
+// ofConfiguration asks for all Listeners: which of them publish a name below the cluster's domain is their classes' matter.
+func (r *Reconciler) ofConfiguration(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.listeners(ctx)
+}
+
+func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var listeners v1alpha1.ListenerList
+	if !r.list(ctx, &listeners, options...) {
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(listeners.Items))
+	for i := range listeners.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listeners.Items[i])})
+	}
+	return requests
+}
+
+func ofVolume(_ context.Context, o client.Object) []reconcile.Request {
+	labels := o.GetLabels()
+	key := types.NamespacedName{Namespace: labels[names.LabelListenerNamespace], Name: labels[names.LabelListenerName]}
+	if key.Namespace == "" || key.Name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+func ofPodListeners(_ context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, name := range index.PodListenersListeners(o) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return requests
+}
+
+// ofNode asks for the Listeners with volumes that are reserved, or mounted, on the node.
+func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	var volumes corev1.PersistentVolumeList
+	if r.list(ctx, &volumes, client.MatchingFields{index.VolumesByNode: o.GetName()}) {
+		for i := range volumes.Items {
+			requests = append(requests, ofVolume(ctx, &volumes.Items[i])...)
+		}
+	}
+	var mounts v1alpha1.PodListenersList
+	if r.list(ctx, &mounts, client.MatchingFields{index.PodListenersByNode: o.GetName()}) {
+		for i := range mounts.Items {
+			requests = append(requests, ofPodListeners(ctx, &mounts.Items[i])...)
+		}
+	}
+	return requests
+}
+
+// list reads from the cache, which only fails when an index is missing.
+func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
+	if err := r.Client.List(ctx, list, options...); err != nil {
+		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
+		return false
+	}
+	return true
+}
