@@ -93,7 +93,8 @@ type ListenerClassSpec struct {
 // +kubebuilder:printcolumn:name="Address Type",type=string,JSONPath=`.spec.preferredAddressType`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ListenerClass struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	Spec ListenerClassSpec `json:"spec"`

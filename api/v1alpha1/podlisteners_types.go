@@ -62,7 +62,8 @@ type PodListenersSpec struct {
 // +kubebuilder:printcolumn:name="Listeners",type=string,JSONPath=`.spec.listeners[*].listenerName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PodListeners struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	Spec PodListenersSpec `json:"spec"`
