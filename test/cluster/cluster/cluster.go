@@ -149,10 +149,8 @@ func (c *Cluster) ensure(ctx context.Context) error {
 			return err
 		}
 	}
-	if !running {
-		if err := c.applyDNS(ctx); err != nil {
-			return err
-		}
+	if err := c.ensureDNS(ctx); err != nil {
+		return err
 	}
 	if err := c.awaitReady(ctx); err != nil {
 		return err
@@ -185,6 +183,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := c.ensurePKI(); err != nil {
 		return err
 	}
+	if err := c.writeKubeconfigs(); err != nil {
+		return err
+	}
 	if err := c.writeSystemImages(ctx); err != nil {
 		return err
 	}
@@ -207,12 +208,6 @@ func Down(ctx context.Context, name string, progress io.Writer) error {
 		return fmt.Errorf("waiting for another change of the cluster: %w", err)
 	}
 	defer unlock()
-	if err := c.load(); errors.Is(err, ErrNotFound) {
-		c.progress.say("there is no cluster %s", name)
-		return errors.Join(os.RemoveAll(c.dir), os.Remove(c.dir+".lock"))
-	} else if err != nil {
-		return err
-	}
 	if err := c.down(ctx); err != nil {
 		return fmt.Errorf("taking down cluster %s: %w", name, err)
 	}
@@ -222,6 +217,11 @@ func Down(ctx context.Context, name string, progress io.Writer) error {
 
 // down removes everything, the state last, so that it can be repeated after a failure.
 func (c *Cluster) down(ctx context.Context) error {
+	err := c.load()
+	known := err == nil
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
 	holders, err := processes(func(p process) bool { return p.argv[0] == c.initProgram() })
 	if err != nil {
 		return err
@@ -237,8 +237,10 @@ func (c *Cluster) down(ctx context.Context) error {
 	if err := removeCgroup(cleanCtx, c.cgroup()); err != nil {
 		return err
 	}
-	if err := c.removeBridge(ctx); err != nil {
-		return err
+	if known {
+		if err := c.removeNetwork(ctx); err != nil {
+			return err
+		}
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("removing the cluster's directory: %w", err)

@@ -24,7 +24,7 @@ var users = map[string]pki.Request{
 	"kubelet-client":     {CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"}},
 }
 
-// ensurePKI makes the certificates, keys and kubeconfigs of the control plane unless they are there.
+// ensurePKI makes the certificates and keys of the control plane unless they are there.
 func (c *Cluster) ensurePKI() error {
 	if ok, err := exists(c.pkiDir()); ok || err != nil {
 		return err
@@ -60,7 +60,7 @@ func (c *Cluster) ensurePKI() error {
 	if err := os.Rename(temp, c.pkiDir()); err != nil {
 		return fmt.Errorf("keeping the certificates: %w", err)
 	}
-	return c.writeKubeconfigs()
+	return nil
 }
 
 // servers are the servers of the control plane, by the name of their files.

@@ -121,6 +121,34 @@ func (m machine) awaitReady(ctx context.Context, reader *os.File) error {
 	return errors.Join(fmt.Errorf("%s did not start, see %s", m.name, m.logFile("init")), err, ctx.Err())
 }
 
+// ensure switches the machine on by calling powerOn, unless that was done before and done to the end. A machine that an
+// interrupt left half set up is started afresh.
+func (m machine) ensure(ctx context.Context, powerOn func() error) error {
+	holder, ok, err := m.holder()
+	if err != nil {
+		return err
+	}
+	complete := filepath.Join(m.dir, "complete")
+	if ok {
+		if done, err := os.ReadFile(complete); err == nil && string(done) == holder.pidNamespace {
+			return nil
+		}
+		if err := killHolder(ctx, holder); err != nil {
+			return err
+		}
+	}
+	if err := powerOn(); err != nil {
+		return err
+	}
+	if holder, err = m.running(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(complete, []byte(holder.pidNamespace), 0o644); err != nil {
+		return fmt.Errorf("recording that %s is set up: %w", m.name, err)
+	}
+	return nil
+}
+
 // kill switches the machine off at once, with everything that runs on it.
 func (m machine) kill(ctx context.Context) error {
 	holder, ok, err := m.holder()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strings"
 )
@@ -13,7 +14,8 @@ import (
 func (c *Cluster) ensureBridge(ctx context.Context) error {
 	s := c.subnets
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
-		if err := ip(ctx, fmt.Sprintf("link add %s type bridge", s.bridge())); err != nil {
+		// With an address of its own: otherwise it would take that of one of its ports, and change it as they come and go.
+		if err := ip(ctx, fmt.Sprintf("link add %s address %s type bridge", s.bridge(), hardwareAddress(s.host()))); err != nil {
 			return fmt.Errorf("creating the bridge: %w", err)
 		}
 	}
@@ -27,13 +29,19 @@ func (c *Cluster) ensureBridge(ctx context.Context) error {
 	return nil
 }
 
-// removeBridge removes that network. The host's routes go with it.
-func (c *Cluster) removeBridge(ctx context.Context) error {
-	if _, err := net.InterfaceByName(c.subnets.bridge()); err != nil {
-		return nil //nolint:nilerr // it is gone
+// removeNetwork removes the bridge, the host's routes with it, and everything that is plugged in.
+func (c *Cluster) removeNetwork(ctx context.Context) error {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("listing interfaces: %w", err)
 	}
-	if err := ip(ctx, "link del "+c.subnets.bridge()); err != nil {
-		return fmt.Errorf("removing the bridge: %w", err)
+	for _, i := range interfaces {
+		// Slots have one digit, so no other cluster's names start the same way.
+		if strings.HasPrefix(i.Name, c.subnets.bridge()) {
+			if err := unplug(ctx, i.Name); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -51,22 +59,16 @@ func (c *Cluster) podRoutes(except int, device string) []string {
 }
 
 // plug connects a machine that was just started to the bridge and gives its end the commands inside.
-func (c *Cluster) plug(ctx context.Context, m machine, link, address string, inside ...string) error {
+func (c *Cluster) plug(ctx context.Context, m machine, link string, address netip.Addr, inside ...string) error {
 	holder, err := m.running()
 	if err != nil {
 		return err
 	}
-	// The cable of a machine that was killed goes with its namespace, but not at once.
-	if _, err := net.InterfaceByName(link); err == nil {
-		if err := ip(ctx, "link del "+link); err != nil && !isGone(err) {
-			return fmt.Errorf("unplugging %s: %w", m.name, err)
-		}
+	if err := unplug(ctx, link); err != nil {
+		return err
 	}
-	parsed := net.ParseIP(address).To4()
-	// A machine that comes back has the same hardware address, so nobody's neighbour table is out of date.
-	mac := net.HardwareAddr{0x02, 0, parsed[0], parsed[1], parsed[2], parsed[3]}
 	if err := ip(ctx,
-		fmt.Sprintf("link add %s type veth peer name eth0 address %s netns %d", link, mac, holder.pid),
+		fmt.Sprintf("link add %s type veth peer name eth0 address %s netns %d", link, hardwareAddress(address), holder.pid),
 		fmt.Sprintf("link set %s master %s up", link, c.subnets.bridge()),
 	); err != nil {
 		return fmt.Errorf("plugging in %s: %w", m.name, err)
@@ -78,6 +80,23 @@ func (c *Cluster) plug(ctx context.Context, m machine, link, address string, ins
 	}, inside...)
 	if _, err := m.exec(ctx, strings.Join(batch, "\n"), "ip", "-batch", "-"); err != nil {
 		return fmt.Errorf("setting up the network: %w", err)
+	}
+	return nil
+}
+
+// hardwareAddress derives a hardware address from an IP address, so that a machine that comes back has the one that its
+// neighbours remember.
+func hardwareAddress(address netip.Addr) net.HardwareAddr {
+	return append(net.HardwareAddr{0x02, 0x00}, address.AsSlice()...)
+}
+
+// unplug disconnects a machine, running or not, at once.
+func unplug(ctx context.Context, link string) error {
+	if _, err := net.InterfaceByName(link); err != nil {
+		return nil //nolint:nilerr // it is gone
+	}
+	if err := ip(ctx, "link del "+link); err != nil && !isGone(err) {
+		return fmt.Errorf("unplugging %s: %w", link, err)
 	}
 	return nil
 }

@@ -33,10 +33,11 @@ var mountPoints = map[string]string{
 	"/var/lib/cni":        "cni",
 	"/var/log/pods":       "log-pods",
 	"/var/log/containers": "log-containers",
+	"/run/mount":          "run-mount",
 }
 
 // volatile are the directories that lie in memory on a real machine.
-var volatile = []string{"run-containerd", "run-netns"}
+var volatile = []string{"run-containerd", "run-netns", "run-mount"}
 
 // The daemons of a node.
 func (c *Cluster) containerd(node int) daemon {
@@ -67,14 +68,8 @@ func (c *Cluster) kubeProxy(node int) daemon {
 // boot switches a node on, unless it is, up to the point where it can run containers. The kubelet is not started.
 func (c *Cluster) boot(ctx context.Context, node int) error {
 	m := c.node(node)
-	_, ok, err := m.holder()
-	if err != nil {
-		return err
-	}
-	if !ok {
-		if err := c.powerOn(ctx, node); err != nil {
-			return fmt.Errorf("booting %s: %w", m.name, err)
-		}
+	if err := m.ensure(ctx, func() error { return c.powerOn(ctx, node) }); err != nil {
+		return fmt.Errorf("booting %s: %w", m.name, err)
 	}
 	if err := m.run(c.containerd(node)); err != nil {
 		return err
@@ -118,7 +113,7 @@ func (c *Cluster) powerOn(ctx context.Context, node int) error {
 		return err
 	}
 	routes := append(c.podRoutes(node, "eth0"), fmt.Sprintf("route add default via %s", c.subnets.host()))
-	if err := c.plug(ctx, m, c.subnets.nodeLink(node), c.NodeIP(node), routes...); err != nil {
+	if err := c.plug(ctx, m, c.subnets.nodeLink(node), c.subnets.node(node), routes...); err != nil {
 		return err
 	}
 	rules, err := render("masquerade.nft", c.nodeConfig(node))
@@ -256,8 +251,12 @@ func (c *Cluster) change(ctx context.Context, node int, do func() error) error {
 	return fmt.Errorf("%s: %w", c.NodeName(node), errNoNode)
 }
 
-// powerOff kills a node's machine and what the kernel keeps of it.
+// powerOff kills a node's machine and what the kernel keeps of it. The network goes first: a node without power does
+// not close its connections. The kernel may even keep the network namespace, which forwards and answers, for minutes.
 func (c *Cluster) powerOff(ctx context.Context, node int) error {
+	if err := unplug(ctx, c.subnets.nodeLink(node)); err != nil {
+		return err
+	}
 	if err := c.node(node).kill(ctx); err != nil {
 		return fmt.Errorf("stopping %s: %w", c.NodeName(node), err)
 	}
@@ -269,13 +268,12 @@ func (c *Cluster) powerOff(ctx context.Context, node int) error {
 // startClient starts the client outside of the cluster. It knows no way to Pods and Services.
 func (c *Cluster) startClient(ctx context.Context) error {
 	m := c.outside()
-	if _, ok, err := m.holder(); ok || err != nil {
-		return err
-	}
-	if err := m.start(ctx, spec.Machine{}); err != nil {
-		return err
-	}
-	return c.plug(ctx, m, c.subnets.clientLink(), c.ClientIP())
+	return m.ensure(ctx, func() error {
+		if err := m.start(ctx, spec.Machine{}); err != nil {
+			return err
+		}
+		return c.plug(ctx, m, c.subnets.clientLink(), c.subnets.client())
+	})
 }
 
 // createdDirs is the file that lists the mount points that clusters created on the host.
@@ -326,7 +324,7 @@ func (c *Cluster) removeMountPoints(ctx context.Context) error {
 	}
 	data, err := os.ReadFile(c.createdDirs())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		err = nil
 	}
 	if err != nil {
 		return fmt.Errorf("reading the list of mount points: %w", err)
@@ -338,7 +336,7 @@ func (c *Cluster) removeMountPoints(ctx context.Context) error {
 			return fmt.Errorf("removing mount point %s: %w", dir, err)
 		}
 	}
-	return os.Remove(c.createdDirs())
+	return errors.Join(os.RemoveAll(c.createdDirs()), os.Remove(filepath.Join(c.base, lockAllFile)))
 }
 
 // appendLines appends lines to a file.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,17 +13,36 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// dnsName is the name of the DNS Deployment.
+const dnsName = "coredns"
+
 // readyTimeout is how long a node, or the cluster's DNS, may take to become ready.
 const readyTimeout = 2 * time.Minute
 
-// applyDNS installs the cluster's DNS.
-func (c *Cluster) applyDNS(ctx context.Context) error {
+// ensureDNS installs the cluster's DNS unless it is there.
+func (c *Cluster) ensureDNS(ctx context.Context) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	_, err = client.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, dnsName, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	return c.installDNS(ctx)
+}
+
+// installDNS installs the cluster's DNS.
+func (c *Cluster) installDNS(ctx context.Context) error {
 	manifest, err := render("coredns.yaml", map[string]string{"CoreDNSImage": corednsImage, "DNS": c.subnets.dns().String()})
 	if err != nil {
 		return err
 	}
-	_, err = c.control().exec(ctx, manifest, c.Kubectl(), "--kubeconfig="+c.Kubeconfig(), "apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-")
-	if err != nil {
+	args := []string{
+		"--kubeconfig=" + c.Kubeconfig(), "--cache-dir=" + filepath.Join(c.control().dir, "kubectl"),
+		"apply", "--server-side", "--force-conflicts", "--validate=false", "-f", "-",
+	}
+	if _, err := c.control().exec(ctx, manifest, c.Kubectl(), args...); err != nil {
 		return fmt.Errorf("installing DNS: %w", err)
 	}
 	return nil
@@ -50,7 +70,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 
 // dnsReady tells whether the cluster's DNS is available.
 func dnsReady(ctx context.Context, client kubernetes.Interface) (bool, error) {
-	deployment, err := client.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, "coredns", metav1.GetOptions{})
+	deployment, err := client.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, dnsName, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("reading the DNS deployment: %w", err)
 	}
@@ -72,14 +92,11 @@ func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) erro
 	defer cancel()
 	m, kubelet := c.node(node), c.kubelet(node)
 	err = until(ctx, func() (bool, error) {
-		object, err := client.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
-		if err == nil && nodeReady(object, since) {
-			return true, nil
+		ok, err := nodeReady(ctx, client, m.name, since)
+		if ok || err != nil {
+			return ok, err
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return false, err
-		}
-		_, ok, err := m.find(kubelet)
+		_, ok, err = m.find(kubelet)
 		if err == nil && !ok {
 			err = fmt.Errorf("its kubelet has ended, see %s", m.logFile(kubelet.name))
 		}
@@ -91,14 +108,33 @@ func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) erro
 	return nil
 }
 
-// nodeReady tells whether a node is Ready and said so at the given time or later. The API has whole seconds only.
-func nodeReady(node *corev1.Node, since time.Time) bool {
+// nodeReady tells whether a node is Ready and its kubelet said so at the given time or later.
+func nodeReady(ctx context.Context, client kubernetes.Interface, name string, since time.Time) (bool, error) {
+	// The heartbeat in the condition has whole seconds only, the lease's time is precise.
+	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the lease of %s: %w", name, err)
+	}
+	if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(since) {
+		return false, nil
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", name, err)
+	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue && !condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))
+			fresh := !condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second))
+			return condition.Status == corev1.ConditionTrue && fresh, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // Component is one part of a cluster, as Status reports it.
@@ -155,11 +191,11 @@ func (c *Cluster) Ready(ctx context.Context) error {
 		return err
 	}
 	for _, node := range c.state.Nodes {
-		object, err := client.CoreV1().Nodes().Get(ctx, c.NodeName(node), metav1.GetOptions{})
+		ok, err := nodeReady(ctx, client, c.NodeName(node), time.Time{})
 		if err != nil {
-			return fmt.Errorf("reading %s: %w", c.NodeName(node), err)
+			return err
 		}
-		if !nodeReady(object, time.Time{}) {
+		if !ok {
 			return fmt.Errorf("%s: %w", c.NodeName(node), errNotReady)
 		}
 	}

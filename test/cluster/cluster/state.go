@@ -44,9 +44,12 @@ func baseDir() (string, error) {
 	return dir, nil
 }
 
+// lockAllFile is the file of the lock on what all clusters share.
+const lockAllFile = ".lock"
+
 // lockAll takes the lock on what all clusters share.
 func lockAll(ctx context.Context, base string) (unlock func(), err error) {
-	return tools.Lock(ctx, filepath.Join(base, ".lock"))
+	return tools.Lock(ctx, filepath.Join(base, lockAllFile))
 }
 
 // lock takes the lock on this cluster, which every change of it needs.

@@ -26,6 +26,10 @@ var sets = map[string]Set{
 		Rename: map[string]string{"server": "etcd"},
 		Hint:   "about 1 minute on two cores",
 	},
-	"containerd": {Hint: "about 1 minute on two cores"},
-	"coredns":    {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
+	"containerd": {
+		LDFlags: "-X github.com/containerd/containerd/v2/version.Version=v2.2.0" +
+			" -X github.com/containerd/containerd/v2/version.Revision=",
+		Hint: "about 1 minute on two cores",
+	},
+	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
 }
