@@ -56,11 +56,14 @@ type ListenerClassSpec struct {
 	// +kubebuilder:default={}
 	ServiceAnnotations map[string]string `json:"serviceAnnotations,omitempty"`
 
+	// A pattern, since an enum refuses null even where a field is nullable, and there is no marker for a null among its values.
+
 	// Whether traffic from outside may hop between nodes (Cluster) or stays on the node that it arrived at (Local);
 	// unset means the default of Kubernetes. Only for serviceType NodePort and LoadBalancer.
 	// +optional
 	// +nullable
-	// +kubebuilder:validation:Enum=Cluster;Local
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^(Cluster|Local)$`
 	ServiceExternalTrafficPolicy *corev1.ServiceExternalTrafficPolicy `json:"serviceExternalTrafficPolicy,omitempty"`
 
 	// Whether to publish IP addresses or host names where both exist. The other kind is the fallback.

@@ -1,0 +1,311 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// object reads an object as a user would write it, with its nulls.
+func object(t *testing.T, namespace, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	o.SetAPIVersion(v1alpha1.GroupVersion.String())
+	o.SetNamespace(namespace)
+	if o.GetName() == "" {
+		o.SetGenerateName("test-")
+	}
+	return o
+}
+
+// stored creates an object and returns the spec that the API server keeps.
+func stored(t *testing.T, namespace, text string) any {
+	t.Helper()
+	o := object(t, namespace, text)
+	c := apiserver.Client(t)
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	kept := &unstructured.Unstructured{}
+	kept.SetGroupVersionKind(o.GroupVersionKind())
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), kept); err != nil {
+		t.Fatal(err)
+	}
+	return kept.Object["spec"]
+}
+
+func TestAPIServerKeepsWhatIsWritten(t *testing.T) {
+	namespace := apiserver.Namespace(t)
+	for name, tc := range map[string]struct {
+		namespace, given, want string
+	}{
+		"an empty listener gets the defaults": {
+			namespace, `{kind: Listener, spec: {}}`,
+			`{extraPodSelectorLabels: {}, publishNotReadyAddresses: true, objectOverrides: []}`,
+		},
+		"a listener's nulls": {
+			namespace,
+			`{kind: Listener, spec: {className: null, ports: null, publishNotReadyAddresses: null}}`,
+			`{className: null, ports: null, publishNotReadyAddresses: null, extraPodSelectorLabels: {}, objectOverrides: []}`,
+		},
+		"a port's null": {
+			namespace,
+			`{kind: Listener, spec: {publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}]}}`,
+			`{publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}], extraPodSelectorLabels: {}, objectOverrides: []}`,
+		},
+		"ports of one name in their order": {
+			namespace,
+			`{kind: Listener, spec: {ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}]}}`,
+			`{ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}],
+			  publishNotReadyAddresses: true, extraPodSelectorLabels: {}, objectOverrides: []}`,
+		},
+		"overrides, but no unknown fields beside them": {
+			namespace,
+			`{kind: Listener, spec: {surprise: 1, objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}]}}`,
+			`{objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}],
+			  publishNotReadyAddresses: true, extraPodSelectorLabels: {}}`,
+		},
+		"a minimal class gets the defaults": {
+			"", `{kind: ListenerClass, spec: {serviceType: NodePort}}`,
+			`{serviceType: NodePort, loadBalancerAllocateNodePorts: true, serviceAnnotations: {}, preferredAddressType: HostnameConservative,
+			  pinnedNodePorts: false, serviceOverrides: {apiVersion: v1, kind: Service, metadata: {}}}`,
+		},
+		"a class's nulls, but no unknown fields": {
+			"",
+			`{kind: ListenerClass, spec: {serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, surprise: 1,
+			  serviceOverrides: {spec: {ports: [{port: 1}]}}}}`,
+			`{serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, loadBalancerAllocateNodePorts: true,
+			  serviceAnnotations: {}, preferredAddressType: HostnameConservative, pinnedNodePorts: false, serviceOverrides: {spec: {ports: [{port: 1}]}}}`,
+		},
+		"a pod's listeners as the peer writes them": {
+			namespace,
+			`{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}}`,
+			`{listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var want any
+			if err := yaml.Unmarshal([]byte(tc.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			got := stored(t, tc.namespace, tc.given)
+			if diff := cmp.Diff(normal(t, want), normal(t, got)); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// normal makes values of different decoders comparable.
+func normal(t *testing.T, v any) any {
+	t.Helper()
+	raw, err := yaml.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var same any
+	if err := yaml.Unmarshal(raw, &same); err != nil {
+		t.Fatal(err)
+	}
+	return same
+}
+
+func TestAPIServerRefuses(t *testing.T) {
+	namespace := apiserver.Namespace(t)
+	for name, tc := range map[string]struct{ namespace, given string }{
+		"a class without a type":                {"", `{kind: ListenerClass, spec: {}}`},
+		"a new service type":                    {"", `{kind: ListenerClass, spec: {serviceType: Route}}`},
+		"a new address preference":              {"", `{kind: ListenerClass, spec: {serviceType: NodePort, preferredAddressType: DNS}}`},
+		"a new traffic policy":                  {"", `{kind: ListenerClass, spec: {serviceType: NodePort, serviceExternalTrafficPolicy: Near}}`},
+		"a null type":                           {"", `{kind: ListenerClass, spec: {serviceType: null}}`},
+		"a listener without a spec":             {namespace, `{kind: Listener}`},
+		"a port without a number":               {namespace, `{kind: Listener, spec: {ports: [{name: a}]}}`},
+		"a port without a name":                 {namespace, `{kind: Listener, spec: {ports: [{port: 1}]}}`},
+		"an override that is no object":         {namespace, `{kind: Listener, spec: {objectOverrides: [text]}}`},
+		"pod listeners without the map":         {namespace, `{kind: PodListeners, spec: {}}`},
+		"a pod listener without a scope":        {namespace, `{kind: PodListeners, spec: {listeners: {a: {}}}}`},
+		"a new scope":                           {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Zone}}}}`},
+		"a new kind of address":                 {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: [{address: a, addressType: URL, ports: {}}]}}}}`},
+		"an address without a map of its ports": {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: [{address: a, addressType: IP}]}}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := apiserver.Client(t).Create(t.Context(), object(t, tc.namespace, tc.given)); !apierrors.IsInvalid(err) {
+				t.Errorf("got %v, want an error that says invalid", err)
+			}
+		})
+	}
+}
+
+func TestNullAndAbsentPublishNotReadyAddressesDiffer(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	for _, tc := range []struct {
+		name, given string
+		want        bool
+	}{
+		{"null", `{kind: Listener, metadata: {name: "null"}, spec: {publishNotReadyAddresses: null}}`, false},
+		{"absent", `{kind: Listener, metadata: {name: absent}, spec: {}}`, true},
+	} {
+		if err := c.Create(t.Context(), object(t, namespace, tc.given)); err != nil {
+			t.Fatal(err)
+		}
+		listener := &v1alpha1.Listener{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: tc.name}, listener); err != nil {
+			t.Fatal(err)
+		}
+		if got := listener.PublishesNotReady(); got != tc.want {
+			t.Errorf("%s: got %t, want %t", tc.name, got, tc.want)
+		}
+	}
+}
+
+// As product operators do: every field of the spec is sent, most of them null, and sent again on each of their passes.
+func TestProductOperatorsApplyOverAndOver(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	const text = `
+kind: Listener
+metadata:
+  name: simple-kafka-broker-default-bootstrap
+  labels: {app.kubernetes.io/name: kafka}
+spec:
+  className: cluster-internal
+  extraPodSelectorLabels: {}
+  ports: [{name: kafka, port: 9092, protocol: TCP}]
+  publishNotReadyAddresses: null
+  objectOverrides: []
+status: null
+`
+	var versions []string
+	for range 2 {
+		o := object(t, namespace, text)
+		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("kafka"), client.ForceOwnership); err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, o.GetResourceVersion())
+		if o.GetGeneration() != 1 {
+			t.Errorf("generation is %d, want 1", o.GetGeneration())
+		}
+		if value, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "publishNotReadyAddresses"); value != nil || !ok {
+			t.Errorf("publishNotReadyAddresses: got %v, present %t, want a null that is present", value, ok)
+		}
+	}
+	if versions[0] != versions[1] {
+		t.Errorf("the second apply changed something")
+	}
+}
+
+func TestPortsAreAppliedAsAWhole(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	var o *unstructured.Unstructured
+	for owner, ports := range []string{`[{name: a, port: 1}, {name: b, port: 2}]`, `[{name: b, port: 3}]`} {
+		o = object(t, namespace, `{kind: Listener, metadata: {name: web}, spec: {ports: `+ports+`}}`)
+		err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("owner-"+string(rune('a'+owner))), client.ForceOwnership)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
+	if diff := cmp.Diff([]any{map[string]any{"name": "b", "port": int64(3)}}, got); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
+func TestNodeOfPodListenersIsSetOnceAndSelectable(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	pl := &v1alpha1.PodListeners{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1"},
+		Spec:       v1alpha1.PodListenersSpec{Listeners: map[string]v1alpha1.PodListener{}},
+	}
+	if err := c.Create(t.Context(), pl); err != nil {
+		t.Fatal(err)
+	}
+	set := func(node string) error {
+		changed := pl.DeepCopy()
+		changed.Spec.NodeName = node
+		return c.Patch(t.Context(), changed, client.MergeFrom(pl))
+	}
+	if err := set("node-1"); err != nil {
+		t.Error("setting it once: ", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pl), pl); err != nil {
+		t.Fatal(err)
+	}
+	if pl.Generation != 2 {
+		t.Errorf("a change of the spec made generation %d, want 2", pl.Generation)
+	}
+	for _, node := range []string{"node-2", ""} {
+		if err := set(node); !apierrors.IsInvalid(err) {
+			t.Errorf("changing it to %q: got %v, want an error that says invalid", node, err)
+		}
+	}
+	for node, want := range map[string]int{"node-1": 1, "node-2": 0} {
+		var list v1alpha1.PodListenersList
+		if err := c.List(t.Context(), &list, client.InNamespace(namespace), client.MatchingFields{"spec.nodeName": node}); err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) != want {
+			t.Errorf("selecting %s: got %d, want %d", node, len(list.Items), want)
+		}
+	}
+}
+
+// The node agent trusts generations: no change of metadata may make a hint look like the operator's word.
+func TestMetadataOfPodListenersDoesNotMoveTheGeneration(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	pl := &v1alpha1.PodListeners{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1", Generation: 7},
+		Spec:       v1alpha1.PodListenersSpec{Listeners: map[string]v1alpha1.PodListener{}, NodeName: "node-1"},
+	}
+	if err := c.Create(t.Context(), pl); err != nil {
+		t.Fatal(err)
+	}
+	changed := pl.DeepCopy()
+	changed.Labels = map[string]string{"a": "b"}
+	if err := c.Patch(t.Context(), changed, client.MergeFrom(pl)); err != nil {
+		t.Fatal(err)
+	}
+	if pl.Generation != 1 || changed.Generation != 1 {
+		t.Errorf("generation is %d after creation and %d after a label, want 1", pl.Generation, changed.Generation)
+	}
+}
+
+func TestStatusTakesNullsAndEmptyLists(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	o := object(t, namespace, `{kind: Listener, metadata: {name: web}, spec: {className: c}}`)
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []map[string]any{
+		{"serviceName": nil, "ingressAddresses": nil, "nodePorts": nil},
+		{"ingressAddresses": []any{}},
+	} {
+		o.Object["status"] = status
+		if err := c.Status().Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(status, o.Object["status"]); diff != "" {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+	}
+	listener := &v1alpha1.Listener{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), listener); err != nil {
+		t.Fatal(err)
+	}
+	if listener.Status == nil || listener.Status.IngressAddresses == nil {
+		t.Errorf("an empty list came back as %#v", ptr.Deref(listener.Status, v1alpha1.ListenerStatus{}))
+	}
+}

@@ -1,0 +1,218 @@
+package v1alpha1_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// field is what the contract says of a field. The zero value of everything but Type means "not set".
+type field struct {
+	Type     string
+	Items    string // the type of an array's items, or of a map's values
+	Nullable bool
+	Default  string // JSON
+	Enum     string // JSON
+	Pattern  string // where the contract has an enum that takes null
+	Required string // JSON, the required fields of an object
+	ListType string
+	Preserve bool // x-kubernetes-preserve-unknown-fields
+	Ours     bool // beyond the contract
+}
+
+// The tables of contract 1.1.
+var contract = map[string]struct {
+	scope  string
+	names  apiextensionsv1.CustomResourceDefinitionNames
+	status bool
+	fields map[string]field
+}{
+	"listenerclasses": {
+		scope: "Cluster",
+		names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "listenerclasses", Singular: "listenerclass", Kind: "ListenerClass"},
+		fields: map[string]field{
+			".":                                   {Type: "object", Required: `["spec"]`},
+			".spec":                               {Type: "object", Required: `["serviceType"]`},
+			".spec.serviceType":                   {Type: "string", Enum: `["NodePort","LoadBalancer","ClusterIP"]`},
+			".spec.loadBalancerAllocateNodePorts": {Type: "boolean", Default: `true`},
+			".spec.loadBalancerClass":             {Type: "string", Nullable: true},
+			".spec.serviceAnnotations":            {Type: "object", Items: "string", Default: `{}`},
+			".spec.serviceExternalTrafficPolicy":  {Type: "string", Nullable: true, Pattern: `^(Cluster|Local)$`},
+			".spec.preferredAddressType":          {Type: "string", Default: `"HostnameConservative"`, Enum: `["Hostname","IP","HostnameConservative"]`},
+			".spec.pinnedNodePorts":               {Type: "boolean", Default: `false`},
+			".spec.serviceOverrides":              {Type: "object", Preserve: true, Default: `{"apiVersion":"v1","kind":"Service","metadata":{}}`},
+		},
+	},
+	"listeners": {
+		scope:  "Namespaced",
+		names:  apiextensionsv1.CustomResourceDefinitionNames{Plural: "listeners", Singular: "listener", Kind: "Listener"},
+		status: true,
+		fields: map[string]field{
+			".":                                      {Type: "object", Required: `["spec"]`},
+			".spec":                                  {Type: "object"},
+			".spec.className":                        {Type: "string", Nullable: true},
+			".spec.extraPodSelectorLabels":           {Type: "object", Items: "string", Default: `{}`},
+			".spec.ports":                            {Type: "array", Items: "object", Nullable: true, ListType: "atomic"},
+			".spec.ports[]":                          {Type: "object", Required: `["name","port"]`},
+			".spec.ports[].name":                     {Type: "string"},
+			".spec.ports[].port":                     {Type: "integer"},
+			".spec.ports[].protocol":                 {Type: "string", Nullable: true},
+			".spec.publishNotReadyAddresses":         {Type: "boolean", Nullable: true, Default: `true`},
+			".spec.objectOverrides":                  {Type: "array", Items: "object", Default: `[]`},
+			".spec.objectOverrides[]":                {Type: "object", Preserve: true},
+			".status":                                {Type: "object", Nullable: true},
+			".status.serviceName":                    {Type: "string", Nullable: true},
+			".status.ingressAddresses":               {Type: "array", Items: "object", Nullable: true, ListType: "atomic"},
+			".status.ingressAddresses[]":             {Type: "object", Required: `["address","addressType","ports"]`},
+			".status.ingressAddresses[].address":     {Type: "string"},
+			".status.ingressAddresses[].addressType": {Type: "string", Enum: `["Hostname","IP"]`},
+			".status.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
+			".status.nodePorts":                      {Type: "object", Items: "integer", Nullable: true},
+			".status.observedGeneration":             {Type: "integer", Ours: true},
+			".status.conditions":                     {Type: "array", Items: "object", ListType: "map", Ours: true},
+		},
+	},
+	"podlisteners": {
+		scope: "Namespaced",
+		names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "podlisteners", Singular: "podlisteners", Kind: "PodListeners"},
+		fields: map[string]field{
+			".":                                    {Type: "object", Required: `["spec"]`},
+			".spec":                                {Type: "object", Required: `["listeners"]`},
+			".spec.nodeName":                       {Type: "string", Ours: true},
+			".spec.listeners":                      {Type: "object", Items: "object"},
+			".spec.listeners{}":                    {Type: "object", Required: `["scope"]`},
+			".spec.listeners{}.scope":              {Type: "string", Enum: `["Node","Cluster"]`},
+			".spec.listeners{}.ingressAddresses":   {Type: "array", Items: "object", Nullable: true, ListType: "atomic"},
+			".spec.listeners{}.ingressAddresses[]": {Type: "object", Required: `["address","addressType","ports"]`},
+			".spec.listeners{}.ingressAddresses[].address":     {Type: "string"},
+			".spec.listeners{}.ingressAddresses[].addressType": {Type: "string", Enum: `["Hostname","IP"]`},
+			".spec.listeners{}.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
+			".spec.listeners{}.persistentVolumeName":           {Type: "string", Ours: true},
+			".spec.listeners{}.listenerName":                   {Type: "string", Ours: true},
+		},
+	},
+}
+
+func TestCRDsAreTheContract(t *testing.T) {
+	for plural, want := range contract {
+		t.Run(plural, func(t *testing.T) {
+			crd := readCRD(t, plural)
+			crd.Spec.Names.ListKind, crd.Spec.Names.ShortNames = "", nil
+			if diff := cmp.Diff(want.names, crd.Spec.Names); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+			if string(crd.Spec.Scope) != want.scope || crd.Spec.Group != "listeners.stackable.tech" {
+				t.Errorf("got scope %s of group %s", crd.Spec.Scope, crd.Spec.Group)
+			}
+			if len(crd.Spec.Versions) != 1 {
+				t.Fatalf("got %d versions, want one", len(crd.Spec.Versions))
+			}
+			version := crd.Spec.Versions[0]
+			if version.Name != "v1alpha1" || !version.Served || !version.Storage {
+				t.Errorf("got version %s, served %t, stored %t", version.Name, version.Served, version.Storage)
+			}
+			if got := version.Subresources != nil && version.Subresources.Status != nil; got != want.status {
+				t.Errorf("status subresource: got %t, want %t", got, want.status)
+			}
+			got := map[string]field{}
+			collect(got, "", version.Schema.OpenAPIV3Schema)
+			for path, f := range got {
+				f.Ours = want.fields[path].Ours
+				got[path] = f
+			}
+			if diff := cmp.Diff(want.fields, got); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func readCRD(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "listeners.stackable.tech_"+plural+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(raw, crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// collect adds the field at path, and those below it, except what a Kubernetes type defines.
+func collect(fields map[string]field, path string, s *apiextensionsv1.JSONSchemaProps) {
+	key := path
+	if key == "" {
+		key = "."
+	}
+	fields[key] = describe(s)
+	if path == ".status.conditions" {
+		return
+	}
+	for name, property := range s.Properties {
+		if path == "" && name != "spec" && name != "status" {
+			continue
+		}
+		collect(fields, path+"."+name, &property)
+	}
+	if s.Items != nil && s.Items.Schema.Type == "object" {
+		collect(fields, path+"[]", s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema.Type == "object" {
+		collect(fields, path+"{}", s.AdditionalProperties.Schema)
+	}
+}
+
+func describe(s *apiextensionsv1.JSONSchemaProps) field {
+	f := field{
+		Type:     s.Type,
+		Nullable: s.Nullable,
+		Required: encode(s.Required),
+		Enum:     encode(s.Enum),
+		Pattern:  s.Pattern,
+		Preserve: s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields,
+	}
+	if s.Default != nil {
+		f.Default = compact(s.Default.Raw)
+	}
+	if s.XListType != nil {
+		f.ListType = *s.XListType
+	}
+	switch {
+	case s.Items != nil:
+		f.Items = s.Items.Schema.Type
+	case s.AdditionalProperties != nil:
+		f.Items = s.AdditionalProperties.Schema.Type
+	}
+	return f
+}
+
+func encode[T any](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+// compact sorts the keys of a JSON value and removes white space.
+func compact(raw []byte) string {
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		panic(err)
+	}
+	sorted, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(sorted)
+}
