@@ -1,0 +1,111 @@
+# `make help` lists what can be done here.
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+IMG ?=
+NAMESPACE := listener-operator
+
+MODULE := github.com/listener-operator/listener-operator
+LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
+
+CONTROLLER_GEN := go tool -modfile=hack/tools/dev/go.mod controller-gen
+KUSTOMIZE = $(shell go tool -modfile=hack/tools/dev/go.mod -n kustomize)
+GOLANGCI_LINT := go tool -modfile=hack/tools/lint/go.mod golangci-lint
+KUBECTL ?= kubectl
+
+SHELL := /usr/bin/env bash -o pipefail
+.SHELLFLAGS := -ec
+.DEFAULT_GOAL := help
+
+##@ Look
+
+.PHONY: help
+help: ## List all targets.
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36mTARGET\033[0m\n"} \
+		/^[a-z0-9-]+:.*?##/ {printf "  \033[36m%-14s\033[0m%s\n", $$1, $$2} \
+		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Bring up a real cluster with the operator and a three-member etcd, and use it from outside.
+	go run ./test/demo up
+
+.PHONY: demo-down
+demo-down: ## Take the demo's cluster down.
+	go run ./test/demo down
+
+##@ Develop
+
+.PHONY: generate
+generate: ## Generate deep copies and CRDs from api/.
+	$(CONTROLLER_GEN) object paths=./api/...
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+
+.PHONY: fmt
+fmt: ## Format the code.
+	gofmt -w $(shell git ls-files '*.go')
+
+.PHONY: lint
+lint: ## Run the linters.
+	$(GOLANGCI_LINT) run ./...
+
+.PHONY: verify
+verify: generate lint ## Check what needs no cluster: generated files are current, code is formatted, linted and tidy.
+	@test -z "$$(gofmt -l $$(git ls-files '*.go') | tee /dev/stderr)" || { echo "error: the files above are not formatted; run 'make fmt'" >&2; exit 1; }
+	@git diff --exit-code -- api config || { echo "error: generated files are not current; run 'make generate' and commit" >&2; exit 1; }
+	go mod tidy -diff
+	$(KUSTOMIZE) build config/default >/dev/null
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-e2e ## Run all tests: unit, API server, CSI conformance, and end to end on a real cluster.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no cluster; those of the API bring up an API server.
+	go test -race ./...
+
+.PHONY: test-e2e
+test-e2e: ## Run the stories on a real cluster, which is brought up and taken down.
+	go test -tags e2e -count 1 -timeout 40m -v ./test/e2e/...
+
+.PHONY: fuzz
+FUZZTIME ?= 30s
+fuzz: ## Fuzz what the node agent makes of untrusted input, FUZZTIME for each target.
+	go test -run '^$$' -list '^Fuzz' ./node-agent/volume | grep '^Fuzz' | while read -r target; do \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./node-agent/volume; done
+
+.PHONY: cluster-up
+cluster-up: ## Bring up a cluster without the operator.
+	go run ./test/cluster up
+
+.PHONY: cluster-down
+cluster-down: ## Take that cluster down.
+	go run ./test/cluster down
+
+##@ Build and install
+
+.PHONY: build
+build: ## Build the static programs bin/operator and bin/node-agent.
+	$(GO_BUILD) -o bin/operator ./cmd/operator
+	$(GO_BUILD) -o bin/node-agent ./cmd/node-agent
+
+.PHONY: image
+image: ## Build the image IMG with docker; BASE sets what it stands on.
+	@test -n "$(IMG)" || { echo "error: say which image to build: make image IMG=registry/listener-operator:tag" >&2; exit 1; }
+	docker build --build-arg VERSION=$(VERSION) $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMG) .
+
+.PHONY: deploy
+deploy: ## Install the operator with image IMG on the cluster that kubectl talks to.
+	@test -n "$(IMG)" || { echo "error: say which image to install: make deploy IMG=registry/listener-operator:tag" >&2; exit 1; }
+	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; kustomize="$(KUSTOMIZE)"; \
+	cp -r config "$$tmp"; cd "$$tmp/config/default"; \
+	"$$kustomize" edit set image listener-operator=$(IMG); \
+	"$$kustomize" build . | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: ## Remove the operator and all that it installed; refuses while volumes are in use.
+	KUBECTL="$(KUBECTL)" hack/undeploy.sh
+
+.PHONY: clean
+clean: ## Remove what was built here.
+	rm -rf bin dist
