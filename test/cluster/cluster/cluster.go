@@ -31,6 +31,9 @@ import (
 // DefaultName is the name of a cluster that is given none.
 const DefaultName = "listener"
 
+// toolSets are the tool sets that a cluster consists of.
+var toolSets = []string{"kubernetes", "etcd", "containerd", "coredns"}
+
 // defaultNodes is how many nodes a new cluster has unless told otherwise.
 const defaultNodes = 3
 
@@ -161,7 +164,7 @@ func (c *Cluster) ensure(ctx context.Context) error {
 
 // prepare makes all files that a cluster starts from. It must not be called while the control plane runs.
 func (c *Cluster) prepare(ctx context.Context) error {
-	for _, name := range []string{"kubernetes", "etcd", "containerd", "coredns"} {
+	for _, name := range toolSets {
 		dir, err := tools.Ensure(ctx, name)
 		if err != nil {
 			return err

@@ -186,14 +186,13 @@ func add(entries map[string]entry, p string, e entry) error {
 	if name == "" {
 		return fmt.Errorf("%q: %w", p, errOutside)
 	}
-	if _, ok := entries[name]; ok {
-		return fmt.Errorf("%s is given twice", p)
+	for _, taken := range []string{name, name + "/"} {
+		if _, ok := entries[taken]; ok {
+			return fmt.Errorf("%s is given twice", p)
+		}
 	}
 	if e.header.Typeflag == tar.TypeDir {
 		name += "/"
-	}
-	if _, ok := entries[name]; ok {
-		return fmt.Errorf("%s is given twice", p)
 	}
 	entries[name] = e
 	return nil

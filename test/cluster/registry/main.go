@@ -16,13 +16,21 @@ func main() {
 	address := flag.String("address", "", "address and port to listen on")
 	dir := flag.String("dir", "", "directory for blobs")
 	flag.Parse()
-	server := &http.Server{
-		Addr:              *address,
-		Handler:           registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(*dir))),
-		ReadHeaderTimeout: 10 * time.Second,
-	}
-	if err := server.ListenAndServe(); err != nil {
+	if err := serve(*address, *dir); err != nil {
 		fmt.Fprintf(os.Stderr, "serving the registry: %v\n", err)
 		os.Exit(1)
 	}
+}
+
+// serve serves the registry until that fails.
+func serve(address, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("creating the directory: %w", err)
+	}
+	server := &http.Server{
+		Addr:              address,
+		Handler:           registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(dir))),
+		ReadHeaderTimeout: 10 * time.Second,
+	}
+	return server.ListenAndServe()
 }

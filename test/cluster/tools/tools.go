@@ -36,28 +36,14 @@ func Names() []string {
 // them. The cache's key is everything that the programs depend on: go.mod, go.sum, Go's version and the flags. It may
 // be called from several processes at once: one builds, the others wait. Progress goes to stderr.
 func Ensure(ctx context.Context, name string) (string, error) {
-	set, ok := sets[name]
-	if !ok {
-		return "", fmt.Errorf("no tool set %q (there are %s)", name, strings.Join(Names(), ", "))
-	}
-	root, err := ModuleRoot()
+	set, source, dir, err := locate(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	source := filepath.Join(root, "hack", "tools", name)
-	hash, err := set.hash(ctx, source)
-	if err != nil {
-		return "", fmt.Errorf("hashing tool set %s: %w", name, err)
-	}
-	cache, err := cacheDir()
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(cache, name+"-"+hash)
 	if isDir(dir) {
 		return dir, nil
 	}
-	unlock, err := Lock(ctx, filepath.Join(cache, name+".lock"))
+	unlock, err := Lock(ctx, filepath.Join(filepath.Dir(dir), name+".lock"))
 	if err != nil {
 		return "", fmt.Errorf("waiting for another build of %s: %w", name, err)
 	}
@@ -69,6 +55,34 @@ func Ensure(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("building tool set %s: %w", name, err)
 	}
 	return dir, nil
+}
+
+// Built tells whether the cache has the programs of the named set, so that Ensure would return at once.
+func Built(ctx context.Context, name string) (bool, error) {
+	_, _, dir, err := locate(ctx, name)
+	return err == nil && isDir(dir), err
+}
+
+// locate returns the named set, the directory of its module and the directory that its programs are or will be in.
+func locate(ctx context.Context, name string) (set Set, source, dir string, err error) {
+	set, ok := sets[name]
+	if !ok {
+		return Set{}, "", "", fmt.Errorf("no tool set %q (there are %s)", name, strings.Join(Names(), ", "))
+	}
+	root, err := ModuleRoot()
+	if err != nil {
+		return Set{}, "", "", err
+	}
+	source = filepath.Join(root, "hack", "tools", name)
+	hash, err := set.hash(ctx, source)
+	if err != nil {
+		return Set{}, "", "", fmt.Errorf("hashing tool set %s: %w", name, err)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return Set{}, "", "", err
+	}
+	return set, source, filepath.Join(cache, name+"-"+hash), nil
 }
 
 // BuildLocal builds packages of this module, given relative to its root, as static programs into dir.

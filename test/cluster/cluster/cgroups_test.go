@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseHierarchies(t *testing.T) {
+	mounts := `proc /proc proc rw 0 0
+tmpfs /sys/fs/cgroup tmpfs rw 0 0
+cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0
+cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
+`
+	want := []hierarchy{{mount: "/sys/fs/cgroup/cpu"}, {mount: "/sys/fs/cgroup/unified", v2: true}}
+	if diff := cmp.Diff(want, parseHierarchies(mounts), cmp.AllowUnexported(hierarchy{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNewGroupGetsTheProcessorsOfItsParent(t *testing.T) {
+	parent := t.TempDir()
+	write(t, filepath.Join(parent, "cpuset.cpus"), "0-1")
+	write(t, filepath.Join(parent, "cpuset.mems"), "0")
+	dir := filepath.Join(parent, "group")
+	for range 2 { // a second time changes nothing
+		if err := (hierarchy{mount: parent}).createLevel(parent, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{"cpuset.cpus": "0-1", "cpuset.mems": "0"} {
+		if got := read(t, filepath.Join(dir, name)); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestParentHandsOnItsControllers(t *testing.T) {
+	parent := t.TempDir()
+	write(t, filepath.Join(parent, "cgroup.controllers"), "memory\n")
+	write(t, filepath.Join(parent, "cgroup.subtree_control"), "")
+	if err := (hierarchy{mount: parent, v2: true}).createLevel(parent, filepath.Join(parent, "group")); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, filepath.Join(parent, "cgroup.subtree_control")); got != "+memory" {
+		t.Errorf("controllers handed on are %q", got)
+	}
+}
+
+func TestRemoveTreeRemovesNestedGroupsAndToleratesNone(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "group")
+	if err := os.MkdirAll(filepath.Join(root, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := removeTree(t.Context(), root); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := exists(root); ok || err != nil {
+			t.Errorf("the group is still there: %v, %v", ok, err)
+		}
+	}
+}
+
+// write writes a file.
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read reads a file.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+	"sigs.k8s.io/yaml"
+)
+
+// newTestCluster returns a cluster that has a place on disk and nothing else.
+func newTestCluster(t *testing.T) *Cluster {
+	t.Helper()
+	dir := t.TempDir()
+	return &Cluster{name: "test", base: dir, dir: dir + "/test", subnets: subnets{slot: 2}, progress: newProgress(nil)}
+}
+
+func TestKubeletConfigIsValidAndFitsTheCluster(t *testing.T) {
+	c := newTestCluster(t)
+	rendered, err := render("kubelet.yaml", c.nodeConfig(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got kubeletconfig.KubeletConfiguration
+	if err := yaml.UnmarshalStrict([]byte(rendered), &got); err != nil {
+		t.Fatalf("parsing\n%s: %v", rendered, err)
+	}
+	if got.CgroupRoot != "/listener-operator-test/node-3" {
+		t.Errorf("cgroupRoot is %q", got.CgroupRoot)
+	}
+	if len(got.ClusterDNS) != 1 || got.ClusterDNS[0] != "10.102.0.10" {
+		t.Errorf("clusterDNS is %q", got.ClusterDNS)
+	}
+	if got.ResolverConfig == nil || *got.ResolverConfig != "" {
+		t.Error("the kubelet would use the host's resolv.conf")
+	}
+	if !strings.HasSuffix(got.TLSCertFile, "/test/pki/node-3.crt") {
+		t.Errorf("tlsCertFile is %q", got.TLSCertFile)
+	}
+}
+
+func TestNetworkConfigGivesANodeItsOwnPods(t *testing.T) {
+	c := newTestCluster(t)
+	rendered, err := render("cni.conflist", c.nodeConfig(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid([]byte(rendered)) {
+		t.Errorf("not JSON:\n%s", rendered)
+	}
+	if !strings.Contains(rendered, `"10.242.3.0/24"`) {
+		t.Errorf("the node's Pods do not get 10.242.3.0/24:\n%s", rendered)
+	}
+}
+
+func TestEveryTemplateRendersForANode(t *testing.T) {
+	c := newTestCluster(t)
+	if err := c.writeNodeConfig(1); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"containerd.toml", "kubelet.yaml", "kube-proxy.yaml", "cni-config/10-pods.conflist"} {
+		if read(t, c.nodeDir(1)+"/"+name) == "" {
+			t.Errorf("%s is empty", name)
+		}
+	}
+	if got := read(t, c.dir+"/registries/10.91.0.1:5000/hosts.toml"); !strings.Contains(got, "http://10.91.0.1:5000") {
+		t.Errorf("hosts.toml does not name the registry:\n%s", got)
+	}
+}
+
+func TestClusterNamesAreFitForPaths(t *testing.T) {
+	for name, want := range map[string]bool{
+		"listener": true, "a": true, "a-1": true,
+		"": false, "..": false, "a/b": false, "-a": false, "a-": false, "A": false, strings.Repeat("a", 33): false,
+	} {
+		if got := nameFormat.MatchString(name); got != want {
+			t.Errorf("name %q is accepted: %t", name, got)
+		}
+	}
+}

@@ -1,0 +1,451 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/listener-operator/listener-operator/test/cluster/image"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// lifecycleName is the name of the cluster that the test brings up, beside whatever others there are.
+const lifecycleName = "lifecycle-test"
+
+// patience is how long the test waits for something that takes seconds on an idle machine.
+const patience = 2 * time.Minute
+
+// A cluster comes up, also after an interrupt, does what a cluster does, loses nodes and gets them back, and is gone
+// without a trace.
+func TestClusterLifecycle(t *testing.T) {
+	requireCluster(t)
+	if err := Down(t.Context(), lifecycleName, t.Output()); err != nil { // what an earlier run may have left
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { expectNothingLeft(t) })
+	interruptUp(t)
+	options := Options{Name: lifecycleName, Nodes: 2, Progress: t.Output()}
+	c, err := Up(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := c.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &story{Cluster: c, client: client}
+	t.Run("it is ready", s.isReady)
+	t.Run("a second Up changes nothing", func(t *testing.T) { s.upAgain(t, options) })
+	t.Run("a Pod runs and answers", s.podRuns)
+	t.Run("a Pod finds a Service by name", s.findsServiceByName)
+	t.Run("the client reaches a node port but no Pod", s.clientIsOutside)
+	t.Run("Pods use images that were loaded and pushed", s.usesImages)
+	t.Run("a kubelet restarts under its Pods", s.kubeletRestarts)
+	t.Run("a node that lost power comes back", s.nodeReboots)
+	t.Run("a node that is lost is replaced", s.nodeIsReplaced)
+}
+
+// requireCluster skips the test where it cannot run.
+func requireCluster(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes a minute: run without -short")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes namespaces, mounts and control groups")
+	}
+	for _, name := range toolSets {
+		if ok, err := tools.Built(t.Context(), name); err != nil {
+			t.Fatal(err)
+		} else if !ok {
+			t.Skipf("needs tool set %s: run \"go run ./test/cluster build-tools\" first, it takes minutes", name)
+		}
+	}
+}
+
+// interruptUp brings the cluster up and interrupts that in the middle.
+func interruptUp(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := Up(ctx, Options{Name: lifecycleName, Nodes: 1, Progress: writerFunc(func([]byte) { cancel() })})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("interrupted Up returned %v", err)
+	}
+}
+
+// writerFunc is called for every line.
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(line []byte) (int, error) {
+	f(line)
+	return len(line), nil
+}
+
+// story is the cluster on which the steps of the test follow each other.
+type story struct {
+	*Cluster
+	client kubernetes.Interface
+}
+
+func (s *story) isReady(t *testing.T) {
+	if err := s.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	components, err := s.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, component := range components {
+		if component.PID == 0 {
+			t.Errorf("%s of %s does not run, see %s", component.Name, component.Machine, component.Log)
+		}
+	}
+	opened, err := Open(lifecycleName)
+	if err != nil || opened.NodeIP(1) != s.NodeIP(1) {
+		t.Errorf("opening the cluster: %v", err)
+	}
+}
+
+func (s *story) upAgain(t *testing.T, options Options) {
+	before, err := s.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Up(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("processes before: %v, after: %v", before, after)
+	}
+}
+
+func (s *story) podRuns(t *testing.T) {
+	s.createPod(t, "web", 1, BusyboxImage, "sh", "-c", "echo hello >/tmp/index.html && exec httpd -f -p 8080 -h /tmp")
+	s.createPod(t, "shell", 2, BusyboxImage, "sleep", "1000000")
+	_, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeNodePort,
+			Selector: map[string]string{"pod": "web"},
+			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReady(t, "web", 0)
+	s.awaitReady(t, "shell", 0)
+}
+
+func (s *story) findsServiceByName(t *testing.T) {
+	eventually(t, "the Pod on node 2 gets the page of the Pod on node 1 through DNS and Service", func() error {
+		output, err := s.kubectl(t, "exec", "shell", "--", "sh", "-c", `printf 'GET / HTTP/1.0\r\n\r\n' | nc web 80`)
+		if err == nil && !strings.Contains(output, "hello") {
+			err = fmt.Errorf("unexpected answer %q", output)
+		}
+		return err
+	})
+}
+
+func (s *story) clientIsOutside(t *testing.T) {
+	service, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range s.Nodes() {
+		address := fmt.Sprintf("%s:%d", s.NodeIP(node), service.Spec.Ports[0].NodePort)
+		eventually(t, "the client gets the page from a node port of "+s.NodeName(node), func() error {
+			return get(t, "http://"+address, s.ClientDial)
+		})
+	}
+	web := net.JoinHostPort(s.pod(t, "web").Status.PodIP, "8080")
+	if err := get(t, "http://"+web, (&net.Dialer{}).DialContext); err != nil {
+		t.Errorf("the host does not reach the Pod: %v", err)
+	}
+	for _, address := range []string{web, net.JoinHostPort(service.Spec.ClusterIP, "80")} {
+		if conn, err := s.ClientDial(t.Context(), "tcp", address); err == nil {
+			t.Errorf("the client reaches %s", address)
+			_ = conn.Close()
+		}
+	}
+	output, err := s.ClientCommand(t.Context(), "ip", "-brief", "address").CombinedOutput()
+	if err != nil || !strings.Contains(string(output), s.ClientIP()+"/24") {
+		t.Errorf("the client's addresses are %s, %v", output, err)
+	}
+}
+
+func (s *story) usesImages(t *testing.T) {
+	spec, err := image.Busybox(t.Context(), busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Entrypoint = []string{"sleep", "1000000"}
+	if err := s.LoadImage(t.Context(), "localhost/loaded:1", spec); err != nil {
+		t.Fatal(err)
+	}
+	spec.Labels = map[string]string{"a": "b"}
+	pushed, err := s.PushImage(t.Context(), "pushed:1", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.createPod(t, "loaded", 2, "localhost/loaded:1")
+	s.createPod(t, "pushed", 2, pushed)
+	s.awaitReady(t, "loaded", 0)
+	s.awaitReady(t, "pushed", 0)
+}
+
+func (s *story) kubeletRestarts(t *testing.T) {
+	if err := s.StopKubelet(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := s.node(1).find(s.kubelet(1)); ok || err != nil {
+		t.Errorf("the kubelet runs: %t, %v", ok, err)
+	}
+	web := net.JoinHostPort(s.pod(t, "web").Status.PodIP, "8080")
+	if err := get(t, "http://"+web, (&net.Dialer{}).DialContext); err != nil {
+		t.Errorf("the Pod does not answer without a kubelet: %v", err)
+	}
+	if err := s.StartKubelet(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReady(t, "web", 0)
+}
+
+func (s *story) nodeReboots(t *testing.T) {
+	if err := s.StopNode(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.KubeletDir(1), "pods", string(s.pod(t, "web").UID))); err != nil {
+		t.Errorf("the kubelet's directory was lost with the power: %v", err)
+	}
+	eventually(t, "the node is reported as lost", func() error {
+		node, err := s.client.CoreV1().Nodes().Get(t.Context(), s.NodeName(1), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionUnknown {
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	})
+	if err := s.StartNode(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitReady(t, "web", 1)
+	output, err := s.NodeCommand(t.Context(), 1, "hostname").Output()
+	if err != nil || strings.TrimSpace(string(output)) != s.NodeName(1) {
+		t.Errorf("the node calls itself %q, %v", output, err)
+	}
+}
+
+func (s *story) nodeIsReplaced(t *testing.T) {
+	if err := s.DeleteNode(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := exists(s.KubeletDir(2)); ok || err != nil {
+		t.Errorf("the node's disk is still there: %t, %v", ok, err)
+	}
+	if err := s.StopNode(t.Context(), 2); !errors.Is(err, errNoNode) {
+		t.Errorf("stopping a deleted node: %v", err)
+	}
+	if err := s.StartNode(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	s.createPod(t, "newcomer", 3, "localhost/loaded:1")
+	s.awaitReady(t, "newcomer", 0)
+}
+
+// createPod creates a Pod on a node, with a label of its name.
+func (s *story) createPod(t *testing.T, name string, node int, image string, args ...string) {
+	t.Helper()
+	noGrace := int64(0)
+	_, err := s.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pod": name}},
+		Spec: corev1.PodSpec{
+			NodeName:                      s.NodeName(node),
+			TerminationGracePeriodSeconds: &noGrace,
+			// It stays bound to its node while that is off.
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "main", Image: image, Args: args}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pod reads a Pod.
+func (s *story) pod(t *testing.T, name string) *corev1.Pod {
+	t.Helper()
+	pod, err := s.client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// awaitReady waits until a Pod is Ready after the given number of restarts.
+func (s *story) awaitReady(t *testing.T, name string, restarts int32) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("Pod %s is ready after %d restarts", name, restarts), func() error {
+		status := s.pod(t, name).Status
+		for _, condition := range status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue &&
+				status.ContainerStatuses[0].RestartCount == restarts {
+				return nil
+			}
+		}
+		return fmt.Errorf("its status is %v", status)
+	})
+}
+
+// kubectl runs kubectl on the cluster.
+func (s *story) kubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{"--kubeconfig=" + s.Kubeconfig(), "--cache-dir=" + t.TempDir()}, args...)
+	output, err := exec.CommandContext(t.Context(), s.Kubectl(), args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("kubectl: %w: %s", err, output)
+	}
+	return string(output), nil
+}
+
+// dialer is how to connect.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// get gets the page of the Pod "web".
+func get(t *testing.T, url string, dial dialer) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && string(body) != "hello\n" {
+		err = fmt.Errorf("unexpected page %q", body)
+	}
+	return err
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var last error
+	if err := until(ctx, func() (bool, error) {
+		last = check()
+		return last == nil, nil
+	}); err != nil {
+		t.Fatalf("%s: %v: %v", what, err, last)
+	}
+}
+
+// expectNothingLeft takes the cluster down and looks for traces of it.
+func expectNothingLeft(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own context has ended
+	defer cancel()
+	c, err := Open(lifecycleName)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := Down(ctx, lifecycleName, t.Output()); err != nil {
+		t.Error(err)
+		return
+	}
+	left, err := processes(func(p process) bool { return strings.Contains(strings.Join(p.argv, " "), c.dir) })
+	if err != nil || len(left) > 0 {
+		t.Errorf("processes: %v, %v", left, err)
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, i := range interfaces {
+		if strings.HasPrefix(i.Name, c.subnets.bridge()) {
+			t.Errorf("network interface %s", i.Name)
+		}
+	}
+	for _, file := range []string{"/proc/self/mounts", "/proc/net/route"} {
+		for _, trace := range []string{c.dir, c.cgroup(), c.subnets.bridge() + "\t"} {
+			if bytes.Contains([]byte(read(t, file)), []byte(trace)) {
+				t.Errorf("%s mentions %s", file, trace)
+			}
+		}
+	}
+	_, groups, err := hierarchies()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, h := range groups {
+		expectAbsent(t, filepath.Join(h.mount, c.cgroup()))
+	}
+	expectAbsent(t, c.dir)
+	expectAbsent(t, c.dir+".lock")
+}
+
+// expectAbsent fails if there is something at path.
+func expectAbsent(t *testing.T, path string) {
+	t.Helper()
+	if ok, err := exists(path); ok || err != nil {
+		t.Errorf("%s exists: %t, %v", path, ok, err)
+	}
+}
+
+// Two clusters that come up at the same time get different subnets and do not disturb each other.
+func TestTwoClustersComeUpAtOnce(t *testing.T) {
+	requireCluster(t)
+	var group sync.WaitGroup
+	hosts := make([]string, 2)
+	for i := range hosts {
+		group.Go(func() {
+			name := fmt.Sprintf("%s-%d", lifecycleName, i)
+			c, err := Up(t.Context(), Options{Name: name, Nodes: 1, Progress: t.Output()})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			hosts[i] = c.HostIP()
+			if err := Down(t.Context(), name, t.Output()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if hosts[0] == hosts[1] {
+		t.Errorf("both clusters have the host address %s", hosts[0])
+	}
+}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000.25")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	found, err := processes(func(p process) bool { return p.pid == cmd.Process.Pid })
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %v, %v", found, err)
+	}
+	p := found[0]
+	own, err := readProcess(os.Getpid())
+	if err != nil || p.argv[1] != "1000.25" || p.pidNamespace != own.pidNamespace {
+		t.Errorf("found %+v beside %+v, %v", p, own, err)
+	}
+	if err := p.signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := p.wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	if err := p.signal(unix.SIGKILL); err != nil {
+		t.Errorf("signalling a process that has ended: %v", err)
+	}
+}
+
+func TestAnotherProcessOfTheSameNumberIsLeftAlone(t *testing.T) {
+	own, err := readProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.argv = []string{"something", "else"}
+	if err := own.signal(unix.SIGKILL); err != nil { // would end this test
+		t.Fatal(err)
+	}
+}
+
+func TestMachineThatWasNeverStartedIsOff(t *testing.T) {
+	m := newTestCluster(t).node(1)
+	if _, ok, err := m.holder(); ok || err != nil {
+		t.Errorf("the machine runs: %t, %v", ok, err)
+	}
+	if err := m.kill(t.Context()); err != nil {
+		t.Errorf("stopping it: %v", err)
+	}
+	cmd := newTestCluster(t).ClientCommand(t.Context(), "true")
+	if err := cmd.Run(); err == nil {
+		t.Error("a command ran on a machine that is off")
+	}
+}

@@ -1,0 +1,177 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// source writes a file for an image, with a time of its own.
+func source(t *testing.T, age time.Duration) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(path, []byte("content"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	when := time.Now().Add(-age)
+	if err := os.Chtimes(path, when, when); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// example is a spec that uses every field.
+func example(program string) Spec {
+	return Spec{
+		Files: map[string]File{
+			"/bin/program": {Source: program},
+			"/etc/config":  {Content: []byte("x")},
+			"bin/other":    {Source: program, Mode: 0o500},
+		},
+		Dirs:       map[string]fs.FileMode{"/tmp": 0o777 | fs.ModeSticky},
+		Links:      map[string]string{"/bin/link": "program"},
+		Entrypoint: []string{"/bin/program"},
+		Cmd:        []string{"--flag"},
+		User:       "65532",
+		Env:        []string{"A=b"},
+		Labels:     map[string]string{"k": "v"},
+	}
+}
+
+func TestSameInputGivesTheSameDigest(t *testing.T) {
+	digests := map[v1.Hash]bool{}
+	for _, age := range []time.Duration{0, time.Hour} {
+		img, err := Build(example(source(t, age)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digest, err := img.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[digest] = true
+	}
+	if len(digests) != 1 {
+		t.Errorf("digests differ: %v", digests)
+	}
+}
+
+func TestLayerHoldsWhatTheSpecSays(t *testing.T) {
+	img, err := Build(example(source(t, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type member struct {
+		Name string
+		Mode int64
+		Link string
+	}
+	var got []member
+	for archive := tar.NewReader(reader); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, member{header.Name, header.Mode, header.Linkname})
+	}
+	want := []member{
+		{"bin/", 0o755, ""},
+		{"bin/link", 0o777, "program"},
+		{"bin/other", 0o500, ""},
+		{"bin/program", 0o755, ""},
+		{"etc/", 0o755, ""},
+		{"etc/config", 0o644, ""},
+		{"tmp/", 0o1777, ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfigurationHoldsWhatTheSpecSays(t *testing.T) {
+	img, err := Build(example(source(t, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1.Config{
+		Entrypoint: []string{"/bin/program"},
+		Cmd:        []string{"--flag"},
+		User:       "65532",
+		Env:        []string{"A=b", defaultPath},
+		Labels:     map[string]string{"k": "v"},
+	}
+	if diff := cmp.Diff(want, file.Config); diff != "" {
+		t.Error(diff)
+	}
+	if file.OS != "linux" || file.Architecture == "" {
+		t.Errorf("platform is %s/%s", file.OS, file.Architecture)
+	}
+}
+
+func TestImpossibleSpecsAreRefused(t *testing.T) {
+	file := File{Content: []byte("x")}
+	for name, spec := range map[string]Spec{
+		"a file in a file":             {Files: map[string]File{"/a": file, "/a/b": file}},
+		"the same path twice":          {Files: map[string]File{"/a": file, "a": file}},
+		"a file and a directory":       {Files: map[string]File{"/a": file}, Dirs: map[string]fs.FileMode{"/a": 0o755}},
+		"the root as a file":           {Files: map[string]File{"/": file}},
+		"a source that does not exist": {Files: map[string]File{"/a": {Source: "/does/not/exist"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Build(spec); err == nil {
+				t.Error("the image was made")
+			}
+		})
+	}
+}
+
+func TestArchiveKeepsShortNamesShort(t *testing.T) {
+	img, err := Build(Spec{Files: map[string]File{"/a": {Content: []byte("x")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := WriteTar(&archive, map[string]v1.Image{"short:1": img, "localhost/long:2": img}); err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, entry := range manifest {
+		for _, tag := range entry.RepoTags {
+			got[tag] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"short:1": true, "localhost/long:2": true}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,116 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestEverySetHasAModuleWithChecksums(t *testing.T) {
+	root, err := ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range Names() {
+		for _, file := range []string{"go.mod", "go.sum"} {
+			if _, err := os.Stat(filepath.Join(root, "hack", "tools", name, file)); err != nil {
+				t.Errorf("tool set %s: %v", name, err)
+			}
+		}
+		if sets[name].Hint == "" {
+			t.Errorf("tool set %s does not say how long it takes", name)
+		}
+	}
+}
+
+func TestUnknownSetIsAnError(t *testing.T) {
+	if dir, err := Ensure(t.Context(), "no-such-set"); err == nil {
+		t.Errorf("Ensure returned %s", dir)
+	}
+}
+
+func TestOutsideOfACheckoutIsAnError(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if root, err := ModuleRoot(); !errors.Is(err, ErrNoCheckout) {
+		t.Errorf("ModuleRoot() = %s, %v", root, err)
+	}
+}
+
+func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]string{}
+	check := func(what string, set Set) {
+		t.Helper()
+		hash, err := set.hash(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[hash]; ok {
+			t.Errorf("%s has the hash of %s", what, other)
+		}
+		seen[hash] = what
+	}
+	write("go.mod", "module example.com/x\n")
+	write("go.sum", "")
+	check("the first", Set{})
+	check("other flags", Set{LDFlags: "-X a.b=c"})
+	check("other tags", Set{Tags: []string{"x"}})
+	check("other names", Set{Rename: map[string]string{"a": "b"}})
+	write("go.sum", "x")
+	check("another go.sum", Set{})
+	write("go.mod", "module example.com/y\n")
+	check("another go.mod", Set{})
+}
+
+func TestLockIsHeldByOneAtATimeEvenWhenItsFileIsRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var group sync.WaitGroup
+	holders := make(chan struct{}, 1)
+	for range 5 {
+		group.Go(func() {
+			unlock, err := Lock(ctx, path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer unlock()
+			select {
+			case holders <- struct{}{}:
+			default:
+				t.Error("two hold the lock")
+				return
+			}
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+			<-holders
+		})
+	}
+	group.Wait()
+}
+
+func TestWaitingForALockEndsWithItsContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	unlock, err := Lock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Lock(ctx, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("second Lock: %v", err)
+	}
+}
