@@ -1,0 +1,167 @@
+//go:build e2e
+
+// Package e2e tells the operator's stories on a real cluster: three nodes, a real API server, kubelets and containers, and a client
+// outside of the cluster that reaches nodes but neither Pods nor Services.
+//
+// The cluster is brought up before the first story and taken down after the last one; KEEP=1 leaves it up to look around, and a
+// cluster that is up is used again.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/cluster/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/image"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+const (
+	clusterName   = "e2e"
+	operatorSpace = "listener-operator"
+	operatorImage = "listener-operator:e2e"
+	serverImage   = "e2e-server:1"
+)
+
+// What all stories share, set by TestMain.
+var (
+	testbed *cluster.Cluster
+	api     client.WithWatch
+)
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+	defer cancel()
+	if testbed, err = cluster.Up(ctx, cluster.Options{Name: clusterName, Nodes: 3, Progress: os.Stderr}); err != nil {
+		return 0, err
+	}
+	if os.Getenv("KEEP") == "" {
+		defer func() {
+			if downErr := cluster.Down(context.Background(), clusterName, os.Stderr); err == nil {
+				err = downErr
+			}
+		}()
+	}
+	if api, err = newClient(testbed); err != nil {
+		return 0, err
+	}
+	if err := loadImages(ctx); err != nil {
+		return 0, err
+	}
+	if err := deploy(ctx); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+func newClient(c *cluster.Cluster) (client.WithWatch, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering kinds: %w", err)
+		}
+	}
+	config, err := c.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// loadImages builds the operator and the test server and gives both images to all nodes.
+func loadImages(ctx context.Context) error {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	if err := command(ctx, root, "make", "build"); err != nil {
+		return err
+	}
+	server := filepath.Join(root, "bin", "e2e-server")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", server, "./test/e2e/server")
+	build.Dir, build.Stderr, build.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building the test server: %w", err)
+	}
+	if err := testbed.LoadImage(ctx, operatorImage, image.Spec{
+		Files: map[string]image.File{
+			"/operator":   {Source: filepath.Join(root, "bin", "operator"), Mode: 0o755},
+			"/node-agent": {Source: filepath.Join(root, "bin", "node-agent"), Mode: 0o755},
+		},
+		Entrypoint: []string{"/operator"},
+		User:       "65532",
+	}); err != nil {
+		return err
+	}
+	return testbed.LoadImage(ctx, serverImage, image.Spec{
+		Files:      map[string]image.File{"/server": {Source: server, Mode: 0o755}},
+		Entrypoint: []string{"/server"},
+		User:       "65532",
+	})
+}
+
+// deploy installs the operator as a user would, and waits until it and its node agents work.
+func deploy(ctx context.Context) error {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	if err := command(ctx, root, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl()); err != nil {
+		return err
+	}
+	// A cluster that is used again gets the programs as they are now.
+	if err := command(ctx, root, testbed.Kubectl(), "-n", operatorSpace, "delete", "pods", "--all", "--wait=false"); err != nil {
+		return err
+	}
+	_, err = await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName},
+		func(o *operatorv1alpha1.ListenerOperator) bool {
+			return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
+				o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) //nolint:gosec // a handful
+		})
+	if err != nil {
+		_ = command(context.WithoutCancel(ctx), root, testbed.Kubectl(), "-n", operatorSpace, "get", "pods,daemonsets,events")
+		return fmt.Errorf("waiting for the operator to be available: %w", err)
+	}
+	return nil
+}
+
+func command(ctx context.Context, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stderr, os.Stderr
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+testbed.Kubeconfig())
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("running %s %v: %w", name, args, err)
+	}
+	return nil
+}
+
+// nodeOf returns the number of the node that a Pod runs on.
+func nodeOf(pod *corev1.Pod) int {
+	var node int
+	_, _ = fmt.Sscanf(pod.Spec.NodeName, "node-%d", &node)
+	return node
+}

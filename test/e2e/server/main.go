@@ -1,0 +1,107 @@
+// Command server is the product that the end-to-end tests run in Pods: it answers clients with its own name, over TCP and UDP, and shows
+// what it reads in its listener volumes. It knows nothing of Kubernetes.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// mountRoot is where Pods mount their listener volumes, each in a directory of its volume's name.
+const mountRoot = "/listeners"
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "mess" {
+		if err := mess(filepath.Join(mountRoot, "listener")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	go serveUDP()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/whoami", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, name()) })
+	mux.HandleFunc("/files", func(w http.ResponseWriter, _ *http.Request) {
+		files, err := readAll(mountRoot)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(files)
+	})
+	server := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	fmt.Fprintln(os.Stderr, server.ListenAndServe())
+	os.Exit(1)
+}
+
+func name() string {
+	hostname, _ := os.Hostname()
+	return hostname
+}
+
+// serveUDP answers each datagram with the server's name.
+func serveUDP() {
+	conn, err := net.ListenPacket("udp", ":9090")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	buffer := make([]byte, 1500)
+	for {
+		_, from, err := conn.ReadFrom(buffer)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		_, _ = conn.WriteTo([]byte(name()), from)
+	}
+}
+
+// readAll reads the files of all volumes as a product would, by the path through default-address and addresses.
+func readAll(root string) (map[string]string, error) {
+	files := map[string]string{}
+	for _, pattern := range []string{"*/default-address/address", "*/default-address/ports/*", "*/addresses/*/address", "*/addresses/*/ports/*"} {
+		matches, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range matches {
+			content, err := os.ReadFile(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // replaced between the two
+			}
+			if err != nil {
+				return nil, err
+			}
+			files[strings.TrimPrefix(path, root+"/")] = string(content)
+		}
+	}
+	return files, nil
+}
+
+// mess does to a volume what a Pod that runs as root can do to it.
+func mess(volume string) error {
+	locked := filepath.Join(volume, "locked")
+	sticky := filepath.Join(volume, "sticky")
+	return errors.Join(
+		os.MkdirAll(filepath.Join(locked, "deep"), 0o700),
+		os.WriteFile(filepath.Join(locked, "deep", "file"), []byte("x"), 0o600),
+		os.Chown(filepath.Join(locked, "deep"), 4242, 4242),
+		os.Chown(locked, 4242, 4242),
+		os.Mkdir(sticky, 0o777),
+		os.WriteFile(filepath.Join(sticky, "file"), []byte("x"), 0o600),
+		os.Chown(filepath.Join(sticky, "file"), 4243, 4243),
+		os.Chmod(sticky, 0o777|fs.ModeSticky),
+		os.Chown(sticky, 4242, 4242),
+		os.Symlink("/etc", filepath.Join(volume, "escape")),
+		os.Remove(filepath.Join(volume, "..data")),
+		os.MkdirAll(filepath.Join(volume, "..data", "addresses"), 0o755),
+	)
+}
