@@ -1,0 +1,565 @@
+package listener_test
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// fixture is a namespace, a class, and a running controller.
+type fixture struct {
+	*WithT
+	t      *testing.T
+	client client.Client
+	class  *v1alpha1.ListenerClass
+	key    client.ObjectKey
+}
+
+func newFixture(t *testing.T, cfg *rest.Config, spec v1alpha1.ListenerClassSpec) *fixture {
+	t.Helper()
+	f := &fixture{
+		WithT: NewWithT(t), t: t, client: apiserver.Client(t),
+		key:   client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"},
+		class: &v1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec},
+	}
+	f.SetDefaultEventuallyTimeout(20 * time.Second)
+	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	f.Expect(f.client.Create(t.Context(), f.class)).To(Succeed())
+	apiserver.StartManager(t, cfg, func(mgr ctrl.Manager) error {
+		return (&listener.Reconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
+	})
+	return f
+}
+
+// createListener makes a Listener of the fixture's class. The explicit null is what product operators send.
+func (f *fixture) createListener(change func(*v1alpha1.Listener)) *v1alpha1.Listener {
+	f.t.Helper()
+	l := &v1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
+		Spec:       v1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []v1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+	}
+	if change != nil {
+		change(l)
+	}
+	createWithNull(f.t, l)
+	return l
+}
+
+// createWithNull makes a Listener with an explicit null for publishNotReadyAddresses, which the Go type leaves out.
+func createWithNull(t *testing.T, l *v1alpha1.Listener) {
+	t.Helper()
+	o, err := apply.Unstructured(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Listener"))
+	if err := unstructured.SetNestedField(o.Object, nil, "spec", "publishNotReadyAddresses"); err != nil {
+		t.Fatal(err)
+	}
+	if err := apiserver.Client(t).Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fixture) listener() *v1alpha1.Listener {
+	f.t.Helper()
+	l := &v1alpha1.Listener{}
+	f.Expect(f.client.Get(f.t.Context(), f.key, l)).To(Succeed())
+	return l
+}
+
+func (f *fixture) service() *corev1.Service {
+	f.t.Helper()
+	s := &corev1.Service{}
+	f.Expect(f.client.Get(f.t.Context(), f.key, s)).To(Succeed())
+	return s
+}
+
+func (f *fixture) change(o client.Object, change func()) {
+	f.t.Helper()
+	before := o.DeepCopyObject().(client.Object)
+	change()
+	f.Expect(f.client.Patch(f.t.Context(), o, client.MergeFrom(before))).To(Succeed())
+}
+
+// reason returns the reason of a condition, or "".
+func (f *fixture) reason(conditionType string) func() string {
+	return func() string {
+		l := &v1alpha1.Listener{}
+		if err := f.client.Get(f.t.Context(), f.key, l); err != nil || l.Status == nil {
+			return ""
+		}
+		if c := meta.FindStatusCondition(l.Status.Conditions, conditionType); c != nil && c.ObservedGeneration == l.Generation {
+			return c.Reason
+		}
+		return ""
+	}
+}
+
+func (f *fixture) eventually(conditionType, reason string) *v1alpha1.Listener {
+	f.t.Helper()
+	f.Eventually(f.reason(conditionType)).Should(Equal(reason))
+	return f.listener()
+}
+
+func (f *fixture) eventuallyAddresses(want ...string) *v1alpha1.Listener {
+	f.t.Helper()
+	f.Eventually(func() []string {
+		addresses := []string{}
+		if l := f.listener(); l.Status != nil {
+			for _, a := range l.Status.IngressAddresses {
+				addresses = append(addresses, a.Address)
+			}
+		}
+		return addresses
+	}).Should(Equal(want))
+	return f.listener()
+}
+
+func (f *fixture) createNode(ip string) *corev1.Node {
+	f.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+	f.Expect(f.client.Create(f.t.Context(), node)).To(Succeed())
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
+	f.Expect(f.client.Status().Update(f.t.Context(), node)).To(Succeed())
+	return node
+}
+
+func (f *fixture) createVolume(node string) *corev1.PersistentVolume {
+	f.t.Helper()
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "pvc-",
+			Labels:       map[string]string{names.LabelListenerNamespace: f.key.Namespace, names.LabelListenerName: f.key.Name},
+			Annotations:  map[string]string{names.AnnotationNode: node},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeHandle: "handle"},
+			},
+		},
+	}
+	f.Expect(f.client.Create(f.t.Context(), pv)).To(Succeed())
+	return pv
+}
+
+func TestClusterIPListenerIsReachableAtOnce(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f.createListener(nil)
+	l := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
+	f.Expect(l.Generation).To(BeEquivalentTo(1))
+	f.Expect(l.Finalizers).To(BeEmpty())
+
+	service := f.service()
+	f.Expect(service.Spec.PublishNotReadyAddresses).To(BeFalse())
+	f.Expect(service.Spec.Ports[0].TargetPort.IntValue()).To(Equal(80))
+	for _, entry := range service.ManagedFields {
+		f.Expect(entry.Manager).To(Equal(names.OwnerService))
+	}
+	f.Eventually(func() []string {
+		var list eventsv1.EventList
+		f.Expect(f.client.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
+		var reasons []string
+		for _, e := range list.Items {
+			f.Expect(e.ReportingController).To(Equal(names.EventReporter))
+			reasons = append(reasons, e.Reason)
+		}
+		slices.Sort(reasons)
+		return reasons
+	}).Should(Equal([]string{v1alpha1.ReasonAccepted, v1alpha1.ReasonAddressesAssigned}))
+}
+
+func TestListenerProceedsAsSoonAsItsClassAppears(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	late := &v1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "late-" + f.key.Namespace}, Spec: f.class.Spec}
+	f.createListener(func(l *v1alpha1.Listener) { l.Spec.ClassName = &late.Name })
+	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonClassNotFound)
+	f.Expect(l.Status.IngressAddresses).To(And(Not(BeNil()), BeEmpty()))
+
+	f.Expect(f.client.Create(t.Context(), late)).To(Succeed())
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+
+	f.Expect(f.client.Delete(t.Context(), late)).To(Succeed())
+	l = f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonClassNotFound)
+	f.Expect(l.Status.IngressAddresses).To(HaveLen(1))
+	f.Expect(f.service().DeletionTimestamp).To(BeNil())
+}
+
+func TestForeignServiceIsLeftAloneUntilItMakesWay(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	foreign := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 7}}},
+	}
+	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
+	f.createListener(nil)
+	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonForeignService)
+	f.Expect(l.Status.ServiceName).To(BeNil())
+	f.Expect(cmp.Diff(foreign, f.service())).To(BeEmpty())
+
+	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.Expect(f.service().Spec.Ports[0].Port).To(BeEquivalentTo(80))
+}
+
+func TestDeletedServiceIsMadeAnewWhenItIsGone(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f.createListener(nil)
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	first := f.service()
+	f.change(first, func() { first.Finalizers = []string{"example.com/cleanup"} })
+	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonServiceTerminating)
+
+	first = f.service()
+	f.change(first, func() { first.Finalizers = nil })
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.Expect(f.service().UID).NotTo(Equal(first.UID))
+}
+
+func TestNodePortListenerFollowsItsNodes(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort})
+	f.createListener(nil)
+	l := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	f.Expect(l.Status.NodePorts).To(HaveKey("http"))
+	number := l.Status.NodePorts["http"]
+
+	node := f.createNode("10.1.0.1")
+	volume := f.createVolume(node.Name)
+	f.eventuallyAddresses("10.1.0.1")
+
+	node.Status.Addresses[0].Address = "10.1.0.2"
+	f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+	f.eventuallyAddresses("10.1.0.2")
+
+	other := f.createNode("10.1.0.3")
+	pod := &v1alpha1.PodListeners{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "pod-1"},
+		Spec: v1alpha1.PodListenersSpec{NodeName: other.Name, Listeners: map[string]v1alpha1.PodListener{
+			"listener": {Scope: v1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
+		}},
+	}
+	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed()) // generation 1: not the operator's word
+	f.change(f.listener(), func() {})
+	f.change(volume, func() { volume.Annotations["example.com/unrelated"] = "x" })
+	f.eventuallyAddresses("10.1.0.2")
+	f.change(pod, func() {
+		pod.Spec.Listeners = map[string]v1alpha1.PodListener{
+			"listener": {Scope: v1alpha1.ListenerScopeCluster, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
+		}
+	})
+	f.eventuallyAddresses("10.1.0.3")
+
+	f.Expect(f.client.Delete(t.Context(), other)).To(Succeed())
+	l = f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonNodesMissing)
+	f.Expect(l.Status.NodePorts["http"]).To(Equal(number))
+	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(number))
+}
+
+func TestClassSwitchKeepsTheService(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{
+		ServiceType:                  v1alpha1.ServiceTypeNodePort,
+		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
+		ServiceAnnotations:           map[string]string{"example.com/pool": "a"},
+	})
+	f.createListener(nil)
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	first := f.service()
+	f.Expect(first.Spec.ExternalTrafficPolicy).To(Equal(corev1.ServiceExternalTrafficPolicyLocal))
+
+	f.change(f.class, func() {
+		f.class.Spec.ServiceType = v1alpha1.ServiceTypeClusterIP
+		f.class.Spec.ServiceAnnotations = nil
+	})
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	service := f.service()
+	f.Expect(service.UID).To(Equal(first.UID))
+	f.Expect(service.Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
+	f.Expect(service.Spec.Ports[0].NodePort).To(BeZero())
+	f.Expect(service.Annotations).To(BeEmpty())
+	f.Expect(f.listener().Status.NodePorts).To(BeNil())
+
+	f.change(f.class, func() {
+		f.class.Spec.ServiceType = v1alpha1.ServiceTypeLoadBalancer
+		f.class.Spec.LoadBalancerClass = ptr.To("example.com/lb")
+	})
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForLoadBalancer)
+	service = f.service()
+	f.Expect(service.UID).To(Equal(first.UID))
+	f.Expect(service.Spec.LoadBalancerClass).To(HaveValue(Equal("example.com/lb")))
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
+	f.Expect(f.client.Status().Update(t.Context(), service)).To(Succeed())
+	f.eventuallyAddresses("lb.example.com")
+
+	// Immutable as long as the type stays: told, and mended by the class.
+	f.change(f.class, func() { f.class.Spec.LoadBalancerClass = ptr.To("example.com/other") })
+	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonServiceRejected)
+	f.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("loadBalancerClass"))
+	f.eventuallyAddresses("lb.example.com")
+	f.change(f.class, func() { f.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") })
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+
+	f.change(f.class, func() { f.class.Spec.ServiceType = v1alpha1.ServiceTypeNodePort })
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	f.Expect(f.service().UID).To(Equal(first.UID))
+	f.Expect(f.listener().Generation).To(BeEquivalentTo(1))
+}
+
+func TestOverridesComeAndGo(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{
+		ServiceType:      v1alpha1.ServiceTypeClusterIP,
+		ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"sessionAffinity":"ClientIP","externalIPs":["192.0.2.1"]}}`)},
+	})
+	override := func(raw string) []runtime.RawExtension { return []runtime.RawExtension{{Raw: []byte(raw)}} }
+	l := f.createListener(func(l *v1alpha1.Listener) {
+		l.Spec.ObjectOverrides = override(`{"apiVersion":"v1","kind":"Service","metadata":{"annotations":{"a":"b"}}}`)
+	})
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	service := f.service()
+	f.Expect(service.Spec.SessionAffinity).To(Equal(corev1.ServiceAffinityClientIP))
+	f.Expect(service.Spec.ExternalIPs).To(Equal([]string{"192.0.2.1"}))
+	f.Expect(service.Annotations).To(Equal(map[string]string{"a": "b"}))
+
+	f.change(l, func() {
+		l.Spec.ObjectOverrides = override(`{"apiVersion":"v1","kind":"Service","metadata":{"annotations":{"c":"d"}},"spec":{"externalIPs":["192.0.2.9"]}}`)
+	})
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonInvalidOverrides)
+	f.Expect(cmp.Diff(service, f.service())).To(BeEmpty())
+
+	f.change(l, func() {
+		l.Spec.ObjectOverrides = override(`{"apiVersion":"v1","kind":"Service","spec":{"ipFamilyPolicy":"Twofold"}}`)
+	})
+	rejected := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonServiceRejected)
+	f.Expect(rejected.Status.Conditions[0].Message).To(ContainSubstring("Twofold"))
+
+	f.change(l, func() { l.Spec.ObjectOverrides = nil })
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+	f.Expect(f.service().Annotations).To(BeEmpty())
+}
+
+func TestLabelsOfTheListenerReachTheService(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	l := f.createListener(nil)
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.change(l, func() { l.Labels = map[string]string{"team": "blue"} })
+	f.Eventually(func() map[string]string { return f.service().Labels }).Should(HaveKeyWithValue("team", "blue"))
+}
+
+func TestHostNameFollowsTheDomainOfTheCluster(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f.createListener(nil)
+	prefix := "web." + f.key.Namespace + ".svc."
+	f.eventuallyAddresses(prefix + "cluster.local")
+	configuration := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	configuration.Spec.ClusterDomain = "one.example"
+	f.Expect(f.client.Create(t.Context(), configuration)).To(Succeed())
+	f.eventuallyAddresses(prefix + "one.example")
+	f.change(configuration, func() { configuration.Spec.ClusterDomain = "two.example" })
+	f.eventuallyAddresses(prefix + "two.example")
+	f.Expect(f.client.Delete(t.Context(), configuration)).To(Succeed())
+	f.eventuallyAddresses(prefix + "cluster.local")
+}
+
+func TestStatusThatIsOverwrittenIsRepaired(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f.createListener(nil)
+	l := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	l.Status = &v1alpha1.ListenerStatus{}
+	f.Expect(f.client.Status().Update(t.Context(), l)).To(Succeed())
+	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+}
+
+// As the peer left them: applied by the same field managers, with fields that we do not have.
+func TestServiceAndStatusOfThePeerAreTakenOver(t *testing.T) {
+	g, c := NewWithT(t), apiserver.Client(t)
+	namespace := apiserver.Namespace(t)
+	class := &v1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "peer-" + namespace}, Spec: v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort},
+	}
+	g.Expect(c.Create(t.Context(), class)).To(Succeed())
+	l := &v1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec:       v1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []v1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+	}
+	createWithNull(t, l)
+	service := parse(t, `
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  annotations: {example.com/stale: "1"}
+  ownerReferences: [{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: `+string(l.UID)+`, controller: true, blockOwnerDeletion: true}]
+spec:
+  type: NodePort
+  publishNotReadyAddresses: true
+  selector: {stale: "1"}
+  ports: [{name: http, port: 80, protocol: TCP}, {name: stale, port: 81, protocol: TCP}]
+`)
+	service.SetNamespace(namespace)
+	g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(service), client.FieldOwner(names.OwnerService), client.ForceOwnership)).To(Succeed())
+	status := parse(t, `
+apiVersion: listeners.stackable.tech/v1alpha1
+kind: Listener
+metadata: {name: web}
+status:
+  serviceName: web
+  ingressAddresses: [{address: 192.0.2.9, addressType: IP, ports: {http: 1}}]
+  nodePorts: {http: 1, stale: 2}
+`)
+	status.SetNamespace(namespace)
+	g.Expect(c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(names.OwnerListenerStatus), client.ForceOwnership)).To(Succeed())
+	before := &corev1.Service{}
+	key := client.ObjectKeyFromObject(l)
+	g.Expect(c.Get(t.Context(), key, before)).To(Succeed())
+
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f.key = key
+	got := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	after := f.service()
+	f.Expect(after.UID).To(Equal(before.UID))
+	f.Expect(after.Spec.Ports).To(Equal(before.Spec.Ports[:1])) // with its node port
+	f.Expect(after.Spec.PublishNotReadyAddresses).To(BeFalse())
+	f.Expect(after.Annotations).To(BeEmpty())
+	f.Expect(after.Spec.Selector).To(Equal(map[string]string{names.PodMountLabel(l.UID): "web"}))
+	f.Expect(got.Status.IngressAddresses).To(And(Not(BeNil()), BeEmpty()))
+	f.Expect(got.Status.NodePorts).To(Equal(map[string]int32{"http": before.Spec.Ports[0].NodePort}))
+	f.Expect(got.Generation).To(BeEquivalentTo(1))
+	for _, entry := range after.ManagedFields {
+		f.Expect(entry.Manager).To(Equal(names.OwnerService))
+	}
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// counter counts the requests that write.
+type counter struct {
+	next   http.RoundTripper
+	mu     sync.Mutex
+	writes []string
+}
+
+func (c *counter) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "/events") {
+		c.mu.Lock()
+		c.writes = append(c.writes, request.Method+" "+request.URL.Path)
+		c.mu.Unlock()
+	}
+	return c.next.RoundTrip(request)
+}
+
+func (c *counter) taken() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.writes)
+}
+
+// passes is how often the controller ran, in all managers of this test binary.
+func passes(g *WithT) float64 { return gather(g, "controller_runtime_reconcile_total") }
+
+// idle tells whether the controller has nothing left to do.
+func idle(g *WithT) bool {
+	return gather(g, "controller_runtime_active_workers")+gather(g, "workqueue_depth") == 0
+}
+
+func gather(g *WithT, name string) (sum float64) {
+	families, err := metrics.Registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+func TestSteadyStateWritesNothing(t *testing.T) {
+	cfg, count := apiserver.Config(t), &counter{}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
+	f := newFixture(t, cfg, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort})
+	node := f.createNode("10.2.0.1")
+	f.createVolume(node.Name)
+	f.createListener(nil)
+	f.eventuallyAddresses("10.2.0.1")
+
+	servicePath := "PATCH /api/v1/namespaces/" + f.key.Namespace + "/services/web"
+	for _, step := range []struct {
+		name  string
+		cause func()
+		want  []string
+	}{
+		{"a volume on a node that is known", func() { f.createVolume(node.Name) }, nil},
+		{"a field of the class that is not for its type", func() {
+			f.change(f.class, func() { f.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") })
+		}, nil},
+		{"another address of the node", func() {
+			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "x"})
+			f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+		}, nil},
+		{"a write of someone else to the Service, which is checked once", func() {
+			service := f.service()
+			f.change(service, func() { service.Annotations = map[string]string{"example.com/theirs": "x"} })
+		}, []string{servicePath}},
+		{"a volume after that", func() { f.createVolume(node.Name) }, nil},
+		{"a drift of the Service, which is put right", func() {
+			service := f.service()
+			f.change(service, func() { service.Spec.Selector = map[string]string{"app": "theirs"} })
+		}, []string{servicePath}},
+	} {
+		f.Eventually(func() bool { return idle(f.WithT) }).Should(BeTrue())
+		version, writes, before := f.listener().ResourceVersion, len(count.taken()), passes(f.WithT)
+		step.cause()
+		f.Eventually(func() float64 { return passes(f.WithT) }).Should(BeNumerically(">", before), step.name)
+		f.Eventually(func() bool { return idle(f.WithT) }).Should(BeTrue())
+		if diff := cmp.Diff(step.want, count.taken()[writes:], cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("after %s: writes (-want +got):\n%s", step.name, diff)
+		}
+		f.Expect(f.listener().ResourceVersion).To(Equal(version), step.name)
+	}
+	f.Expect(f.service().Spec.Selector).To(Equal(map[string]string{names.PodMountLabel(f.listener().UID): "web"}))
+}
