@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/test/cluster/image"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// Names that are also in manifests/etcd.yaml.
+const (
+	etcdNamespace = "demo"
+	etcdImage     = "etcd:demo"
+	etcdUser      = 65532
+	etcdPort      = 2379
+)
+
+// members is how many members etcd has.
+const members = 3
+
+// etcdLimit is how long etcd may take to become ready.
+const etcdLimit = 2 * time.Minute
+
+// memberPod is the name of a member of etcd, and of its Pod.
+func memberPod(i int) string { return fmt.Sprintf("etcd-%d", i) }
+
+// startEtcd starts etcd on the cluster, and returns its Pods when all are ready.
+func (d *demo) startEtcd(ctx context.Context) ([]corev1.Pod, error) {
+	if err := d.loadEtcd(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.createStorage(ctx); err != nil {
+		return nil, err
+	}
+	d.progress.say("starting etcd: kubectl apply -f test/demo/manifests")
+	if _, err := d.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join("test", "demo", "manifests")); err != nil {
+		return nil, err
+	}
+	return d.awaitEtcd(ctx, nil)
+}
+
+// loadEtcd gives the nodes an image of etcd with a shell.
+func (d *demo) loadEtcd(ctx context.Context) error {
+	dir, err := tools.Ensure(ctx, "etcd")
+	if err != nil {
+		return err
+	}
+	spec, err := image.Busybox(ctx, "/bin/busybox")
+	if err != nil {
+		return err
+	}
+	for _, program := range []string{"etcd", "etcdctl"} {
+		spec.Files["/usr/local/bin/"+program] = image.File{Source: filepath.Join(dir, program)}
+	}
+	d.progress.say("loading the image %s into the nodes", etcdImage)
+	return d.cluster.LoadImage(ctx, etcdImage, spec)
+}
+
+// createStorage makes a volume for the data of each member: a directory of this machine, which all nodes see.
+func (d *demo) createStorage(ctx context.Context) error {
+	for i := range members {
+		pv := dataVolume(i, filepath.Join(filepath.Dir(d.cluster.Kubeconfig()), "demo-data", memberPod(i)))
+		dir := pv.Spec.HostPath.Path
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("creating the directory of a volume: %w", err)
+		}
+		if err := os.Chown(dir, etcdUser, etcdUser); err != nil {
+			return fmt.Errorf("handing the directory of a volume to etcd: %w", err)
+		}
+		if err := d.client.Create(ctx, pv); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating volume %s: %w", pv.Name, err)
+		}
+	}
+	return nil
+}
+
+// dataVolume returns the volume for the data of a member, in a directory. Only that member's claim can have it.
+func dataVolume(member int, dir string) *corev1.PersistentVolume {
+	kind := corev1.HostPathDirectory
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "demo-data-" + memberPod(member)},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: etcdNamespace, Name: "data-" + memberPod(member),
+			},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir, Type: &kind}},
+		},
+	}
+}
+
+// awaitEtcd waits until all Pods of etcd are ready, and returns them in the order of their names. A Pod that is in gone is not one of them
+// any more.
+func (d *demo) awaitEtcd(ctx context.Context, gone *corev1.Pod) ([]corev1.Pod, error) {
+	pods, err := await(ctx, d, "etcd", etcdLimit, &corev1.PodList{}, func(l *corev1.PodList) string {
+		return notReady(l.Items, gone)
+	}, client.InNamespace(etcdNamespace), client.MatchingLabels{"app": "etcd"})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return pods.Items, nil
+}
+
+// notReady tells which members are not ready, or "". The Pod gone, which may be nil, does not count.
+func notReady(pods []corev1.Pod, gone *corev1.Pod) string {
+	states := map[string]string{}
+	for i := range members {
+		states[memberPod(i)] = "missing"
+	}
+	for i := range pods {
+		if gone == nil || pods[i].UID != gone.UID {
+			states[pods[i].Name] = podState(&pods[i])
+		}
+	}
+	var waiting []string
+	for _, name := range slices.Sorted(maps.Keys(states)) {
+		if state := states[name]; state != "" {
+			waiting = append(waiting, name+" "+state)
+		}
+	}
+	return strings.Join(waiting, ", ")
+}
+
+// podState tells what keeps a Pod from being ready, or "".
+func podState(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "terminates"
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.State.Waiting != nil {
+			return status.State.Waiting.Reason
+		}
+		if status.RestartCount > 0 {
+			return fmt.Sprintf("restarted %d times", status.RestartCount)
+		}
+	}
+	if pod.Status.Phase == corev1.PodRunning {
+		return "runs, but is not ready"
+	}
+	return string(pod.Status.Phase)
+}

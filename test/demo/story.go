@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// useFromOutside is the story that the demo tells. A client outside of the cluster is given the address of one member. It learns the
+// others from etcd, uses each of them, and finds all of them in the same place after one of the Pods was replaced.
+func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *podTimes) error {
+	o, err := d.outside(ctx)
+	if err != nil {
+		return err
+	}
+	address, err := d.listenerAddress(ctx, "listener-"+pods[0].Name, "client")
+	if err != nil {
+		return err
+	}
+	if err := o.probe(ctx, pods); err != nil {
+		return err
+	}
+	d.progress.say("the client is given the address of %s, %s, and asks etcd for the others", pods[0].Name, address)
+	before, err := o.members(ctx, address)
+	if err != nil {
+		return err
+	}
+	if err := eachPodOnce(before, pods); err != nil {
+		return err
+	}
+	values, err := o.write(ctx, before)
+	if err != nil {
+		return err
+	}
+	replaced, err := d.replace(ctx, &pods[0])
+	if err != nil {
+		return err
+	}
+	d.progress.say("the client asks again, at the address that it was given")
+	after, err := o.members(ctx, address)
+	if err != nil {
+		return err
+	}
+	if err := o.read(ctx, after, values); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.out, "\n%s\n", table(rows(before, after, pods, replaced, times.start)))
+	return samePlaces(before, after)
+}
+
+// listenerAddress returns the address and the port of that name that lead to a Listener.
+func (d *demo) listenerAddress(ctx context.Context, name, port string) (string, error) {
+	var listener listenersv1alpha1.Listener
+	key := types.NamespacedName{Namespace: etcdNamespace, Name: name}
+	if err := d.client.Get(ctx, key, &listener); err != nil {
+		return "", fmt.Errorf("reading Listener %s: %w", key, err)
+	}
+	if listener.Status == nil || len(listener.Status.IngressAddresses) == 0 {
+		return "", fmt.Errorf("the status of Listener %s has no address", key)
+	}
+	first := listener.Status.IngressAddresses[0]
+	number, ok := first.Ports[port]
+	if !ok {
+		return "", fmt.Errorf("the address of Listener %s has no port %q", key, port)
+	}
+	return net.JoinHostPort(first.Address, strconv.Itoa(int(number))), nil
+}
+
+// probe checks that the client is outside: it can reach no Pod by its own address.
+func (o *outsider) probe(ctx context.Context, pods []corev1.Pod) error {
+	o.progress.say("the client cannot reach Pods by their own addresses")
+	for i := range pods {
+		if err := o.cannotReach(ctx, pods[i].Status.PodIP, etcdPort); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes a key through each member, by the member's own address, and returns the values. They are new at each call.
+func (o *outsider) write(ctx context.Context, through []member) (map[string]string, error) {
+	o.progress.say("the client writes a key through each member")
+	values := map[string]string{}
+	for _, m := range through {
+		key, value := "demo/"+m.Name, fmt.Sprintf("written through %s at %s", m.Name, time.Now().Format(time.StampMicro))
+		if err := o.put(ctx, m.Address, key, value); err != nil {
+			return nil, err
+		}
+		values[key] = value
+	}
+	return values, nil
+}
+
+// read checks that each member, at its own address, has each of the values.
+func (o *outsider) read(ctx context.Context, through []member, values map[string]string) error {
+	o.progress.say("the client reads every key through every member")
+	for _, m := range through {
+		for key, want := range values {
+			got, err := o.get(ctx, m.Address, key)
+			if err != nil {
+				return err
+			}
+			if got != want {
+				return fmt.Errorf("%s says that %s is %q, want %q", m.Name, key, got, want)
+			}
+		}
+	}
+	return nil
+}
+
+// replace deletes a Pod of etcd, and returns all Pods when its successor is ready.
+func (d *demo) replace(ctx context.Context, pod *corev1.Pod) ([]corev1.Pod, error) {
+	d.progress.say("deleting Pod %s", pod.Name)
+	deleted := time.Now()
+	if err := d.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
+		return nil, fmt.Errorf("deleting Pod %s: %w", pod.Name, err)
+	}
+	pods, err := d.awaitEtcd(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	d.progress.say("%s was ready again %.1fs after its deletion", pod.Name, time.Since(deleted).Seconds())
+	return pods, nil
+}
+
+// eachPodOnce returns what is wrong with a list of members unless they are those that run in the Pods, which are sorted by name like them.
+func eachPodOnce(found []member, pods []corev1.Pod) error {
+	if len(found) != len(pods) {
+		return fmt.Errorf("etcd has %d members in %d Pods", len(found), len(pods))
+	}
+	addresses := map[string]string{}
+	for i, m := range found {
+		if m.Name != pods[i].Name {
+			return fmt.Errorf("etcd's member %s is not in a Pod of that name", m.Name)
+		}
+		if other, taken := addresses[m.Address]; taken {
+			return fmt.Errorf("%s and %s both have the address %s", other, m.Name, m.Address)
+		}
+		addresses[m.Address] = m.Name
+	}
+	return nil
+}
+
+// samePlaces returns which members are not what, or where, they were.
+func samePlaces(before, after []member) error {
+	if len(before) != len(after) {
+		return fmt.Errorf("etcd had %d members and now has %d", len(before), len(after))
+	}
+	var errs []error
+	for i, m := range before {
+		if after[i] != m {
+			errs = append(errs, fmt.Errorf("member %x %s at %s is now %x %s at %s", m.ID, m.Name, m.Address, after[i].ID, after[i].Name, after[i].Address))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/cluster/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// nodes is how many nodes the cluster has: one for each member of etcd.
+const nodes = 3
+
+// demo is what all phases work with.
+type demo struct {
+	cluster *cluster.Cluster
+	client  client.WithWatch
+	// root is the directory of the checkout.
+	root     string
+	out      io.Writer
+	progress *progress
+}
+
+// up runs the whole demo. On a demo that is there already it only does what is missing, and shows the rest again.
+func up(ctx context.Context, out, messages io.Writer) error {
+	d, err := start(ctx, out, messages)
+	if err != nil {
+		return err
+	}
+	err = d.show(ctx)
+	if err != nil && ctx.Err() == nil {
+		d.diagnose(ctx)
+	}
+	return err
+}
+
+// show runs the phases that need the cluster.
+func (d *demo) show(ctx context.Context) error {
+	if err := d.installOperator(ctx); err != nil {
+		return fmt.Errorf("installing the operator: %w", err)
+	}
+	times, err := d.timePods(ctx)
+	if err != nil {
+		return err
+	}
+	defer times.stop()
+	pods, err := d.startEtcd(ctx)
+	if err != nil {
+		return fmt.Errorf("starting etcd: %w", err)
+	}
+	if err := d.useFromOutside(ctx, pods, times); err != nil {
+		return fmt.Errorf("using etcd from outside: %w", err)
+	}
+	d.printHints()
+	return nil
+}
+
+// start brings up the cluster.
+func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	d := &demo{root: root, out: out, progress: newProgress(messages)}
+	d.progress.say("bringing up a cluster of %d nodes and a client outside of it", nodes)
+	d.cluster, err = cluster.Up(ctx, cluster.Options{Name: clusterName, Nodes: nodes, Progress: indented{messages}})
+	if err != nil {
+		return nil, err
+	}
+	config, err := d.cluster.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(
+		clientgoscheme.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme), operatorv1alpha1.AddToScheme(scheme),
+	); err != nil {
+		return nil, fmt.Errorf("registering kinds: %w", err)
+	}
+	d.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	return d, nil
+}
+
+// run runs a program in the checkout and returns what it printed; the error has that too. When ctx ends, the program is killed with its
+// children.
+func (d *demo) run(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the demo's own commands
+	cmd.Dir = d.root
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("running %s: %w\n%s", filepath.Base(name), err, strings.TrimSpace(string(output)))
+	}
+	return string(output), nil
+}
+
+// kubectl runs kubectl on the cluster.
+func (d *demo) kubectl(ctx context.Context, args ...string) (string, error) {
+	return d.run(ctx, d.cluster.Kubectl(), append([]string{"--kubeconfig=" + d.cluster.Kubeconfig()}, args...)...)
+}
