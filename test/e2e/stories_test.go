@@ -1,0 +1,541 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// told returns what a Pod is told of one of its volumes, once it is told an address.
+func (s *story) told(p *corev1.Pod, volume string) listenersv1alpha1.PodListener {
+	s.Helper()
+	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID),
+		func(l *listenersv1alpha1.PodListeners) bool {
+			return len(l.Spec.Listeners[volume].IngressAddresses) > 0
+		})
+	return found.Spec.Listeners[volume]
+}
+
+// TestEachReplicaIsReachedAtItsOwnAddress is the main job: a client outside of the cluster reaches each replica, and each replica
+// knows the address that leads to it.
+func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
+	s := tell(t)
+	class := s.class(pinned())
+	s.create(statefulSet("broker", 3, byClass(class.Name)))
+	for i := range 3 {
+		name := fmt.Sprintf("broker-%d", i)
+		p := s.running(name)
+		told := s.told(p, "listener")
+		if told.Scope != listenersv1alpha1.ListenerScopeNode || len(told.IngressAddresses) != 1 {
+			t.Fatalf("%s is told %+v, want one address of its node", name, told)
+		}
+		own := told.IngressAddresses[0]
+		if own.Address != testbed.NodeIP(nodeOf(p)) {
+			t.Errorf("%s on %s is told address %s", name, p.Spec.NodeName, own.Address)
+		}
+		s.answers(own, name)
+		if diff := cmp.Diff(wantFiles("listener", own), s.files(own)); diff != "" {
+			t.Errorf("files in %s (-want +got):\n%s", name, diff)
+		}
+		l := s.listener("listener-"+name, 1)
+		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
+			t.Errorf("addresses of the Listener (-Pod +Listener):\n%s", diff)
+		}
+		if _, err := testbed.ClientDial(s.ctx, "tcp", net.JoinHostPort(p.Status.PodIP, "8080")); err == nil {
+			t.Errorf("the client reaches Pod %s by its own address: it is not outside", name)
+		}
+	}
+}
+
+// TestABrokerThatMovesKeepsItsAddress: deletion of a Pod, and a rolling restart, change neither address nor port.
+func TestABrokerThatMovesKeepsItsAddress(t *testing.T) {
+	s := tell(t)
+	class := s.class(pinned())
+	set := statefulSet("broker", 2, byClass(class.Name))
+	s.create(set)
+	before := map[string]*corev1.Pod{}
+	addresses := map[string]listenersv1alpha1.IngressAddress{}
+	for _, name := range []string{"broker-0", "broker-1"} {
+		before[name] = s.running(name)
+		addresses[name] = s.told(before[name], "listener").IngressAddresses[0]
+	}
+	check := func(name string) {
+		t.Helper()
+		after := s.running(name, before[name])
+		if diff := cmp.Diff(addresses[name], s.told(after, "listener").IngressAddresses[0]); diff != "" {
+			t.Errorf("address of %s (-before +after):\n%s", name, diff)
+		}
+		s.answers(addresses[name], name)
+		before[name] = after
+	}
+
+	s.remove(before["broker-0"])
+	check("broker-0")
+
+	s.patch(set, func() { set.Spec.Template.Annotations = map[string]string{"restarted": "yes"} })
+	check("broker-1")
+	check("broker-0")
+}
+
+// TestAnAddressFollowsAPodThatIsNotPinned: the Pod starts on another node, and the Listener's address moves with it.
+func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	set := statefulSet("web", 1, byClass(class.Name))
+	s.create(set)
+	before := s.running("web-0")
+	old := s.told(before, "listener").IngressAddresses[0]
+	s.answers(old, "web-0")
+
+	// While the Pod is away, its Listener keeps the address: it does not flap.
+	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](0) })
+	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(before))
+	mustAwaitGone(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(before.UID)))
+	var l listenersv1alpha1.Listener
+	s.get(&l, s.key("listener-web-0"))
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{old}, l.Status.IngressAddresses); diff != "" {
+		t.Errorf("addresses while the Pod is away (-before +now):\n%s", diff)
+	}
+
+	s.patch(set, func() {
+		set.Spec.Replicas = ptr.To[int32](1)
+		set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{before.Spec.NodeName},
+				}},
+			}}},
+		}}
+	})
+	after := s.running("web-0", before)
+	moved := s.told(after, "listener").IngressAddresses[0]
+	if moved.Address != testbed.NodeIP(nodeOf(after)) || !maps.Equal(moved.Ports, old.Ports) {
+		t.Errorf("on %s the Pod is told %+v; before, it was %+v", after.Spec.NodeName, moved, old)
+	}
+	s.answers(moved, "web-0")
+	mustAwait(s, &listenersv1alpha1.Listener{}, "listener-web-0", func(l *listenersv1alpha1.Listener) bool {
+		return len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == moved.Address
+	})
+}
+
+// TestThreeReplicasShareOneListener: each is told its own node, and the Listener has all of them, in the order of node names.
+func TestThreeReplicasShareOneListener(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	s.create(&listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
+		Spec: listenersv1alpha1.ListenerSpec{
+			ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}},
+		},
+	})
+	set := statefulSet("broker", 3, byName("bootstrap"))
+	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
+	}}
+	s.create(set)
+	want := map[string]bool{}
+	for i := range 3 {
+		p := s.running(fmt.Sprintf("broker-%d", i))
+		told := s.told(p, "listener")
+		if len(told.IngressAddresses) != 1 || told.IngressAddresses[0].Address != testbed.NodeIP(nodeOf(p)) {
+			t.Errorf("%s on %s is told %+v", p.Name, p.Spec.NodeName, told)
+		}
+		want[testbed.NodeIP(nodeOf(p))] = true
+	}
+	l := s.listener("bootstrap", len(want))
+	var got []string
+	for _, a := range l.Status.IngressAddresses {
+		got = append(got, a.Address)
+		if _, err := ask(s.within(), a, "/whoami"); err != nil {
+			t.Errorf("from outside, %s: %v", a.Address, err)
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), got); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+	if l.Generation != 1 {
+		t.Errorf("somebody changed the user's Listener: generation %d", l.Generation)
+	}
+}
+
+// TestAnEphemeralVolumeVanishesWithItsPod: nothing of it stays, in the API or on the node.
+func TestAnEphemeralVolumeVanishesWithItsPod(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	s.create(p)
+	p = s.running("web")
+	own := s.told(p, "listener").IngressAddresses[0]
+	s.answers(own, "web")
+	var pvc corev1.PersistentVolumeClaim
+	s.get(&pvc, s.key("web-listener"))
+	s.remove(p)
+	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitGone(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName})
+	mustAwaitGone(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
+	mustAwaitGone(s, &corev1.Service{}, s.key("web-listener"))
+	mustAwaitGone(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	s.nothingLeft(p)
+}
+
+// TestAPodWaitsForItsLoadBalancer: the Pod's user is told what is missing, the mount goes on when the address arrives, and the files
+// follow when it changes, without a restart.
+func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
+	s := tell(t)
+	spec := loadBalanced()
+	spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
+	class := s.class(spec)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	note := s.event("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
+	t.Logf("the user is told: %s", note)
+
+	// The load balancer is simulated: its address is one of a node, where the Service's node port answers.
+	var service corev1.Service
+	s.get(&service, s.key("web-listener"))
+	assign := func(address string) {
+		t.Helper()
+		before := service.DeepCopy()
+		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
+		if err := api.Status().Patch(s.ctx, &service, client.MergeFrom(before)); err != nil {
+			t.Fatalf("assigning an address: %v", err)
+		}
+	}
+	assigned := time.Now()
+	assign("192.0.2.10")
+	p := s.running("web")
+	t.Logf("ready %s after the address was assigned", time.Since(assigned).Round(time.Millisecond))
+	a := s.told(p, "listener").IngressAddresses[0]
+	if a.Address != "192.0.2.10" || a.Ports["http"] != 8080 {
+		t.Errorf("the Pod is told %+v", a)
+	}
+
+	// The server is asked through the node port that the Service has beside the load balancer.
+	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(&service, "http")}}
+	s.answers(through, "web")
+	if diff := cmp.Diff(wantFiles("listener", a), s.files(through)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	changed := time.Now()
+	assign("192.0.2.20")
+	a.Address = "192.0.2.20"
+	if err := eventually(s.within(), func(context.Context) error {
+		if diff := cmp.Diff(wantFiles("listener", a), s.files(through)); diff != "" {
+			return fmt.Errorf("files (-want +got):\n%s", diff)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the files followed within %s", time.Since(changed).Round(time.Millisecond))
+	if after := s.running("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+}
+
+func nodePort(service *corev1.Service, name string) int32 {
+	for _, p := range service.Spec.Ports {
+		if p.Name == name {
+			return p.NodePort
+		}
+	}
+	return 0
+}
+
+// TestTwoListenersInOnePod: a broker has an address of its own and one that it shares, in two volumes.
+func TestTwoListenersInOnePod(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	s.create(&listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
+		Spec: listenersv1alpha1.ListenerSpec{
+			ClassName: ptr.To("cluster-internal"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}},
+		},
+	})
+	s.create(pod("broker", map[string]map[string]string{"own": byClass(class.Name), "shared": byName("bootstrap")}))
+	p := s.running("broker")
+	own, shared := s.told(p, "own").IngressAddresses[0], s.told(p, "shared").IngressAddresses[0]
+	if want := fmt.Sprintf("bootstrap.%s.svc.cluster.local", s.namespace); shared.Address != want || shared.Ports["http"] != 8080 {
+		t.Errorf("the shared address is %+v, want %s:8080", shared, want)
+	}
+	s.answers(own, "broker")
+	want := wantFiles("own", own)
+	maps.Copy(want, wantFiles("shared", shared))
+	if diff := cmp.Diff(want, s.files(own)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"broker-own", "bootstrap"} {
+		l := s.listener(name, 1)
+		if p.Labels[names.PodMountLabel(l.UID)] != name {
+			t.Errorf("the Pod lacks the label of Listener %s: %v", name, p.Labels)
+		}
+	}
+}
+
+// TestDatagramsArriveToo: a port may be UDP, and its number may be that of a TCP port.
+func TestDatagramsArriveToo(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	s.create(pod("game", map[string]map[string]string{"listener": byClass(class.Name)}))
+	own := s.told(s.running("game"), "listener").IngressAddresses[0]
+	s.answers(own, "game")
+	target := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["echo"])))
+	err := eventually(s.within(), func(ctx context.Context) error {
+		conn, err := testbed.ClientDial(ctx, "udp", target)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			return err
+		}
+		if _, err := conn.Write([]byte("who are you")); err != nil {
+			return err
+		}
+		answer := make([]byte, 100)
+		n, err := conn.Read(answer)
+		if err == nil && string(answer[:n]) != "game" {
+			err = fmt.Errorf("%q answered", answer[:n])
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("over UDP: %v", err)
+	}
+}
+
+// TestAPodCostsTheSameWithAListener compares the time from creation to readiness, Pod by Pod, with and without a listener volume.
+func TestAPodCostsTheSameWithAListener(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	var with, without []time.Duration
+	for i := range 10 {
+		plain := pod(fmt.Sprintf("plain-%d", i), nil)
+		plain.Spec.Volumes = []corev1.Volume{{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		without = append(without, s.timeToRunning(plain))
+		with = append(with, s.timeToRunning(pod(fmt.Sprintf("listening-%d", i), map[string]map[string]string{"listener": byClass(class.Name)})))
+	}
+	slices.Sort(with)
+	slices.Sort(without)
+	t.Logf("creation to Running, medians of %d interleaved Pods: %s with an emptyDir, %s with a fresh listener volume",
+		len(with), without[len(without)/2].Round(time.Millisecond), with[len(with)/2].Round(time.Millisecond))
+}
+
+// timeToRunning creates a Pod, waits until its container runs, and removes it.
+func (s *story) timeToRunning(p *corev1.Pod) time.Duration {
+	s.Helper()
+	began := time.Now()
+	s.create(p)
+	running := mustAwait(s, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+	took := time.Since(began)
+	s.remove(running)
+	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(running))
+	return took
+}
+
+// TestAClassThatAppearsLaterIsUsedAtOnce: the claim is told what is missing, and nobody has to do anything but create it.
+func TestAClassThatAppearsLaterIsUsedAtOnce(t *testing.T) {
+	s := tell(t)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(s.namespace)}))
+	t.Logf("the user is told: %s", s.event("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
+	created := time.Now()
+	s.class(unpinned())
+	own := s.told(s.running("web"), "listener").IngressAddresses[0]
+	t.Logf("ready %s after the class was created", time.Since(created).Round(time.Millisecond))
+	s.answers(own, "web")
+}
+
+// TestAListenerThatAppearsLaterIsUsedAtOnce is the same for a Listener by name, which at first also has no class.
+func TestAListenerThatAppearsLaterIsUsedAtOnce(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	s.create(pod("web", map[string]map[string]string{"listener": byName("late")}))
+	s.event("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonListenerNotFound)
+	late := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}},
+	}
+	s.create(late)
+	s.event("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotSet)
+	s.condition("late", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotSet)
+	s.patch(late, func() { late.Spec.ClassName = &class.Name })
+	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+}
+
+// TestAClassThatIsDeletedTakesNothingAway: Service, addresses and files stay, and the Listener says what is wrong.
+func TestAClassThatIsDeletedTakesNothingAway(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	own := s.told(s.running("web"), "listener").IngressAddresses[0]
+	s.answers(own, "web")
+	s.remove(class)
+	message := s.condition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
+	t.Logf("the user is told: %s", message)
+	l := s.listener("web-listener", 1)
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
+		t.Errorf("addresses (-before +after):\n%s", diff)
+	}
+	s.answers(own, "web")
+	if diff := cmp.Diff(wantFiles("listener", own), s.files(own)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// TestABadClaimSaysWhatIsWrong: each of these Pods waits, and its user can read why.
+func TestABadClaimSaysWhatIsWrong(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	both := byClass(class.Name)
+	maps.Copy(both, byName("other"))
+	noPorts := pod("no-ports", map[string]map[string]string{"listener": byClass(class.Name)})
+	noPorts.Spec.Containers[0].Ports = nil
+	foreign := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "in-the-way-listener"}}
+	s.create(foreign)
+	for _, tc := range []struct {
+		pod    *corev1.Pod
+		reason string
+	}{
+		{pod("neither", map[string]map[string]string{"listener": nil}), listenersv1alpha1.ReasonInvalidClaim},
+		{pod("both", map[string]map[string]string{"listener": both}), listenersv1alpha1.ReasonInvalidClaim},
+		{noPorts, listenersv1alpha1.ReasonNoPorts},
+		{pod("0-starts-with-a-digit", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonInvalidName},
+		{pod("in-the-way", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonForeignListener},
+	} {
+		s.create(tc.pod)
+		t.Logf("%s: %s", tc.pod.Name, s.event("PersistentVolumeClaim", tc.pod.Name+"-listener", tc.reason))
+	}
+	var after listenersv1alpha1.Listener
+	s.get(&after, client.ObjectKeyFromObject(foreign))
+	if after.Generation != 1 || len(after.OwnerReferences) != 0 {
+		t.Errorf("the user's Listener was changed: %+v", after)
+	}
+}
+
+// TestAnInlineVolumeIsRefused: the driver has to declare such volumes, but cannot serve them, and says what to use instead.
+func TestAnInlineVolumeIsRefused(t *testing.T) {
+	s := tell(t)
+	p := pod("inline", nil)
+	p.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: names.Driver, VolumeAttributes: byClass("external-unstable"),
+	}}}}
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "listener", MountPath: "/listeners/listener"}}
+	// Inline CSI volumes of this driver are not for restricted namespaces.
+	space := &corev1.Namespace{}
+	s.get(space, client.ObjectKey{Name: s.namespace})
+	s.patch(space, func() { space.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
+	s.create(p)
+	note := s.event("Pod", "inline", "FailedMount")
+	t.Logf("the user is told: %s", note)
+}
+
+// TestASomebodyElsesServiceIsNeverTouched: a Service of the Listener's name stays as it is, and its name is free for the Listener once
+// its owner deletes it.
+func TestASomebodyElsesServiceIsNeverTouched(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	theirs := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-listener", Labels: map[string]string{"whose": "theirs"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
+	}
+	s.create(theirs)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	t.Logf("the user is told: %s", s.condition("web-listener",
+		listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonForeignService))
+	var after corev1.Service
+	s.get(&after, client.ObjectKeyFromObject(theirs))
+	if after.ResourceVersion != theirs.ResourceVersion {
+		t.Errorf("the Service was changed: %+v", after)
+	}
+	s.remove(theirs)
+	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+}
+
+// TestAVolumeOfThePeerIsFinished: volumes that the peer provisioned go on, lose the finalizer that nobody else would take away,
+// and are deleted with their claims.
+func TestAVolumeOfThePeerIsFinished(t *testing.T) {
+	s := tell(t)
+	class := s.class(pinned())
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Annotations: byClass(class.Name), Labels: map[string]string{"app": "web"}},
+		Spec:       claimSpec(),
+	}
+	claim.Spec.VolumeName = "peer-" + s.namespace
+	s.create(claim)
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        claim.Spec.VolumeName,
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": names.Driver},
+			Finalizers:  []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+			Labels:      map[string]string{names.LabelListenerNamespace: s.namespace, names.LabelListenerName: "listener-web-0"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:              names.Driver,
+			AccessModes:                   claim.Spec.AccessModes,
+			Capacity:                      claim.Spec.Resources.Requests,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: s.namespace, Name: claim.Name, UID: claim.UID},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: names.Driver, VolumeHandle: claim.Spec.VolumeName, VolumeAttributes: byClass(class.Name),
+			}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-2"}}},
+			}}}},
+		},
+	}
+	s.create(pv)
+	set := statefulSet("web", 1, byClass(class.Name))
+	s.create(set)
+	p := s.running("web-0")
+	if p.Spec.NodeName != "node-2" {
+		t.Errorf("the Pod runs on %s, the peer's volume is pinned to node-2", p.Spec.NodeName)
+	}
+	s.answers(s.told(p, "listener").IngressAddresses[0], "web-0")
+	if _, err := await(s.within(), &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name},
+		func(pv *corev1.PersistentVolume) bool {
+			return !slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
+		}); err != nil {
+		t.Error(err)
+	}
+	s.remove(set)
+	mustAwaitGone(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))
+	s.remove(claim)
+	mustAwaitGone(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pv.Name})
+	mustAwaitGone(s, &corev1.Service{}, s.key("listener-web-0"))
+}
+
+// TestTheClientHasNoOtherWayIn guards all other stories: if the client reached Services by their own addresses, they would prove nothing.
+func TestTheClientHasNoOtherWayIn(t *testing.T) {
+	var dns corev1.Service
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, &dns); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netip.ParseAddr(dns.Spec.ClusterIP); err != nil {
+		t.Fatalf("kube-dns has no address: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if conn, err := testbed.ClientDial(ctx, "tcp", net.JoinHostPort(dns.Spec.ClusterIP, "53")); err == nil {
+		_ = conn.Close()
+		t.Error("the client reaches a Service by its own address")
+	}
+}
