@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,8 +73,9 @@ func (p process) signal(s unix.Signal) error {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	// From here on the number cannot come to mean another process; make sure that it did not before.
-	if !p.alive() {
-		return nil
+	now, err := readProcess(p.pid)
+	if err != nil || now.pidNamespace != p.pidNamespace || !slices.Equal(now.argv, p.argv) {
+		return nil //nolint:nilerr // it has ended
 	}
 	if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("signalling process %d: %w", p.pid, err)
@@ -81,15 +83,24 @@ func (p process) signal(s unix.Signal) error {
 	return nil
 }
 
-// alive tells whether the process still runs.
-func (p process) alive() bool {
-	now, err := readProcess(p.pid)
-	return err == nil && now.pidNamespace == p.pidNamespace && strings.Join(now.argv, " ") == strings.Join(p.argv, " ")
+// ended tells whether the process has ended, at most to be collected by its parent. A process that has lost its command
+// line may not be that far: the first of a namespace then still waits for all others to end.
+func (p process) ended() bool {
+	dir := filepath.Join("/proc", strconv.Itoa(p.pid))
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return true
+	}
+	if _, state, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" ")); !ok || bytes.ContainsAny(state[:1], "ZX") {
+		return true
+	}
+	namespace, err := os.Readlink(filepath.Join(dir, "ns", "pid"))
+	return err == nil && namespace != p.pidNamespace // the number now means another process
 }
 
 // wait waits until the process has ended.
 func (p process) wait(ctx context.Context) error {
-	if err := until(ctx, func() (bool, error) { return !p.alive(), nil }); err != nil {
+	if err := until(ctx, func() (bool, error) { return p.ended(), nil }); err != nil {
 		return fmt.Errorf("waiting for process %d (%s) to end: %w", p.pid, filepath.Base(p.argv[0]), err)
 	}
 	return nil
