@@ -1,0 +1,132 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// ErrNoAddress means that none of the addresses that a volume should have can be written.
+var ErrNoAddress = errors.New("no usable address")
+
+// Host is the kubelet's directory of Pods. Its methods are safe for concurrent use: those on the same volume wait for each other,
+// those on different volumes do not.
+type Host struct {
+	pods  string
+	locks locks
+}
+
+// NewHost returns the Host of a kubelet with this root directory, as the kubelet spells it. Nothing is opened yet.
+func NewHost(kubeletDir string) *Host {
+	return &Host{pods: filepath.Join(kubeletDir, "pods")}
+}
+
+// Written is what a write did.
+type Written struct {
+	// Changed is false if the volume had the same content already, and nothing was written.
+	Changed bool
+	// Skipped tells which addresses and ports were left out, and why. Nil if none.
+	Skipped []string
+}
+
+// Write publishes a volume with these addresses, the default one first. Addresses and port names that make no file name are left
+// out. It returns ErrNoAddress if no address remains, and leaves the volume as it was. The kubelet must have made the volume's
+// parent directory.
+func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
+	return h.write(target, addresses, true)
+}
+
+// Update is Write for a volume that is published, and does nothing for one that is not.
+func (h *Host) Update(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
+	return h.write(target, addresses, false)
+}
+
+func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress, create bool) (Written, error) {
+	want, skipped := newTree(addresses)
+	written := Written{Skipped: skipped}
+	if len(want) == 0 {
+		return written, fmt.Errorf("writing volume %s: %w among %d", target, ErrNoAddress, len(addresses))
+	}
+	defer h.locks.lock(target)()
+	mount, err := h.open(target, create)
+	if !create && errors.Is(err, fs.ErrNotExist) {
+		return written, nil
+	}
+	if err != nil {
+		return written, fmt.Errorf("opening volume %s: %w", target, err)
+	}
+	defer mount.Close()
+	if (!create && !populated(mount)) || want.visible(mount) {
+		return written, nil
+	}
+	if err := replace(mount, want); err != nil {
+		return written, fmt.Errorf("writing volume %s: %w", target, err)
+	}
+	written.Changed = true
+	return written, nil
+}
+
+// Remove unpublishes a volume: nothing of it remains but what the kubelet itself made. A volume that is not there is fine.
+func (h *Host) Remove(target Target) error {
+	defer h.locks.lock(target)()
+	parent, err := h.openParent(target)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening volume %s: %w", target, err)
+	}
+	defer parent.Close()
+	if err := parent.RemoveAll(mountDir); err != nil {
+		return fmt.Errorf("removing volume %s: %w", target, err)
+	}
+	return nil
+}
+
+// Usable tells whether a volume has a default address that its Pod can read.
+func (h *Host) Usable(target Target) bool {
+	defer h.locks.lock(target)()
+	mount, err := h.open(target, false)
+	if err != nil {
+		return false
+	}
+	defer mount.Close()
+	info, err := mount.Stat(filepath.Join(defaultLink, addressFile))
+	return err == nil && info.Mode().IsRegular() && info.Size() > 0
+}
+
+// open opens the directory that a Pod sees, and makes it before if it is to be created.
+func (h *Host) open(target Target, create bool) (*os.Root, error) {
+	parent, err := h.openParent(target)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	if create {
+		if err := mkdir(parent, mountDir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	// Not even a link that stays below the parent is followed.
+	info, err := parent.Lstat(mountDir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s: %w: it is no directory", mountDir, ErrInvalidTarget)
+	}
+	return parent.OpenRoot(mountDir)
+}
+
+func (h *Host) openParent(target Target) (*os.Root, error) {
+	pods, err := os.OpenRoot(h.pods)
+	if err != nil {
+		return nil, err
+	}
+	defer pods.Close()
+	return pods.OpenRoot(target.parent())
+}

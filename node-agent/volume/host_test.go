@@ -1,0 +1,424 @@
+package volume_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/node-agent/volume"
+)
+
+func TestPodReadsTheContractsFiles(t *testing.T) {
+	for name, umask := range map[string]int{"usual umask": 0o022, "strict umask": 0o777} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			defer syscall.Umask(syscall.Umask(umask))
+			n.write(
+				hostname("node-1.example.com", map[string]int32{"http": 31000, "https": 31443}),
+				ip("2001:db8::1", map[string]int32{"http": 31000}),
+				ip("10.0.0.1", nil),
+			)
+			tree := "..generation-X/addresses"
+			want := map[string]string{
+				"..data":                                 "-> ..generation-X",
+				"addresses":                              "-> ..data/addresses",
+				"default-address":                        "-> ..data/default-address",
+				"..generation-X":                         "drwxr-xr-x",
+				"..generation-X/default-address":         "-> addresses/node-1.example.com",
+				tree:                                     "drwxr-xr-x",
+				tree + "/node-1.example.com":             "drwxr-xr-x",
+				tree + "/node-1.example.com/address":     "-r--r--r-- node-1.example.com",
+				tree + "/node-1.example.com/ports":       "drwxr-xr-x",
+				tree + "/node-1.example.com/ports/http":  "-r--r--r-- 31000",
+				tree + "/node-1.example.com/ports/https": "-r--r--r-- 31443",
+				tree + "/2001:db8::1":                    "drwxr-xr-x",
+				tree + "/2001:db8::1/address":            "-r--r--r-- 2001:db8::1",
+				tree + "/2001:db8::1/ports":              "drwxr-xr-x",
+				tree + "/2001:db8::1/ports/http":         "-r--r--r-- 31000",
+				tree + "/10.0.0.1":                       "drwxr-xr-x",
+				tree + "/10.0.0.1/address":               "-r--r--r-- 10.0.0.1",
+				tree + "/10.0.0.1/ports":                 "drwxr-xr-x",
+			}
+			if diff := cmp.Diff(want, listing(t, n.mount)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			info, err := os.Stat(n.mount)
+			must(t, err)
+			if got := info.Mode().String(); got != "drwxr-xr-x" {
+				t.Errorf("the volume itself has mode %s", got)
+			}
+			if got := n.read("default-address/ports/https"); got != "31443" {
+				t.Errorf("default-address/ports/https reads %q", got)
+			}
+			if got := n.read("addresses/2001:db8::1/ports/http"); got != "31000" {
+				t.Errorf("addresses/2001:db8::1/ports/http reads %q", got)
+			}
+		})
+	}
+}
+
+func TestUnusableNamesAreLeftOutAndReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		address listenersv1alpha1.IngressAddress
+		skipped string // what the report mentions; empty if the address is fine
+	}{
+		"IPv4":                    {ip("192.0.2.1", nil), ""},
+		"IPv6":                    {ip("fd00::1", nil), ""},
+		"upper-case host":         {hostname("Node-1.Example.com", nil), ""},
+		"longest host":            {hostname(strings.Repeat("a.", 126)+"a", nil), ""},
+		"too long host":           {hostname(strings.Repeat("a.", 127)+"a", nil), "address"},
+		"empty address":           {ip("", nil), "address"},
+		"parent":                  {hostname("..", nil), "address"},
+		"here":                    {hostname(".", nil), "address"},
+		"absolute":                {hostname("/etc", nil), "address"},
+		"path":                    {hostname("a/b", nil), "address"},
+		"traversal":               {hostname("../../../../etc/cron.d", nil), "address"},
+		"NUL":                     {hostname("a\x00b", nil), "address"},
+		"zone":                    {ip("fe80::1%eth0", nil), "address"},
+		"zone that is a path":     {ip("fe80::1%/../../..", nil), "address"},
+		"bracketed IPv6":          {ip("[fd00::1]", nil), "address"},
+		"hidden":                  {hostname("..data", nil), "address"},
+		"port of a Service":       {ip("192.0.2.1", map[string]int32{strings.Repeat("p", 63): 1}), ""},
+		"port starting by digit":  {ip("192.0.2.1", map[string]int32{"9092-tls": 9092}), ""},
+		"empty port name":         {ip("192.0.2.1", map[string]int32{"": 1}), "port"},
+		"too long port name":      {ip("192.0.2.1", map[string]int32{strings.Repeat("p", 64): 1}), "port"},
+		"port name with a slash":  {ip("192.0.2.1", map[string]int32{"a/b": 1}), "port"},
+		"port name that is dots":  {ip("192.0.2.1", map[string]int32{"..": 1}), "port"},
+		"port name with a NUL":    {ip("192.0.2.1", map[string]int32{"a\x00": 1}), "port"},
+		"port that is a path":     {ip("192.0.2.1", map[string]int32{"../../../x": 1}), "port"},
+		"port number zero":        {ip("192.0.2.1", map[string]int32{"http": 0}), "port"},
+		"port number of 17 bits":  {ip("192.0.2.1", map[string]int32{"http": 65536}), "port"},
+		"negative port number":    {ip("192.0.2.1", map[string]int32{"http": -1}), "port"},
+		"highest and lowest port": {ip("192.0.2.1", map[string]int32{"a": 1, "b": 65535}), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			other := hostname("other.example.com", map[string]int32{"good": 80})
+			written := n.write(tc.address, other)
+			if got := strings.Join(written.Skipped, "; "); tc.skipped == "" && got != "" || !strings.HasPrefix(got, tc.skipped) {
+				t.Errorf("skipped %q, want something about %q", got, tc.skipped)
+			}
+			if got := n.read("addresses/other.example.com/ports/good"); got != "80" {
+				t.Errorf("the address beside it has port %q", got)
+			}
+			if tc.skipped == "address" {
+				if got := n.read("default-address/address"); got != "other.example.com" {
+					t.Errorf("the default address is %q", got)
+				}
+			} else if got := n.read("default-address/address"); got != tc.address.Address {
+				t.Errorf("the default address is %q", got)
+			}
+		})
+	}
+}
+
+func TestVolumeWithoutAnyUsableAddressIsNotTouched(t *testing.T) {
+	n := newNode(t)
+	for _, addresses := range [][]listenersv1alpha1.IngressAddress{nil, {hostname("../..", nil)}} {
+		if _, err := n.host.Write(n.target, addresses); !errors.Is(err, volume.ErrNoAddress) {
+			t.Errorf("writing %v: %v", addresses, err)
+		}
+	}
+	if _, err := os.Lstat(n.mount); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the volume exists: %v", err)
+	}
+}
+
+func TestAddressThatIsListedTwiceIsWrittenOnce(t *testing.T) {
+	n := newNode(t)
+	n.write(ip("192.0.2.1", map[string]int32{"http": 1}), ip("192.0.2.1", map[string]int32{"http": 2}))
+	if got := n.read("default-address/ports/http"); got != "1" {
+		t.Errorf("port http is %q, want that of the first", got)
+	}
+}
+
+func TestSameContentIsNotWrittenAgain(t *testing.T) {
+	n := newNode(t)
+	addresses := []listenersv1alpha1.IngressAddress{ip("192.0.2.1", map[string]int32{"http": 80}), hostname("a.example.com", nil)}
+	if !n.write(addresses...).Changed {
+		t.Error("the first write changed nothing")
+	}
+	before := inodes(t, n.mount)
+	if n.write(addresses...).Changed {
+		t.Error("the second write changed something")
+	}
+	if diff := cmp.Diff(before, inodes(t, n.mount)); diff != "" {
+		t.Errorf("files were made again (-before +after):\n%s", diff)
+	}
+}
+
+func TestChangedContentIsShown(t *testing.T) {
+	first := []listenersv1alpha1.IngressAddress{ip("192.0.2.1", map[string]int32{"http": 80}), ip("192.0.2.2", nil)}
+	for name, second := range map[string][]listenersv1alpha1.IngressAddress{
+		"other port number":     {ip("192.0.2.1", map[string]int32{"http": 81}), ip("192.0.2.2", nil)},
+		"longer port number":    {ip("192.0.2.1", map[string]int32{"http": 800}), ip("192.0.2.2", nil)},
+		"other port name":       {ip("192.0.2.1", map[string]int32{"https": 80}), ip("192.0.2.2", nil)},
+		"one port more":         {ip("192.0.2.1", map[string]int32{"http": 80, "https": 80}), ip("192.0.2.2", nil)},
+		"one port less":         {ip("192.0.2.1", nil), ip("192.0.2.2", nil)},
+		"other order":           {ip("192.0.2.2", nil), ip("192.0.2.1", map[string]int32{"http": 80})},
+		"one address less":      {ip("192.0.2.1", map[string]int32{"http": 80})},
+		"one address more":      append(first[:2:2], ip("192.0.2.3", nil)),
+		"one address different": {ip("192.0.2.1", map[string]int32{"http": 80}), ip("192.0.2.3", nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, fresh := newNode(t), newNode(t)
+			n.write(first...)
+			if !n.write(second...).Changed {
+				t.Error("nothing changed")
+			}
+			fresh.write(second...)
+			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
+				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnfinishedWritesAreCleanedUp(t *testing.T) {
+	n := newNode(t)
+	n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+	// An agent that was killed leaves trees that no link leads to, and links that were not moved to their place.
+	must(t, os.MkdirAll(filepath.Join(n.mount, "..generation-KILLED", "addresses", "192.0.2.9"), 0o755))
+	must(t, os.Symlink("..generation-KILLED", filepath.Join(n.mount, "..link-KILLED")))
+	if got := n.read("default-address/address"); got != "192.0.2.1" {
+		t.Errorf("the Pod reads %q", got)
+	}
+	n.write(ip("192.0.2.2", map[string]int32{"http": 80}))
+	n.write(ip("192.0.2.3", map[string]int32{"http": 80}))
+	entries, err := os.ReadDir(n.mount)
+	must(t, err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, random.ReplaceAllString(e.Name(), "$1-X"))
+	}
+	// The tree before the current one stays for those who are still reading it.
+	want := []string{"..data", "..generation-X", "..generation-X", "addresses", "default-address"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWriteThatWasKilledAnywhereIsCompletedByTheNext(t *testing.T) {
+	fresh := newNode(t)
+	fresh.write(ip("192.0.2.2", map[string]int32{"http": 80}))
+	for name, tc := range map[string]struct {
+		published bool
+		kill      func(t *testing.T, mount string)
+	}{
+		"before the volume's directory": {false, func(*testing.T, string) {}},
+		"before the first link": {false, func(t *testing.T, mount string) {
+			must(t, os.MkdirAll(filepath.Join(mount, "..generation-A", "addresses"), 0o755))
+		}},
+		"after the first link": {false, func(t *testing.T, mount string) {
+			must(t, os.MkdirAll(filepath.Join(mount, "..generation-A", "addresses"), 0o755))
+			must(t, os.Symlink("..generation-A", filepath.Join(mount, "..data")))
+		}},
+		"after the second link": {false, func(t *testing.T, mount string) {
+			must(t, os.MkdirAll(filepath.Join(mount, "..generation-A", "addresses"), 0o755))
+			must(t, os.Symlink("..generation-A", filepath.Join(mount, "..data")))
+			must(t, os.Symlink("..data/default-address", filepath.Join(mount, "default-address")))
+		}},
+		"while rewriting": {true, func(t *testing.T, mount string) {
+			must(t, os.MkdirAll(filepath.Join(mount, "..generation-A", "addresses", "192.0.2.2", "ports"), 0o755))
+			must(t, os.WriteFile(filepath.Join(mount, "..generation-A", "addresses", "192.0.2.2", "address"), nil, 0o444))
+		}},
+		"in a crash of the node that lost the content": {true, func(t *testing.T, mount string) {
+			must(t, os.Truncate(filepath.Join(mount, "default-address", "address"), 0))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			if tc.published {
+				n.write(ip("192.0.2.2", map[string]int32{"http": 80}))
+			}
+			tc.kill(t, n.mount)
+			n.write(ip("192.0.2.2", map[string]int32{"http": 80}))
+			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
+				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// writeLikeThePeer lays a volume out as Stackable's listener operator does.
+func writeLikeThePeer(t *testing.T, mount, address, port string) {
+	t.Helper()
+	ports := filepath.Join(mount, "addresses", address, "ports")
+	must(t, os.MkdirAll(ports, 0o755))
+	must(t, os.WriteFile(filepath.Join(mount, "addresses", address, "address"), []byte(address), 0o644))
+	must(t, os.WriteFile(filepath.Join(ports, "http"), []byte(port), 0o644))
+	must(t, os.Symlink("addresses/"+address, filepath.Join(mount, "default-address")))
+}
+
+func TestVolumeThatThePeerWroteIsLeftAloneWhileItIsRight(t *testing.T) {
+	n := newNode(t)
+	writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+	before := inodes(t, n.mount)
+	if n.write(ip("192.0.2.1", map[string]int32{"http": 80})).Changed {
+		t.Error("it was changed")
+	}
+	if diff := cmp.Diff(before, inodes(t, n.mount)); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
+func TestVolumeThatThePeerWroteIsMigratedWhenItChanges(t *testing.T) {
+	n, fresh := newNode(t), newNode(t)
+	writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+	reader := startReading(t, n.mount, map[string]string{"192.0.2.1": "80", "192.0.2.2": "81"})
+	n.write(ip("192.0.2.2", map[string]int32{"http": 81}))
+	reader.stop()
+	fresh.write(ip("192.0.2.2", map[string]int32{"http": 81}))
+	if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
+		t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+	}
+	n.write(ip("192.0.2.3", nil))
+	if _, err := os.Lstat(filepath.Join(n.mount, "addresses", "192.0.2.1")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the old address is still there: %v", err)
+	}
+}
+
+func TestUpdateLeavesUnpublishedVolumesAlone(t *testing.T) {
+	for name, prepare := range map[string]func(n *node) error{
+		"never published": func(*node) error { return nil },
+		"empty":           func(n *node) error { return os.Mkdir(n.mount, 0o755) },
+		"Pod gone":        func(n *node) error { return os.RemoveAll(filepath.Join(n.dir, "pods", podUID)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			must(t, prepare(n))
+			written, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", nil)})
+			if err != nil || written.Changed {
+				t.Errorf("changed %v, error %v", written.Changed, err)
+			}
+			if entries, err := os.ReadDir(n.mount); len(entries) != 0 {
+				t.Errorf("the volume has %v, error %v", entries, err)
+			}
+		})
+	}
+}
+
+func TestUpdateShowsNewAddresses(t *testing.T) {
+	n := newNode(t)
+	n.write(ip("192.0.2.1", nil))
+	written, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", nil)})
+	must(t, err)
+	if got := n.read("default-address/address"); !written.Changed || got != "192.0.2.2" {
+		t.Errorf("changed %v, the Pod reads %q", written.Changed, got)
+	}
+}
+
+func TestWriteNeverMakesThePodsDirectories(t *testing.T) {
+	n := newNode(t)
+	must(t, os.RemoveAll(filepath.Join(n.dir, "pods", podUID)))
+	if _, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", nil)}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("writing into a Pod that is gone: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(n.dir, "pods", podUID)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the Pod's directory: %v", err)
+	}
+}
+
+func TestRemoveLeavesNothingAndIsIdempotent(t *testing.T) {
+	n := newNode(t)
+	n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+	must(t, os.MkdirAll(filepath.Join(n.mount, "of the Pod", "deep"), 0o000))
+	must(t, os.WriteFile(filepath.Join(n.mount, "addresses", "192.0.2.1", "extra"), nil, 0o000))
+	for range 3 {
+		must(t, n.host.Remove(n.target))
+		if _, err := os.Lstat(n.mount); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("the volume: %v", err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(n.mount), "vol_data.json")); err != nil {
+		t.Errorf("what the kubelet made is gone: %v", err)
+	}
+	must(t, os.RemoveAll(filepath.Join(n.dir, "pods", podUID)))
+	must(t, n.host.Remove(n.target))
+}
+
+func TestRemoveDoesNotFollowLinks(t *testing.T) {
+	n := newNode(t)
+	n.write(ip("192.0.2.1", nil))
+	outside := canary(t, n.dir)
+	must(t, os.Symlink(outside, filepath.Join(n.mount, "link")))
+	must(t, n.host.Remove(n.target))
+	checkCanary(t, outside)
+}
+
+func TestUsable(t *testing.T) {
+	n := newNode(t)
+	if n.host.Usable(n.target) {
+		t.Error("a volume that is not there is usable")
+	}
+	n.write(ip("192.0.2.1", nil))
+	if !n.host.Usable(n.target) {
+		t.Error("a volume that was written is not usable")
+	}
+	must(t, os.Truncate(filepath.Join(n.mount, "default-address", "address"), 0))
+	if n.host.Usable(n.target) {
+		t.Error("a volume that lost its content is usable")
+	}
+}
+
+// inodes identifies all files below a directory.
+func inodes(t *testing.T, dir string) map[string]uint64 {
+	t.Helper()
+	all := map[string]uint64{}
+	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		all[path] = info.Sys().(*syscall.Stat_t).Ino
+		return nil
+	}))
+	return all
+}
+
+// seen is what a Pod sees that follows links: all but hidden names.
+func seen(t *testing.T, n *node) map[string]string {
+	t.Helper()
+	to, err := os.Readlink(filepath.Join(n.mount, "..data"))
+	must(t, err)
+	all := listing(t, filepath.Join(n.mount, to))
+	for _, name := range []string{"addresses", "default-address"} {
+		link, err := os.Readlink(filepath.Join(n.mount, name))
+		must(t, err)
+		all["/"+name] = link
+	}
+	return all
+}
+
+// canary makes a directory outside of the volume.
+func canary(t testing.TB, dir string) string {
+	t.Helper()
+	outside := filepath.Join(dir, "outside")
+	must(t, os.MkdirAll(outside, 0o755))
+	must(t, os.WriteFile(filepath.Join(outside, "canary"), []byte("alive"), 0o600))
+	must(t, os.Chtimes(outside, time.Unix(1, 0), time.Unix(1, 0)))
+	return outside
+}
+
+func checkCanary(t testing.TB, outside string) {
+	t.Helper()
+	if diff := cmp.Diff(map[string]string{"canary": "-rw------- alive"}, listing(t, outside)); diff != "" {
+		t.Errorf("outside of the volume (-want +got):\n%s", diff)
+	}
+	info, err := os.Stat(outside)
+	must(t, err)
+	if !info.ModTime().Equal(time.Unix(1, 0)) {
+		t.Error("something was written outside of the volume")
+	}
+}

@@ -1,0 +1,101 @@
+package volume
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// maxRecord bounds the kubelet's record of a volume, in bytes. The real ones have less than one KiB.
+const maxRecord = 64 << 10
+
+// Published is a published volume.
+type Published struct {
+	Target
+	// ID is the CSI volume id: the name of the PersistentVolume.
+	ID string
+}
+
+// Published returns the volumes of our driver that a Pod has on this node, from the kubelet's own records, so that nothing needs to be
+// remembered over a restart. Volumes that were never written are not among them.
+func (h *Host) Published(pod types.UID) ([]Published, error) {
+	pods, err := os.OpenRoot(h.pods)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory of Pods: %w", err)
+	}
+	defer pods.Close()
+	entries, err := fs.ReadDir(pods.FS(), path.Join(string(pod), volumesDir, csiDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the volumes of Pod %s: %w", pod, err)
+	}
+	var volumes []Published
+	for _, entry := range entries {
+		target := Target{PodUID: pod, Name: entry.Name()}
+		id, ours := readRecord(pods, path.Join(target.parent(), recordFile))
+		if ours && h.populated(target) {
+			volumes = append(volumes, Published{Target: target, ID: id})
+		}
+	}
+	return volumes, nil
+}
+
+// Pods returns the uids of the Pods that have published volumes of our driver on this node.
+func (h *Host) Pods() ([]types.UID, error) {
+	entries, err := os.ReadDir(h.pods)
+	if err != nil {
+		return nil, fmt.Errorf("listing the directory of Pods: %w", err)
+	}
+	var pods []types.UID
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		pod := types.UID(entry.Name())
+		volumes, err := h.Published(pod)
+		if err != nil {
+			return nil, err
+		}
+		if len(volumes) > 0 {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+func (h *Host) populated(target Target) bool {
+	mount, err := h.open(target, false)
+	if err != nil {
+		return false
+	}
+	defer mount.Close()
+	return populated(mount)
+}
+
+// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume is our driver's. One that cannot
+// be read is not.
+func readRecord(root *os.Root, name string) (string, bool) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	var record struct {
+		Driver string `json:"driverName"`
+		Handle string `json:"volumeHandle"`
+	}
+	if err := json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&record); err != nil {
+		return "", false
+	}
+	return record.Handle, record.Driver == names.Driver && record.Handle != ""
+}

@@ -1,0 +1,145 @@
+package volume
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+)
+
+// Names at the root of a volume that are nobody's but ours begin like those of the kubelet's own volumes.
+const (
+	hidden           = ".."
+	dataLink         = "..data"
+	generationPrefix = "..generation-"
+	linkPrefix       = "..link-"
+	asidePrefix      = "..aside-"
+)
+
+const (
+	dirMode  = 0o755
+	fileMode = 0o444
+)
+
+// replace makes want the content of a volume. Readers see the old tree or the new one; one that is still in the old tree finds it
+// complete until the next replacement.
+func replace(mount *os.Root, want tree) error {
+	clean(mount)
+	generation := generationPrefix + rand.Text()
+	if err := want.build(mount, generation); err != nil {
+		return err
+	}
+	// After the first link a volume that has the other two is up to date. In one that was laid out as a plain directory,
+	// default-address goes from the old tree to the new one before the old one moves.
+	for _, l := range []struct{ name, to string }{
+		{dataLink, generation},
+		{defaultLink, path.Join(dataLink, defaultLink)},
+		{addressesDir, path.Join(dataLink, addressesDir)},
+	} {
+		if err := link(mount, l.name, l.to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// build writes a tree into a directory of its own, which no link leads to yet. An unfinished one is for the next clean.
+func (t tree) build(mount *os.Root, dir string) error {
+	if err := errors.Join(mkdir(mount, dir), mkdir(mount, path.Join(dir, addressesDir))); err != nil {
+		return err
+	}
+	for i := range t {
+		if err := t[i].build(mount, dir); err != nil {
+			return err
+		}
+	}
+	return mount.Symlink(t[0].path(), path.Join(dir, defaultLink))
+}
+
+func (d *directory) build(mount *os.Root, dir string) error {
+	dir = path.Join(dir, d.path())
+	ports := path.Join(dir, portsDir)
+	if err := errors.Join(mkdir(mount, dir), mkdir(mount, ports)); err != nil {
+		return err
+	}
+	for name, number := range d.ports {
+		if err := writeFile(mount, path.Join(ports, name), number); err != nil {
+			return err
+		}
+	}
+	return writeFile(mount, path.Join(dir, addressFile), d.address)
+}
+
+// mkdir makes a directory that all may read, whatever the process's umask.
+func mkdir(root *os.Root, name string) error {
+	if err := root.Mkdir(name, dirMode); err != nil {
+		return err
+	}
+	dir, err := openDir(root, name)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Chmod(dirMode)
+}
+
+// writeFile makes a file that all may read, whatever the process's umask.
+func writeFile(root *os.Root, name, content string) error {
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, content)
+	return errors.Join(err, f.Chmod(fileMode), f.Close())
+}
+
+// link makes name a link to a path, at once if it is one already. A directory in its place cannot be replaced, so it goes aside.
+func link(mount *os.Root, name, to string) error {
+	if now, err := mount.Readlink(name); err == nil && now == to {
+		return nil
+	}
+	temporary := linkPrefix + rand.Text()
+	if err := mount.Symlink(to, temporary); err != nil {
+		return err
+	}
+	if info, err := mount.Lstat(name); err == nil && info.IsDir() {
+		if err := mount.Rename(name, asidePrefix+rand.Text()); err != nil {
+			return fmt.Errorf("clearing the way for %s: %w", name, err)
+		}
+	}
+	return mount.Rename(temporary, name)
+}
+
+// clean removes all that earlier writes left: unfinished trees, the one before the current one, and what went aside. What cannot be
+// removed is in nobody's way, and goes with the volume.
+func clean(mount *os.Root) {
+	current := currentGeneration(mount)
+	eachName(mount, ".", func(name string) bool {
+		if strings.HasPrefix(name, hidden) && name != dataLink && name != current {
+			_ = mount.RemoveAll(name)
+		}
+		return true
+	})
+}
+
+// currentGeneration is the name of the directory that holds the current tree, or "".
+func currentGeneration(mount *os.Root) string {
+	name, err := mount.Readlink(dataLink)
+	if err != nil || !strings.HasPrefix(name, generationPrefix) || strings.Contains(name, "/") {
+		return ""
+	}
+	return name
+}
+
+// populated tells whether a volume was ever written, if only in part.
+func populated(mount *os.Root) bool {
+	for _, name := range []string{dataLink, defaultLink, addressesDir} {
+		if _, err := mount.Lstat(name); err == nil {
+			return true
+		}
+	}
+	return false
+}
