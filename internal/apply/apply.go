@@ -9,8 +9,11 @@ import (
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -54,12 +57,21 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	}
 	kind, key := desired.GetKind(), client.ObjectKeyFromObject(desired)
 	if err := a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.owner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying %s %s: %w", kind, key, err)
+		return fmt.Errorf("applying %s %s: %w", kind, key, asConflict(err, desired))
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.applied[desired.GetUID()] = record{sent: sent, resourceVersion: desired.GetResourceVersion()}
 	return nil
+}
+
+// asConflict makes a conflict of the way in which the API server says that the object is no longer the observed one: an invalid uid.
+func asConflict(err error, desired *unstructured.Unstructured) error {
+	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	if !ok || !apierrors.IsInvalid(err) || cause.Field != "metadata.uid" {
+		return err
+	}
+	return apierrors.NewConflict(schema.GroupResource{Group: desired.GroupVersionKind().Group, Resource: desired.GetKind()}, desired.GetName(), err)
 }
 
 func (a *Applier) unchanged(observed client.Object, sent [sha256.Size]byte) bool {
