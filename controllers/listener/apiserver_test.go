@@ -1,6 +1,7 @@
 package listener_test
 
 import (
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -275,21 +276,33 @@ func TestNodePortListenerFollowsItsNodes(t *testing.T) {
 			"listener": {Scope: v1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
 		}},
 	}
-	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed()) // generation 1: not the operator's word
-	f.change(f.listener(), func() {})
-	f.change(volume, func() { volume.Annotations["example.com/unrelated"] = "x" })
+	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed()) // generation 1: the word of a node agent
+	before := passes(f.WithT)
+	f.createVolume(node.Name)
+	f.Eventually(func() float64 { return passes(f.WithT) }).Should(BeNumerically(">", before))
+	f.Eventually(func() bool { return idle(f.WithT) }).Should(BeTrue())
 	f.eventuallyAddresses("10.1.0.2")
 	f.change(pod, func() {
 		pod.Spec.Listeners = map[string]v1alpha1.PodListener{
 			"listener": {Scope: v1alpha1.ListenerScopeCluster, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
 		}
 	})
-	f.eventuallyAddresses("10.1.0.3")
+	f.eventuallyAddresses(sortedByNode(map[string]string{node.Name: "10.1.0.2", other.Name: "10.1.0.3"})...)
 
+	f.Expect(f.client.Delete(t.Context(), node)).To(Succeed())
+	f.eventuallyAddresses("10.1.0.3")
 	f.Expect(f.client.Delete(t.Context(), other)).To(Succeed())
 	l = f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonNodesMissing)
 	f.Expect(l.Status.NodePorts["http"]).To(Equal(number))
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(number))
+}
+
+func sortedByNode(addresses map[string]string) []string {
+	var sorted []string
+	for _, node := range slices.Sorted(maps.Keys(addresses)) {
+		sorted = append(sorted, addresses[node])
+	}
+	return sorted
 }
 
 func TestClassSwitchKeepsTheService(t *testing.T) {
@@ -562,4 +575,33 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 		f.Expect(f.listener().ResourceVersion).To(Equal(version), step.name)
 	}
 	f.Expect(f.service().Spec.Selector).To(Equal(map[string]string{names.PodMountLabel(f.listener().UID): "web"}))
+}
+
+// After a restart the operator does not know what it applied: it asks once for each Service, and changes nothing.
+func TestRestartChangesNothing(t *testing.T) {
+	var key client.ObjectKey
+	var class v1alpha1.ListenerClassSpec
+	class.ServiceType = v1alpha1.ServiceTypeClusterIP
+	var settled, service string
+	t.Run("first process", func(t *testing.T) {
+		f := newFixture(t, nil, class)
+		key = f.key
+		f.createListener(nil)
+		settled = f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned).ResourceVersion
+		service = f.service().ResourceVersion
+	})
+	t.Run("second process", func(t *testing.T) {
+		cfg, count := apiserver.Config(t), &counter{}
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
+		f := newFixture(t, cfg, class)
+		f.key = key
+		mine := func() []string {
+			return slices.DeleteFunc(count.taken(), func(w string) bool { return !strings.Contains(w, key.Namespace) })
+		}
+		f.Eventually(mine).ShouldNot(BeEmpty())
+		f.Eventually(func() bool { return idle(f.WithT) }).Should(BeTrue())
+		f.Expect(mine()).To(Equal([]string{"PATCH /api/v1/namespaces/" + key.Namespace + "/services/web"}))
+		f.Expect(f.listener().ResourceVersion).To(Equal(settled))
+		f.Expect(f.service().ResourceVersion).To(Equal(service))
+	})
 }

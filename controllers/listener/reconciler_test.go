@@ -209,6 +209,31 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 				newVolume("pv-1", on("a")), newMount("1", "b", "pv-1", 2)),
 			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
+		"a node agent's word alone counts for nothing": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
+				newVolume("pv-1", on("a")), newMount("1", "b", "pv-1", 1)),
+			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"a pinned volume stays where it is pinned": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newNode("c", "10.0.0.3"),
+				newVolume("pv-1", pinned("a")), newMount("1", "b", "pv-1", 2), newVolume("pv-2", func(pv *corev1.PersistentVolume) {
+					pinned("a")(pv)
+					on("c")(pv)
+				})),
+			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"a volume that several Pods share is on all their nodes": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
+				newVolume("pv-1", nil), newMount("1", "b", "pv-1", 2), newMount("2", "a", "pv-1", 2)),
+			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"volumes of others do not count, whatever their labels": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", func(pv *corev1.PersistentVolume) {
+				on("a")(pv)
+				pv.Spec.CSI.Driver = "other.example.com"
+			}), newMount("1", "a", "pv-1", 2)),
+			accepted: accepted, ready: v1alpha1.ReasonWaitingForPods,
+		},
 		"a missing node is left out": {
 			world:     newWorld(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", on("gone")), newVolume("pv-2", on("a"))),
 			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},
