@@ -1,0 +1,111 @@
+package podlisteners
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+const (
+	resource = "podlisteners"
+	// createTimeout bounds one attempt to create a hint, so that the next one need not wait for a connection that is dead.
+	createTimeout = 10 * time.Second
+)
+
+// Pod is a Pod on this node, as the kubelet tells of it.
+type Pod struct {
+	Namespace string
+	Name      string
+	UID       types.UID
+}
+
+// String returns namespace and name.
+func (p Pod) String() string { return p.Namespace + "/" + p.Name }
+
+func (p Pod) key() cache.ObjectName {
+	return cache.ObjectName{Namespace: p.Namespace, Name: listenersv1alpha1.PodListenersName(p.UID)}
+}
+
+// hint is the object that asks the operator for the addresses of a Pod.
+func (p Pod) hint(node string) *listenersv1alpha1.PodListeners {
+	key := p.key()
+	return &listenersv1alpha1.PodListeners{
+		TypeMeta: metav1.TypeMeta{APIVersion: listenersv1alpha1.GroupVersion.String(), Kind: "PodListeners"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       key.Namespace,
+			Name:            key.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}},
+		},
+		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{}},
+	}
+}
+
+// podOf is the Pod of a PodListeners, or false for an object that was not made for a Pod.
+func podOf(o *listenersv1alpha1.PodListeners) (Pod, bool) {
+	if len(o.OwnerReferences) != 1 {
+		return Pod{}, false
+	}
+	pod := Pod{Namespace: o.Namespace, Name: o.OwnerReferences[0].Name, UID: o.OwnerReferences[0].UID}
+	return pod, pod.key().Name == o.Name
+}
+
+// uidOf is the uid of the Pod that a PodListeners of this name is for, or "".
+func uidOf(name string) types.UID {
+	uid, ok := strings.CutPrefix(name, listenersv1alpha1.PodListenersName(""))
+	if !ok {
+		return ""
+	}
+	return types.UID(uid)
+}
+
+// trusted tells whether the content of an object is the operator's. The agents can create objects but not update them, so nothing
+// that was made with a stolen token of a node gets beyond its first generation.
+func trusted(o *listenersv1alpha1.PodListeners) bool { return o.Generation >= 2 }
+
+// create creates the hint for a Pod, and returns the uid of the object, or "" if there is one already.
+func (w *Watch) create(ctx context.Context, pod Pod) (types.UID, error) {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	hint := pod.hint(w.node)
+	var created listenersv1alpha1.PodListeners
+	err := w.client.Post().Namespace(hint.Namespace).Resource(resource).
+		VersionedParams(&metav1.CreateOptions{FieldManager: names.OwnerDefault}, metav1.ParameterCodec).
+		Body(hint).Do(ctx).Into(&created)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("creating PodListeners %s/%s: %w", hint.Namespace, hint.Name, err)
+	}
+	return created.UID, nil
+}
+
+// newClient returns a client that knows no kinds but ours, which keeps the agent small.
+func newClient(cfg *rest.Config) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := listenersv1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the kinds of %s: %w", listenersv1alpha1.GroupVersion, err)
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.GroupVersion = &listenersv1alpha1.GroupVersion
+	cfg.APIPath = "/apis"
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	cfg.QPS = -1 // one request for each mount; the API server sees to fairness
+	client, err := rest.RESTClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of %s: %w", listenersv1alpha1.GroupVersion, err)
+	}
+	return client, nil
+}
