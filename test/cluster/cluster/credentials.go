@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -33,28 +34,17 @@ func (c *Cluster) ensurePKI() error {
 	if err := errors.Join(os.RemoveAll(temp), os.Mkdir(temp, 0o700)); err != nil {
 		return fmt.Errorf("creating the directory of certificates: %w", err)
 	}
-	authority, err := newAuthority(temp, "ca", c.name)
+	requests := c.servers()
+	maps.Copy(requests, users)
+	err := errors.Join(
+		writeAuthority(temp, "ca", c.name, requests),
+		// API servers behind this one trust it by an authority of its own.
+		writeAuthority(temp, "front-proxy-ca", c.name+"-front-proxy", map[string]pki.Request{
+			"front-proxy-client": {CommonName: "front-proxy-client"},
+		}),
+		writeSigningKey(temp),
+	)
 	if err != nil {
-		return err
-	}
-	front, err := newAuthority(temp, "front-proxy-ca", c.name+"-front-proxy")
-	if err != nil {
-		return err
-	}
-	if err := issue(front, temp, "front-proxy-client", pki.Request{CommonName: "front-proxy-client"}); err != nil {
-		return err
-	}
-	for name, request := range c.servers() {
-		if err := issue(authority, temp, name, request); err != nil {
-			return err
-		}
-	}
-	for name, request := range users {
-		if err := issue(authority, temp, name, request); err != nil {
-			return err
-		}
-	}
-	if err := writeSigningKey(temp); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, c.pkiDir()); err != nil {
@@ -146,13 +136,18 @@ func (c *Cluster) writeKubeconfig(path, user string) error {
 // apiURL is where the API server listens.
 func (c *Cluster) apiURL() string { return "https://" + c.HostIP() + ":6443" }
 
-// newAuthority makes an authority and writes it to dir.
-func newAuthority(dir, name, commonName string) (*pki.Authority, error) {
+// writeAuthority makes an authority and certificates by their file names, and writes all to dir.
+func writeAuthority(dir, name, commonName string, requests map[string]pki.Request) error {
 	authority, err := pki.NewAuthority(commonName)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return authority, authority.Write(dir, name)
+	for file, request := range requests {
+		if err := issue(authority, dir, file, request); err != nil {
+			return err
+		}
+	}
+	return authority.Write(dir, name)
 }
 
 // issue signs a certificate and writes it to dir.

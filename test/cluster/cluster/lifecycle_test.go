@@ -390,15 +390,7 @@ func expectNothingLeft(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("processes: %v, %v", left, err)
 	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		t.Error(err)
-	}
-	for _, i := range interfaces {
-		if strings.HasPrefix(i.Name, c.subnets.bridge()) {
-			t.Errorf("network interface %s", i.Name)
-		}
-	}
+	expectNoNetwork(t, c.subnets)
 	for _, file := range []string{"/proc/self/mounts", "/proc/net/route"} {
 		for _, trace := range []string{c.dir, c.cgroup(), c.subnets.bridge() + "\t"} {
 			if bytes.Contains([]byte(read(t, file)), []byte(trace)) {
@@ -415,6 +407,20 @@ func expectNothingLeft(t *testing.T) {
 	}
 	expectAbsent(t, c.dir)
 	expectAbsent(t, c.dir+".lock")
+}
+
+// expectNoNetwork fails if a bridge or a cable of the cluster is left.
+func expectNoNetwork(t *testing.T, s subnets) {
+	t.Helper()
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, i := range interfaces {
+		if strings.HasPrefix(i.Name, s.bridge()) {
+			t.Errorf("network interface %s", i.Name)
+		}
+	}
 }
 
 // expectAbsent fails if there is something at path.

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Slots is how many clusters can exist on one machine at the same time.
+// slots is how many clusters can exist on one machine at the same time.
 const slots = 10
 
 // MaxNodes is the highest number a node may have.
