@@ -1,0 +1,96 @@
+package volume_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/node-agent/volume"
+)
+
+// FuzzTargetPath checks that a path that is accepted has one meaning, below the kubelet's directory of Pods.
+func FuzzTargetPath(f *testing.F) {
+	const pods = "/var/lib/kubelet/pods/"
+	f.Add(pods + podUID + "/volumes/kubernetes.io~csi/" + pvName + "/mount")
+	f.Add(pods + "../volumes/kubernetes.io~csi/../mount")
+	f.Add(pods + "a/volumes/kubernetes.io~csi/b/../../mount")
+	f.Add("/")
+	host := volume.NewHost("/var/lib/kubelet")
+	f.Fuzz(func(t *testing.T, path string) {
+		target, err := host.Parse(path)
+		if err != nil {
+			if !errors.Is(err, volume.ErrInvalidTarget) {
+				t.Fatalf("%q: %v", path, err)
+			}
+			return
+		}
+		want := filepath.Join(pods, string(target.PodUID), "volumes", "kubernetes.io~csi", target.Name, "mount")
+		if path != want || path != filepath.Clean(path) || !strings.HasPrefix(path, pods) {
+			t.Fatalf("%q became %#v", path, target)
+		}
+	})
+}
+
+// FuzzNames checks that whatever addresses and ports are called, nothing changes outside of the volume, and nothing is in the volume but
+// the contract's files, with their content.
+func FuzzNames(f *testing.F) {
+	for _, name := range []string{"192.0.2.1", "fd00::1", "fe80::1%/../..", "a.example.com", "..", "../../x", "/etc", "http", "", "a/b", "\x00"} {
+		f.Add(name, "http", int32(80))
+		f.Add("192.0.2.1", name, int32(80))
+	}
+	f.Fuzz(func(t *testing.T, address, port string, number int32) {
+		n := newNode(t)
+		outside := canary(t, n.dir)
+		before := outsideOf(t, n)
+		written, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip(address, map[string]int32{port: number})})
+		if err != nil && !errors.Is(err, volume.ErrNoAddress) {
+			t.Fatal(err)
+		}
+		checkCanary(t, outside)
+		if diff := cmp.Diff(before, outsideOf(t, n)); diff != "" {
+			t.Fatalf("outside of the volume (-before +after):\n%s", diff)
+		}
+		if err != nil {
+			return
+		}
+		want := map[string]string{
+			"/addresses": "..data/addresses", "/default-address": "..data/default-address",
+			"default-address": "-> addresses/" + address, "addresses": "drwxr-xr-x", "addresses/" + address: "drwxr-xr-x",
+			"addresses/" + address + "/address": "-r--r--r-- " + address, "addresses/" + address + "/ports": "drwxr-xr-x",
+		}
+		if len(written.Skipped) == 0 {
+			want["addresses/"+address+"/ports/"+port] = "-r--r--r-- " + strconv.Itoa(int(number))
+		}
+		if diff := cmp.Diff(want, seen(t, n)); diff != "" {
+			t.Fatalf("in the volume (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// outsideOf lists all of the test's directory but the content of the volume.
+func outsideOf(t *testing.T, n *node) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	must(t, filepath.WalkDir(filepath.Dir(n.dir), func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == n.mount:
+			return fs.SkipDir
+		case entry.IsDir():
+			all[path] = "directory"
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		all[path] = string(content)
+		return err
+	}))
+	return all
+}

@@ -1,0 +1,221 @@
+package volume_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// agentCapabilities are those that the DaemonSet adds back after it dropped all of root's: a Pod may give what is in its volume to other
+// users, take all rights away from it, and make directories sticky.
+var agentCapabilities = []int{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
+
+// asAgent runs f with no other capabilities than the node agent has. It needs to be root.
+func asAgent(t *testing.T, f func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs to be root, as the node agent is, to work with the files of other users")
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, since it cannot get its capabilities back
+		err := restrictThread(agentCapabilities)
+		if err == nil {
+			f()
+		}
+		done <- err
+	}()
+	must(t, <-done)
+}
+
+func restrictThread(capabilities []int) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	for _, c := range capabilities {
+		data[c/32].Effective |= 1 << (c % 32)
+		data[c/32].Permitted |= 1 << (c % 32)
+	}
+	return unix.Capset(&header, &data[0])
+}
+
+// hostile is what a Pod that is root in its container does to its volume, which showed 192.0.2.1 with port http. outside is
+// a directory outside of the volume that must not change.
+var hostile = map[string]func(mount, outside string) error{
+	"nothing": func(_, _ string) error { return nil },
+	"data is a directory": func(mount, _ string) error {
+		data := filepath.Join(mount, "..data")
+		return errors.Join(os.Remove(data), os.MkdirAll(filepath.Join(data, "addresses", "192.0.2.66"), 0o755))
+	},
+	"data is a file": func(mount, _ string) error {
+		data := filepath.Join(mount, "..data")
+		return errors.Join(os.Remove(data), os.WriteFile(data, []byte("x"), 0o600))
+	},
+	"data leads outside": func(mount, outside string) error {
+		return relink(outside, filepath.Join(mount, "..data"))
+	},
+	"data leads outside on a relative path": func(mount, outside string) error {
+		to, err := filepath.Rel(mount, outside)
+		return errors.Join(err, relink(to, filepath.Join(mount, "..data")))
+	},
+	"data leads to the parent": func(mount, _ string) error { return relink("..", filepath.Join(mount, "..data")) },
+	"data leads to itself":     func(mount, _ string) error { return relink("..data", filepath.Join(mount, "..data")) },
+	"addresses leads outside": func(mount, outside string) error {
+		return relink(outside, filepath.Join(mount, "addresses"))
+	},
+	"the default address leads outside": func(mount, outside string) error {
+		return relink(outside, filepath.Join(mount, "default-address"))
+	},
+	"the default address is a full directory": func(mount, _ string) error {
+		link := filepath.Join(mount, "default-address")
+		return errors.Join(os.Remove(link), os.MkdirAll(filepath.Join(link, "a", "b"), 0o755))
+	},
+	"the default address is a pipe": func(mount, _ string) error {
+		link := filepath.Join(mount, "default-address")
+		return errors.Join(os.Remove(link), syscall.Mkfifo(link, 0o600))
+	},
+	"a file is a pipe": func(mount, _ string) error {
+		file := filepath.Join(mount, "addresses", "192.0.2.1", "address")
+		return errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600))
+	},
+	"a directory is a pipe": func(mount, _ string) error {
+		dir := filepath.Join(mount, "addresses", "192.0.2.1", "ports")
+		return errors.Join(os.RemoveAll(dir), syscall.Mkfifo(dir, 0o600))
+	},
+	"the tree is a pipe": func(mount, _ string) error {
+		tree, err := filepath.EvalSymlinks(filepath.Join(mount, "..data"))
+		return errors.Join(err, os.RemoveAll(tree), syscall.Mkfifo(tree, 0o600))
+	},
+	"the tree is outside": func(mount, outside string) error {
+		tree, err := filepath.EvalSymlinks(filepath.Join(mount, "..data"))
+		return errors.Join(err, os.RemoveAll(tree), os.Symlink(outside, tree))
+	},
+	"an address is outside": func(mount, outside string) error {
+		dir := filepath.Join(mount, "addresses", "192.0.2.1")
+		return errors.Join(os.RemoveAll(dir), os.Symlink(outside, dir))
+	},
+	"a file is outside": func(mount, outside string) error {
+		return relink(filepath.Join(outside, "canary"), filepath.Join(mount, "addresses", "192.0.2.1", "address"))
+	},
+	"leftovers lead outside": func(mount, outside string) error {
+		return errors.Join(os.Symlink(outside, filepath.Join(mount, "..generation-EVIL")),
+			os.MkdirAll(filepath.Join(mount, "..aside-EVIL"), 0o755), os.Symlink(outside, filepath.Join(mount, "..aside-EVIL", "link")))
+	},
+	"all is gone": func(mount, _ string) error {
+		names, err := filepath.Glob(filepath.Join(mount, "*"))
+		hidden, err2 := filepath.Glob(filepath.Join(mount, "..*"))
+		errs := []error{err, err2}
+		for _, name := range append(names, hidden...) {
+			if filepath.Dir(name) == mount {
+				errs = append(errs, os.RemoveAll(name))
+			}
+		}
+		return errors.Join(errs...)
+	},
+	"the volume is another user's": func(mount, _ string) error {
+		return errors.Join(os.Chown(mount, 1000, 1000), os.Chmod(mount, 0o700))
+	},
+	"the volume has no rights": func(mount, _ string) error { return os.Chmod(mount, 0) },
+	"the volume is sticky, and all in it another user's": func(mount, _ string) error {
+		return filepath.WalkDir(mount, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				err = os.Chmod(path, 0o777|fs.ModeSticky)
+			}
+			return errors.Join(err, os.Lchown(path, 1000, 1000))
+		})
+	},
+	"addresses is a closed directory of another user": func(mount, _ string) error {
+		dir := filepath.Join(mount, "addresses")
+		return errors.Join(os.Remove(dir), os.MkdirAll(filepath.Join(dir, "sub"), 0o700),
+			os.WriteFile(filepath.Join(dir, "sub", "file"), nil, 0o600), os.Chown(dir, 1000, 1000), os.Chmod(dir, 0))
+	},
+	"the tree is a closed directory of another user": func(mount, _ string) error {
+		tree, err := filepath.EvalSymlinks(filepath.Join(mount, "..data"))
+		return errors.Join(err, os.Chown(tree, 1000, 1000), os.Chmod(tree, 0o700))
+	},
+	"a directory that looks like a temporary one": func(mount, _ string) error {
+		return os.MkdirAll(filepath.Join(mount, "..link-EVIL", "deep", "er"), 0)
+	},
+	"links in a circle": func(mount, _ string) error {
+		return errors.Join(relink("default-address", filepath.Join(mount, "addresses")), relink("addresses", filepath.Join(mount, "default-address")))
+	},
+}
+
+func relink(to, name string) error { return errors.Join(os.Remove(name), os.Symlink(to, name)) }
+
+func TestHostilePodNeitherEscapesNorBlocksItsVolume(t *testing.T) {
+	fresh := newNode(t)
+	fresh.write(ip("192.0.2.2", map[string]int32{"http": 81}))
+	want := seen(t, fresh)
+	for name, act := range hostile {
+		for again, second := range map[string]listenersv1alpha1.IngressAddress{
+			"new content":  ip("192.0.2.2", map[string]int32{"http": 81}),
+			"same content": ip("192.0.2.1", map[string]int32{"http": 80}),
+		} {
+			t.Run(name+", "+again, func(t *testing.T) {
+				n := newNode(t)
+				outside := canary(t, n.dir)
+				n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+				must(t, act(n.mount, outside))
+				asAgent(t, func() {
+					if _, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{second}); err != nil {
+						t.Errorf("writing: %v", err)
+					}
+				})
+				checkCanary(t, outside)
+				if got := n.read("default-address/address"); got != second.Address {
+					t.Errorf("the default address is %q", got)
+				}
+				if again == "new content" {
+					if diff := cmp.Diff(want, seen(t, n)); diff != "" {
+						t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+					}
+				}
+				asAgent(t, func() {
+					if err := n.host.Remove(n.target); err != nil {
+						t.Errorf("removing: %v", err)
+					}
+				})
+				checkCanary(t, outside)
+				if _, err := os.Lstat(n.mount); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("the volume is still there: %v", err)
+				}
+			})
+		}
+	}
+}
+
+func TestDirectoryThatIsFilledIsReplaced(t *testing.T) {
+	// A node that crashed does not unpublish. Whatever lies there when it is back is in nobody's way.
+	n, fresh := newNode(t), newNode(t)
+	writeLikeThePeer(t, n.mount, "192.0.2.9", "9")
+	must(t, os.WriteFile(filepath.Join(n.mount, "of the Pod"), []byte("kept"), 0o644))
+	n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+	fresh.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+	if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
+		t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+	}
+	if got := n.read("of the Pod"); got != "kept" {
+		t.Errorf("the Pod's own file reads %q", got)
+	}
+}
+
+func TestVolumeThatIsNoDirectoryIsRefused(t *testing.T) {
+	n := newNode(t)
+	outside := canary(t, n.dir)
+	must(t, os.Symlink(outside, n.mount))
+	if _, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", nil)}); err == nil {
+		t.Error("a volume that is a link was written")
+	}
+	checkCanary(t, outside)
+	must(t, n.host.Remove(n.target))
+	checkCanary(t, outside)
+}
