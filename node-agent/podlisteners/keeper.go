@@ -72,6 +72,14 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
+// Addresses is that of the Watch.
+func (k *Keeper) Addresses(ctx context.Context, pod Pod, volume string) ([]listenersv1alpha1.IngressAddress, error) {
+	return k.watch.Addresses(ctx, pod, volume)
+}
+
+// Recheck brings the published volumes of a Pod up to date, later.
+func (k *Keeper) Recheck(pod Pod) { k.queue.Add(pod.key()) }
+
 func (k *Keeper) keep(ctx context.Context, key cache.ObjectName) error {
 	published, err := k.host.Published(uidOf(key.Name))
 	if len(published) == 0 {

@@ -1,0 +1,142 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/node-agent/podlisteners"
+	"github.com/listener-operator/listener-operator/node-agent/volume"
+)
+
+// NodeGetInfo implements csi.NodeServer.
+func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{
+		NodeId:             d.node,
+		MaxVolumesPerNode:  math.MaxInt64,
+		AccessibleTopology: &csi.Topology{Segments: map[string]string{names.TopologyKey: d.node}},
+	}, nil
+}
+
+// NodeGetCapabilities implements csi.NodeServer. There are none: nothing is staged, measured or expanded.
+func (*Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	return &csi.NodeGetCapabilitiesResponse{}, nil
+}
+
+// NodePublishVolume implements csi.NodeServer. It waits until the operator has found the addresses that lead to the Pod, and writes
+// them into the volume.
+func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+	m, err := d.mount(req)
+	if err == nil {
+		err = d.publish(ctx, m)
+	}
+	if err != nil {
+		return nil, statusError(err)
+	}
+	return &csi.NodePublishVolumeResponse{}, nil
+}
+
+// NodeUnpublishVolume implements csi.NodeServer. It works without the API server and any number of times, as a kubelet that was away
+// for long may ask.
+func (d *Driver) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+	if req.GetVolumeId() == "" {
+		return nil, statusError(missing("volume_id"))
+	}
+	target, err := d.host.Parse(req.GetTargetPath())
+	if err == nil {
+		err = d.host.Remove(target)
+	}
+	if err != nil {
+		return nil, statusError(err)
+	}
+	return &csi.NodeUnpublishVolumeResponse{}, nil
+}
+
+// mount is a valid request to publish a volume.
+type mount struct {
+	volume string // the name of the PersistentVolume
+	pod    podlisteners.Pod
+	target volume.Target
+}
+
+// mount refuses requests that no later attempt can mend.
+func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
+	attributes := req.GetVolumeContext()
+	m := mount{volume: req.GetVolumeId(), pod: podlisteners.Pod{
+		Namespace: attributes[names.ContextPodNamespace],
+		Name:      attributes[names.ContextPodName],
+		UID:       types.UID(attributes[names.ContextPodUID]),
+	}}
+	switch {
+	case m.volume == "":
+		return mount{}, missing("volume_id")
+	case req.GetTargetPath() == "":
+		return mount{}, missing("target_path")
+	case req.GetVolumeCapability() == nil:
+		return mount{}, missing("volume_capability")
+	case req.GetVolumeCapability().GetMount() == nil:
+		return mount{}, fmt.Errorf("%w: a listener volume is a directory and cannot be used as a block device; set volumeMode: Filesystem in the claim",
+			errInvalidRequest)
+	case attributes[names.ContextEphemeral] == "true":
+		return mount{}, fmt.Errorf("%w: inline csi volumes are not supported; use an ephemeral volume whose volumeClaimTemplate has storageClassName %s",
+			errInvalidRequest, names.Driver)
+	case m.pod.Namespace == "" || m.pod.Name == "" || m.pod.UID == "":
+		return mount{}, fmt.Errorf("%w: the kubelet did not tell which Pod mounts; CSIDriver %s must have podInfoOnMount: true", errInvalidRequest, names.Driver)
+	}
+	var err error
+	if m.target, err = d.host.Parse(req.GetTargetPath()); err != nil {
+		return mount{}, err
+	}
+	if m.target.PodUID != m.pod.UID {
+		return mount{}, fmt.Errorf("%w: target path %q does not belong to Pod %s with uid %s", errInvalidRequest, req.GetTargetPath(), m.pod, m.pod.UID)
+	}
+	return m, nil
+}
+
+func missing(field string) error {
+	return fmt.Errorf("%w: %s is missing", errInvalidRequest, field)
+}
+
+// publish writes the addresses of a Pod into a volume. A volume that has some already, because the kubelet was restarted, is a
+// success even if those of today cannot be had: it is rewritten as soon as they are known.
+func (d *Driver) publish(ctx context.Context, m mount) error {
+	logger := logr.FromContextOrDiscard(ctx).WithValues("volume", m.volume, "pod", m.pod.String())
+	usable := d.host.Usable(m.target)
+	waiting, cancel := context.WithTimeout(ctx, patience(ctx, usable))
+	defer cancel()
+	addresses, err := d.addresses.Addresses(waiting, m.pod, m.volume)
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("publishing volume %s of Pod %s: %w", m.volume, m.pod, ctx.Err())
+	case err != nil && usable:
+		logger.Info("Left the addresses that a volume had", "reason", err.Error())
+		return nil
+	case err != nil:
+		return err
+	}
+	written, err := d.host.Write(m.target, addresses)
+	if err != nil {
+		return err
+	}
+	d.addresses.Recheck(m.pod)
+	logger.Info("Published", "changed", written.Changed, "skipped", written.Skipped)
+	return nil
+}
+
+// patience is how long to wait for addresses.
+func patience(ctx context.Context, usable bool) time.Duration {
+	if usable {
+		return republishTimeout
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		return min(publishTimeout, max(left-answerTime, left/2))
+	}
+	return publishTimeout
+}
