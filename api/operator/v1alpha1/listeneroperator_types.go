@@ -28,6 +28,8 @@ const (
 	ReasonUnmanaged       = "Unmanaged"
 	ReasonRemoved         = "Removed"
 	ReasonVolumesInUse    = "VolumesInUse"
+	ReasonForeignObject   = "ForeignObject"
+	ReasonRemovalFailed   = "RemovalFailed"
 )
 
 // ManagementState says whether the operator looks after what it installed.

@@ -1,0 +1,65 @@
+package nodeagent
+
+import (
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// admissionPolicy confines each node agent to announcing mounts on its own node, whose name the API server reads from the token: so a
+// token that is stolen from one node is of no use against another. It covers every write to our kinds, also those that the agents'
+// ClusterRole does not allow anyway.
+func admissionPolicy(_ *v1alpha1.ListenerOperator, s settings) (any, error) {
+	return admissionregistrationv1ac.ValidatingAdmissionPolicy(names.NodeAgent).WithSpec(
+		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
+			WithFailurePolicy(admissionregistrationv1.Fail).
+			WithMatchConstraints(admissionregistrationv1ac.MatchResources().WithResourceRules(
+				admissionregistrationv1ac.NamedRuleWithOperations().
+					WithAPIGroups(listenersv1alpha1.GroupVersion.Group).
+					WithAPIVersions("*").
+					WithResources("*/*").
+					WithOperations(admissionregistrationv1.OperationAll),
+			)).
+			WithMatchConditions(admissionregistrationv1ac.MatchCondition().
+				WithName("node-agent").
+				WithExpression(fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", s.namespace, names.NodeAgent))).
+			WithVariables(
+				admissionregistrationv1ac.Variable().WithName("nodeOfToken").
+					WithExpression("request.userInfo.?extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"),
+				admissionregistrationv1ac.Variable().WithName("owners").
+					WithExpression("object.metadata.?ownerReferences.orValue([])"),
+			).
+			WithValidations(
+				admissionregistrationv1ac.Validation().
+					WithExpression("request.operation == 'CREATE' && request.resource.resource == 'podlisteners' && request.subResource == ''").
+					WithMessage("a node agent may only create PodListeners"),
+				admissionregistrationv1ac.Validation().
+					WithExpression("variables.nodeOfToken != '' && object.spec.?nodeName.orValue('') == variables.nodeOfToken").
+					WithMessage("a node agent may only create PodListeners of the node that its token is bound to"),
+				admissionregistrationv1ac.Validation().
+					WithExpression("size(object.spec.listeners) == 0").
+					WithMessage("a node agent announces a mount, and leaves spec.listeners to the operator"),
+				admissionregistrationv1ac.Validation().
+					WithExpression("size(variables.owners) == 1 && variables.owners[0].apiVersion == 'v1' && variables.owners[0].kind == 'Pod' && "+
+						"object.metadata.?name.orValue('') == 'pod-' + variables.owners[0].uid").
+					WithMessage("PodListeners are named pod-<uid> and have one owner, the Pod of that uid"),
+				admissionregistrationv1ac.Validation().
+					WithExpression("size(object.metadata.?finalizers.orValue([])) == 0").
+					WithMessage("a node agent must not keep others from deleting what it announced"),
+			),
+	), nil
+}
+
+// admissionPolicyBinding puts the policy in force. A policy without it restricts nothing.
+func admissionPolicyBinding(*v1alpha1.ListenerOperator, settings) (any, error) {
+	return admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(names.NodeAgent).WithSpec(
+		admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
+			WithPolicyName(names.NodeAgent).
+			WithValidationActions(admissionregistrationv1.Deny),
+	), nil
+}

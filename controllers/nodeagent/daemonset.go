@@ -1,0 +1,166 @@
+package nodeagent
+
+import (
+	"cmp"
+	"maps"
+	"path"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// What the node agent takes where the configuration says nothing: objects that were created before a field had its default do not have it.
+const (
+	defaultKubeletDir    = "/var/lib/kubelet"
+	defaultLogLevel      = "info"
+	defaultPriorityClass = "system-node-critical"
+)
+
+// probesPort is where the node agent serves /healthz and /readyz.
+const probesPort = 8081
+
+// daemonSet runs the node agent on each node. It is root, to write where the kubelet wants it, but with hardly any of root's rights.
+func daemonSet(config *v1alpha1.ListenerOperator, s settings) (any, error) {
+	pod, err := podSpec(config.Spec.NodeAgent, s)
+	if err != nil {
+		return nil, err
+	}
+	return appsv1ac.DaemonSet(names.NodeAgent, s.namespace).WithSpec(appsv1ac.DaemonSetSpec().
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(nodeAgentLabels())).
+		WithUpdateStrategy(appsv1ac.DaemonSetUpdateStrategy().
+			WithType(appsv1.RollingUpdateDaemonSetStrategyType).
+			WithRollingUpdate(appsv1ac.RollingUpdateDaemonSet().WithMaxUnavailable(intstr.FromString("10%")))).
+		WithTemplate(corev1ac.PodTemplateSpec().
+			WithLabels(nodeAgentLabels()).
+			WithAnnotations(map[string]string{
+				"kubectl.kubernetes.io/default-container": componentAgent,
+				// On OpenShift, run under our own security context constraints whichever others would fit.
+				"openshift.io/required-scc": names.NodeAgent,
+				// On OpenShift, count as part of the platform where CPUs are partitioned.
+				"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
+				// Stay while a node is drained: the volumes of the Pods that leave are unpublished here.
+				"cluster-autoscaler.kubernetes.io/enable-ds-eviction": "false",
+			}).
+			WithSpec(pod))), nil
+}
+
+func podSpec(agent v1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpecApplyConfiguration, error) {
+	resources, err := resourcesOf(agent)
+	if err != nil {
+		return nil, err
+	}
+	directories := hostDirectories(cmp.Or(agent.KubeletDir, defaultKubeletDir))
+	pod := corev1ac.PodSpec().
+		WithServiceAccountName(names.NodeAgent).
+		WithAutomountServiceAccountToken(true).
+		WithEnableServiceLinks(false).
+		WithPriorityClassName(cmp.Or(agent.PriorityClassName, defaultPriorityClass)).
+		WithNodeSelector(nodeSelector(agent)).
+		WithSecurityContext(corev1ac.PodSecurityContext().
+			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)).
+			// A confined container may not write to the kubelet's directories. Ignored on nodes without SELinux.
+			WithSELinuxOptions(corev1ac.SELinuxOptions().WithType("spc_t"))).
+		WithContainers(container(agent, s, directories).WithResources(resources))
+	for _, d := range directories {
+		pod.WithVolumes(corev1ac.Volume().WithName(d.name).
+			WithHostPath(corev1ac.HostPathVolumeSource().WithPath(d.path).WithType(d.kind)))
+	}
+	return pod, place(pod, agent)
+}
+
+// hostDirectory is a directory of the node. The agent sees it at the same path, because the kubelet tells it paths.
+type hostDirectory struct {
+	name string
+	path string
+	kind corev1.HostPathType
+}
+
+func hostDirectories(kubelet string) []hostDirectory {
+	return []hostDirectory{
+		{"plugin", path.Join(kubelet, "plugins", names.Driver), corev1.HostPathDirectoryOrCreate},
+		{"registry", path.Join(kubelet, "plugins_registry"), corev1.HostPathDirectory},
+		{"pods", path.Join(kubelet, "pods"), corev1.HostPathDirectory},
+	}
+}
+
+func container(agent v1alpha1.NodeAgentSpec, s settings, directories []hostDirectory) *corev1ac.ContainerApplyConfiguration {
+	c := corev1ac.Container().
+		WithName(componentAgent).
+		WithImage(s.image).
+		WithImagePullPolicy(corev1.PullIfNotPresent).
+		WithCommand("/node-agent").
+		WithArgs("--kubelet-dir="+cmp.Or(agent.KubeletDir, defaultKubeletDir), "--log-level="+cmp.Or(agent.LogLevel, defaultLogLevel)).
+		WithEnv(corev1ac.EnvVar().WithName("NODE_NAME").WithValueFrom(corev1ac.EnvVarSource().
+			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("spec.nodeName")))).
+		WithPorts(corev1ac.ContainerPort().WithName("probes").WithContainerPort(probesPort).WithProtocol(corev1.ProtocolTCP)).
+		WithLivenessProbe(probe("/healthz").WithInitialDelaySeconds(10).WithPeriodSeconds(20).WithTimeoutSeconds(5)).
+		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(5)).
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
+		WithSecurityContext(corev1ac.SecurityContext().
+			WithRunAsUser(0).
+			WithRunAsGroup(0).
+			WithAllowPrivilegeEscalation(false).
+			WithPrivileged(false).
+			WithReadOnlyRootFilesystem(true).
+			WithCapabilities(corev1ac.Capabilities().
+				WithDrop("ALL").
+				// Containers may write to their volume, and leave files and directories there that are another user's, or closed, or sticky.
+				// Unless all of it is removed, the kubelet cannot finish the Pod.
+				WithAdd("DAC_OVERRIDE", "FOWNER")))
+	for _, d := range directories {
+		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(d.name).WithMountPath(d.path))
+	}
+	return c
+}
+
+func probe(path string) *corev1ac.ProbeApplyConfiguration {
+	return corev1ac.Probe().WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("probes")))
+}
+
+// resourcesOf returns the configured resources, or requests that suit any cluster, because the agent sees its own node alone.
+func resourcesOf(agent v1alpha1.NodeAgentSpec) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
+	if agent.Resources == nil {
+		return corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
+		}), nil
+	}
+	return converted[corev1ac.ResourceRequirementsApplyConfiguration](agent.Resources)
+}
+
+func nodeSelector(agent v1alpha1.NodeAgentSpec) map[string]string {
+	selector := map[string]string{corev1.LabelOSStable: "linux"}
+	maps.Copy(selector, agent.NodeSelector)
+	return selector
+}
+
+// place adds the configured tolerations and affinity. Without tolerations, the agent runs on every node whatever its taints: where there
+// is no agent, no Pod with a listener volume starts.
+func place(pod *corev1ac.PodSpecApplyConfiguration, agent v1alpha1.NodeAgentSpec) error {
+	if len(agent.Tolerations) == 0 {
+		pod.WithTolerations(corev1ac.Toleration().WithOperator(corev1.TolerationOpExists))
+	}
+	for i := range agent.Tolerations {
+		toleration, err := converted[corev1ac.TolerationApplyConfiguration](agent.Tolerations[i])
+		if err != nil {
+			return err
+		}
+		pod.WithTolerations(toleration)
+	}
+	if agent.Affinity == nil {
+		return nil
+	}
+	affinity, err := converted[corev1ac.AffinityApplyConfiguration](agent.Affinity)
+	if err != nil {
+		return err
+	}
+	pod.WithAffinity(affinity)
+	return nil
+}

@@ -1,0 +1,134 @@
+package nodeagent
+
+import (
+	"encoding/json"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Labels of all that is installed. Those of nodeAgentLabels also select the agents' Pods, and so are fixed for ever.
+const (
+	labelName      = "app.kubernetes.io/name"
+	labelComponent = "app.kubernetes.io/component"
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	componentAgent = "node-agent"
+)
+
+func nodeAgentLabels() map[string]string {
+	return map[string]string{labelName: names.Operator, labelComponent: componentAgent}
+}
+
+// settings are what the installed objects depend on besides the configuration.
+type settings struct {
+	namespace string
+	image     string
+}
+
+// component is one of the objects that make up the node component.
+type component struct {
+	kind       string
+	name       string
+	namespaced bool
+	// ours says that the name belongs to the CSI driver, so that an object without a controller is one that an earlier installation left, and
+	// is taken over (contract 1.7).
+	ours bool
+	// empty returns an object of the kind to read into.
+	empty func() client.Object
+	// desired returns an apply configuration without owner and labels.
+	desired func(*v1alpha1.ListenerOperator, settings) (any, error)
+}
+
+// components are what is installed, in the order in which one needs the other: agents run only confined, and claims are only
+// provisioned where there are agents.
+func components() []component {
+	return []component{
+		{
+			kind: "ValidatingAdmissionPolicy", name: names.NodeAgent, desired: admissionPolicy,
+			empty: func() client.Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} },
+		},
+		{
+			kind: "ValidatingAdmissionPolicyBinding", name: names.NodeAgent, desired: admissionPolicyBinding,
+			empty: func() client.Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{} },
+		},
+		{
+			kind: "CSIDriver", name: names.Driver, ours: true, desired: csiDriver,
+			empty: func() client.Object { return &storagev1.CSIDriver{} },
+		},
+		{
+			kind: "DaemonSet", name: names.NodeAgent, namespaced: true, desired: daemonSet,
+			empty: func() client.Object { return &appsv1.DaemonSet{} },
+		},
+		{
+			kind: "StorageClass", name: names.Driver, ours: true, desired: storageClass,
+			empty: func() client.Object { return &storagev1.StorageClass{} },
+		},
+	}
+}
+
+// key returns where the component is, given the operator's namespace.
+func (c component) key(namespace string) types.NamespacedName {
+	if !c.namespaced {
+		namespace = ""
+	}
+	return types.NamespacedName{Namespace: namespace, Name: c.name}
+}
+
+// object returns the component as it is to be applied, owned by the configuration.
+func (c component) object(config *v1alpha1.ListenerOperator, s settings) (*unstructured.Unstructured, error) {
+	desired, err := c.desired(config, s)
+	if err != nil {
+		return nil, fmt.Errorf("building %s %s: %w", c.kind, c.name, err)
+	}
+	object, err := apply.Unstructured(desired)
+	if err != nil {
+		return nil, fmt.Errorf("building %s %s: %w", c.kind, c.name, err)
+	}
+	labels := nodeAgentLabels()
+	labels[labelManagedBy] = names.Operator
+	object.SetLabels(labels)
+	object.SetOwnerReferences([]metav1.OwnerReference{
+		*metav1.NewControllerRef(config, v1alpha1.GroupVersion.WithKind("ListenerOperator")),
+	})
+	return object, nil
+}
+
+// foreign returns why the observed object must not be written to, or "".
+func (c component) foreign(config *v1alpha1.ListenerOperator, observed client.Object) string {
+	controller := metav1.GetControllerOf(observed)
+	switch {
+	case controller == nil && (c.ours || observed.GetLabels()[labelManagedBy] == names.Operator):
+		return ""
+	case controller == nil:
+		return fmt.Sprintf("%s %s exists, and is not this operator's; delete or rename it", c.kind, c.name)
+	case controller.UID == config.UID:
+		return ""
+	case controller.Kind == "ListenerOperator" && controller.Name == config.Name:
+		return fmt.Sprintf("%s %s belongs to an earlier ListenerOperator %s, and waits for the garbage collector", c.kind, c.name, config.Name)
+	default:
+		return fmt.Sprintf("%s %s belongs to %s %s; remove that installation first", c.kind, c.name, controller.Kind, controller.Name)
+	}
+}
+
+// converted turns a part of the configuration into the apply configuration of the same fields.
+func converted[T any](in any) (*T, error) {
+	raw, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", in, err)
+	}
+	out := new(T)
+	if err := json.Unmarshal(raw, out); err != nil {
+		return nil, fmt.Errorf("decoding %T: %w", in, err)
+	}
+	return out, nil
+}

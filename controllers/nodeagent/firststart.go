@@ -1,0 +1,72 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// firstStart creates ListenerOperator/cluster with its defaults if it never existed, so that installing the operator is enough. That it
+// once existed is remembered by a ConfigMap beside the operator: whoever deletes the configuration means it.
+type firstStart struct {
+	writer    client.Writer
+	live      client.Reader
+	namespace string
+}
+
+// NeedLeaderElection leaves the step to the operator that works.
+func (*firstStart) NeedLeaderElection() bool { return true }
+
+// Start tries until it succeeds or ctx is done.
+func (s *firstStart) Start(ctx context.Context) error {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
+	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		err := s.ensure(ctx)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Creating the default configuration, which will be tried again")
+		}
+		return err == nil, nil
+	})
+	if wait.Interrupted(err) {
+		return nil
+	}
+	return err
+}
+
+// ensure creates the configuration before the memory of it: an operator that dies in between starts over, and finds it.
+func (s *firstStart) ensure(ctx context.Context) error {
+	memory := &corev1.ConfigMap{}
+	err := s.live.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, memory)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading config map %s/%s: %w", s.namespace, names.Operator, err)
+	}
+	config := &v1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ListenerOperatorName}}
+	err = s.writer.Create(ctx, config, client.FieldOwner(names.OwnerOperator))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating ListenerOperator %s: %w", v1alpha1.ListenerOperatorName, err)
+	}
+	memory = &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.Operator, Labels: map[string]string{labelManagedBy: names.Operator}},
+		Data: map[string]string{"README": "ListenerOperator/" + v1alpha1.ListenerOperatorName +
+			" has existed. While this is here, the operator does not create it again.\n"},
+	}
+	err = s.writer.Create(ctx, memory, client.FieldOwner(names.OwnerOperator))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating config map %s/%s: %w", s.namespace, names.Operator, err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+// Package nodeagent installs what the nodes need to mount listener volumes, and keeps it as ListenerOperator/cluster wants it: the
+// DaemonSet of node agents, the policy that confines them, the CSIDriver and the StorageClass. All of it belongs to ListenerOperator/cluster,
+// so that an update of the operator takes nothing away.
+//
+// It must never touch an object that another installation controls, nor take anything away while volumes are in use. It grants no
+// rights: the ServiceAccount of the agents and its ClusterRole come with the operator's manifests.
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+)
+
+// Reconciler is the controller of ListenerOperator/cluster. It becomes usable by SetupWithManager.
+type Reconciler struct {
+	// Client reads from the manager's cache, and writes.
+	Client client.Client
+	// Namespace is the operator's own, where the node agents run, too.
+	Namespace string
+	// Image is the image of the node agent.
+	Image string
+
+	// live reads without the cache.
+	live    client.Reader
+	applier *apply.Applier
+	events  events.EventRecorder
+	clock   clock.PassiveClock
+}
+
+// Reconcile brings the node component and the status up to date. What an administrator can mend is told by conditions; the error is for
+// what may pass by itself.
+func (r *Reconciler) Reconcile(ctx context.Context, config *v1alpha1.ListenerOperator) (reconcile.Result, error) {
+	if !config.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil // all that is installed is garbage-collected with it
+	}
+	o, err := r.observe(ctx, config)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var outcome outcome
+	switch config.Spec.ManagementState {
+	case v1alpha1.Unmanaged:
+	case v1alpha1.Removed:
+		outcome = r.remove(ctx, o)
+	default:
+		outcome = r.install(ctx, o)
+	}
+	status, recheck := describe(o, outcome, r.clock.Now())
+	if err := errors.Join(outcome.err, r.report(ctx, config, status)); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: recheck}, nil
+}
+
+// observed is what a pass starts from.
+type observed struct {
+	config *v1alpha1.ListenerOperator
+	parts  []part
+}
+
+// part is a component as it exists, if it does.
+type part struct {
+	component
+	// object is nil if there is none.
+	object client.Object
+}
+
+// outcome is what a pass did.
+type outcome struct {
+	// foreign says which object is another installation's, so that nothing was installed.
+	foreign string
+	// inUse are the claims whose volumes are in use, so that nothing was removed.
+	inUse []string
+	// err is what went wrong on the way.
+	err error
+}
+
+func (r *Reconciler) observe(ctx context.Context, config *v1alpha1.ListenerOperator) (*observed, error) {
+	o := &observed{config: config}
+	for _, c := range components() {
+		object, err := r.get(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		o.parts = append(o.parts, part{component: c, object: object})
+	}
+	return o, nil
+}
+
+// get returns the object, or nil if there is none. Only the API server is believed that there is none: what the cache has not seen yet
+// could be somebody else's.
+func (r *Reconciler) get(ctx context.Context, c component) (client.Object, error) {
+	object := c.empty()
+	err := r.Client.Get(ctx, c.key(r.Namespace), object)
+	if apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, c.key(r.Namespace), object)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none, which is no error
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", c.kind, c.name, err)
+	}
+	return object, nil
+}
+
+// install applies all components, in order, so that none is there before those that it needs.
+func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
+	for _, p := range o.parts {
+		if p.object == nil {
+			continue
+		}
+		if why := p.foreign(o.config, p.object); why != "" {
+			return outcome{foreign: why}
+		}
+	}
+	for i := range o.parts {
+		if err := r.apply(ctx, o.config, &o.parts[i]); err != nil {
+			return outcome{err: err}
+		}
+	}
+	return outcome{}
+}
+
+// apply brings one object up to date, and puts what became of it into the part.
+func (r *Reconciler) apply(ctx context.Context, config *v1alpha1.ListenerOperator, p *part) error {
+	desired, err := p.component.object(config, settings{namespace: r.Namespace, image: r.Image})
+	if err != nil {
+		return err
+	}
+	if err := r.applier.Apply(ctx, desired, p.object); err != nil {
+		return err
+	}
+	if desired.GetResourceVersion() == "" || p.object != nil && p.object.GetResourceVersion() == desired.GetResourceVersion() {
+		return nil // nothing was sent, or nothing changed
+	}
+	log.FromContext(ctx).Info("Applied", p.kind, p.name)
+	p.object = p.empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, p.object); err != nil {
+		return fmt.Errorf("decoding %s %s: %w", p.kind, p.name, err)
+	}
+	return nil
+}
+
+// missing names what does not exist.
+func (o *observed) missing() []string {
+	var missing []string
+	for _, p := range o.parts {
+		if p.object == nil {
+			missing = append(missing, p.kind+" "+p.name)
+		}
+	}
+	return missing
+}
+
+// agents returns the DaemonSet, which is empty if there is none.
+func (o *observed) agents() *appsv1.DaemonSet {
+	for _, p := range o.parts {
+		if agents, ok := p.object.(*appsv1.DaemonSet); ok {
+			return agents
+		}
+	}
+	return &appsv1.DaemonSet{}
+}

@@ -1,0 +1,205 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/version"
+)
+
+// patience is how long agents may take to become ready before something must be wrong. It suits clusters of any size, for agents are
+// replaced a tenth at a time.
+const patience = 15 * time.Minute
+
+// maxListed is how many claims a message names, and maxMessage how long in bytes it may be.
+const (
+	maxListed  = 5
+	maxMessage = 1024
+)
+
+// describe returns the status after a pass, and when to look at it again because time alone changes it, or 0 for never.
+func describe(o *observed, done outcome, now time.Time) (v1alpha1.ListenerOperatorStatus, time.Duration) {
+	agents := o.agents()
+	status := v1alpha1.ListenerOperatorStatus{
+		ObservedGeneration: o.config.Generation,
+		Version:            version.Version,
+		NodeAgent: v1alpha1.NodeAgentStatus{
+			Desired: agents.Status.DesiredNumberScheduled,
+			Ready:   agents.Status.NumberReady,
+			Updated: agents.Status.UpdatedNumberScheduled,
+		},
+	}
+	for _, c := range o.config.Status.Conditions {
+		switch c.Type {
+		case v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded:
+			status.Conditions = append(status.Conditions, c)
+		}
+	}
+	set := func(c metav1.Condition) {
+		c.ObservedGeneration, c.LastTransitionTime = o.config.Generation, metav1.NewTime(now)
+		if len(c.Message) > maxMessage {
+			c.Message = strings.ToValidUTF8(c.Message[:maxMessage-3], "") + "..."
+		}
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	progressing := progressing(o, done)
+	set(available(o))
+	set(progressing)
+	if progressing.Reason != v1alpha1.ReasonAgentsRollout {
+		set(degraded(o, done, false))
+		return status, 0
+	}
+	since := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing).LastTransitionTime
+	left := since.Add(patience).Sub(now)
+	set(degraded(o, done, left <= 0))
+	return status, max(left, 0)
+}
+
+// available says whether volumes can be provisioned, and mounted on the nodes that have an agent: where an agent is not ready yet, Pods wait.
+func available(o *observed) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsExpected}
+	missing := o.missing()
+	switch o.config.Spec.ManagementState {
+	case v1alpha1.Unmanaged:
+		c.Reason = v1alpha1.ReasonUnmanaged
+	case v1alpha1.Removed:
+		c.Reason = v1alpha1.ReasonRemoved
+	}
+	if len(missing) == 0 {
+		c.Message = "listener volumes can be provisioned, and mounted on the nodes that have an agent"
+		return c
+	}
+	c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
+	if c.Reason == v1alpha1.ReasonAsExpected {
+		c.Reason = v1alpha1.ReasonApplyFailed
+	}
+	return c
+}
+
+// progressing says whether there is something that has to become as the configuration wants it, and does so by itself.
+func progressing(o *observed, done outcome) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
+	state, agents := o.config.Spec.ManagementState, o.agents()
+	switch {
+	case state == v1alpha1.Unmanaged:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnmanaged
+		c.Message = "managementState is Unmanaged: what is installed is left alone"
+	case done.foreign != "":
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonForeignObject
+		c.Message = "nothing is installed until the condition Degraded is resolved"
+	case len(done.inUse) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonVolumesInUse, "removal waits for volumes that are in use"
+	case state == v1alpha1.Removed && done.err != nil:
+		c.Reason, c.Message = v1alpha1.ReasonRemovalFailed, "removal is tried again"
+	case state == v1alpha1.Removed && len(o.owned()) > 0:
+		c.Reason, c.Message = v1alpha1.ReasonRemoved, "what was installed is being removed"
+	case state == v1alpha1.Removed:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonRemoved
+		c.Message = "what was installed is removed"
+	case done.err != nil:
+		c.Reason, c.Message = v1alpha1.ReasonApplyFailed, "installing is tried again"
+	case !settled(o):
+		c.Reason, c.Message = v1alpha1.ReasonAgentsRollout, rollout(o)
+	default:
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonAgentsRolledOut
+		c.Message = fmt.Sprintf("the agents of all %d nodes are ready", agents.Status.DesiredNumberScheduled)
+	}
+	return c
+}
+
+// settled tells whether each node that should have an agent has the wanted one, and it is ready.
+func settled(o *observed) bool {
+	agents := o.agents()
+	return agents.Status.ObservedGeneration >= agents.Generation &&
+		agents.Status.UpdatedNumberScheduled >= agents.Status.DesiredNumberScheduled &&
+		agents.Status.NumberReady >= agents.Status.DesiredNumberScheduled
+}
+
+func rollout(o *observed) string {
+	agents := o.agents()
+	if agents.Status.ObservedGeneration < agents.Generation {
+		return "the DaemonSet controller has not seen the latest change yet"
+	}
+	return fmt.Sprintf("of the agents of %d nodes, %d are up to date and %d ready",
+		agents.Status.DesiredNumberScheduled, agents.Status.UpdatedNumberScheduled, agents.Status.NumberReady)
+}
+
+// degraded says whether something is wrong that does not pass by itself.
+func degraded(o *observed, done outcome, late bool) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue}
+	state := o.config.Spec.ManagementState
+	switch {
+	case done.foreign != "":
+		c.Reason, c.Message = v1alpha1.ReasonForeignObject, done.foreign
+	case len(done.inUse) > 0:
+		c.Reason = v1alpha1.ReasonVolumesInUse
+		c.Message = "delete the Pods and claims that use listener volumes, or set managementState to Managed again: " + listed(done.inUse)
+	case done.err != nil && state == v1alpha1.Removed:
+		c.Reason, c.Message = v1alpha1.ReasonRemovalFailed, done.err.Error()
+	case done.err != nil:
+		c.Reason, c.Message = v1alpha1.ReasonApplyFailed, done.err.Error()
+	case late:
+		c.Reason = v1alpha1.ReasonAgentsNotReady
+		c.Message = fmt.Sprintf("%s, for more than %s; look at the Pods of DaemonSet %s", rollout(o), patience, names.NodeAgent)
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing is wrong"
+	}
+	return c
+}
+
+// listed names the first of the claims.
+func listed(claims []string) string {
+	if more := len(claims) - maxListed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(claims[:maxListed], ", "), more)
+	}
+	return strings.Join(claims, ", ")
+}
+
+// report writes the status if it changed.
+func (r *Reconciler) report(ctx context.Context, config *v1alpha1.ListenerOperator, status v1alpha1.ListenerOperatorStatus) error {
+	if reflect.DeepEqual(config.Status, status) {
+		return nil
+	}
+	desired, err := apply.Unstructured(&v1alpha1.ListenerOperator{Status: status})
+	if err != nil {
+		return fmt.Errorf("encoding the status of ListenerOperator %s: %w", config.Name, err)
+	}
+	desired.Object = map[string]any{"status": desired.Object["status"]}
+	desired.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ListenerOperator"))
+	desired.SetName(config.Name)
+	desired.SetUID(config.UID) // so that a namesake is never written to
+	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
+		client.FieldOwner(names.OwnerOperator), client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of ListenerOperator %s: %w", config.Name, err)
+	}
+	log.FromContext(ctx).Info("Reported status", "nodeAgent", status.NodeAgent)
+	r.tell(config, status)
+	return nil
+}
+
+// tell makes an event of Degraded when it changes.
+func (r *Reconciler) tell(config *v1alpha1.ListenerOperator, status v1alpha1.ListenerOperatorStatus) {
+	before := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded)
+	after := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+	if before == nil && after.Status == metav1.ConditionFalse || before != nil && before.Reason == after.Reason {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if after.Status == metav1.ConditionTrue {
+		kind = corev1.EventTypeWarning
+	}
+	r.events.Eventf(config, nil, kind, after.Reason, "Reconcile", "%s", after.Message)
+}
