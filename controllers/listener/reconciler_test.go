@@ -336,6 +336,10 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 			world:    newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].APIVersion = "gateway.example/v1" }),
 			accepted: v1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
 		},
+		"a Service of something that is no Listener": {
+			world:    newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].Kind = "PodListeners" }),
+			accepted: v1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
+		},
 		"a Service made by another version of the API": {
 			world:     newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].APIVersion = "listeners.stackable.tech/v1" }),
 			addresses: []v1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
@@ -375,6 +379,19 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 				t.Error("no event")
 			}
 		})
+	}
+}
+
+func TestClassThatIsDeletedWhileInUseKeepsTheNodePorts(t *testing.T) {
+	w := newWorld(v1alpha1.ServiceTypeNodePort)
+	w.class = nil
+	w.listener.Status = &v1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []v1alpha1.IngressAddress{}}
+	listener, _, _, err := w.pass(t, interceptor.Funcs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int32{"http": 30080}, listener.Status.NodePorts); diff != "" {
+		t.Errorf("node ports (-want +got):\n%s", diff)
 	}
 }
 
