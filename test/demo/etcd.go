@@ -26,6 +26,7 @@ const (
 	etcdImage     = "etcd:demo"
 	etcdUser      = 65532
 	etcdPort      = 2379
+	dataClass     = "demo-data"
 )
 
 // members is how many members etcd has.
@@ -99,6 +100,7 @@ func dataVolume(member int, dir string) *corev1.PersistentVolume {
 				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: etcdNamespace, Name: "data-" + memberPod(member),
 			},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName:              dataClass,
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir, Type: &kind}},
 		},
 	}
