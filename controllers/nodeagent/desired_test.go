@@ -1,0 +1,153 @@
+package nodeagent
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const namespace = "somewhere"
+
+func testSettings() settings { return settings{namespace: namespace, image: "listener-operator:test"} }
+
+// newConfig returns ListenerOperator/cluster as the API server makes it of an empty one.
+func newConfig() *v1alpha1.ListenerOperator {
+	return &v1alpha1.ListenerOperator{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
+		Spec: v1alpha1.ListenerOperatorSpec{
+			ManagementState: v1alpha1.Managed, Preset: v1alpha1.PresetEphemeralNodes, ClusterDomain: "cluster.local",
+			NodeAgent: v1alpha1.NodeAgentSpec{PriorityClassName: "system-node-critical", KubeletDir: "/var/lib/kubelet", LogLevel: "info"},
+		},
+	}
+}
+
+func configured() *v1alpha1.ListenerOperator {
+	config := newConfig()
+	config.Spec.NodeAgent = v1alpha1.NodeAgentSpec{
+		NodeSelector: map[string]string{"pool": "apps"},
+		Tolerations:  []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "apps", Effect: corev1.TaintEffectNoSchedule}},
+		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "virtual", Operator: corev1.NodeSelectorOpDoesNotExist},
+			}}},
+		}}},
+		Resources: &corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("16Mi")},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+		},
+		PriorityClassName: "agents",
+		KubeletDir:        "/data/kubelet",
+		LogLevel:          "debug",
+	}
+	return config
+}
+
+func TestGolden(t *testing.T) {
+	for suffix, config := range map[string]*v1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
+		for _, c := range components() {
+			if suffix != "" && c.kind != "DaemonSet" {
+				continue
+			}
+			name := strings.ToLower(c.kind) + suffix
+			t.Run(name, func(t *testing.T) {
+				object, err := c.object(config, testSettings())
+				if err != nil {
+					t.Fatal(err)
+				}
+				golden(t, name, object)
+			})
+		}
+	}
+}
+
+func golden(t *testing.T, name string, o any) {
+	t.Helper()
+	got, err := yaml.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name+".yaml")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil { //nolint:gosec // a golden file is for everyone to read
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("differs from %s, which -update writes anew (-want +got):\n%s", path, diff)
+	}
+}
+
+// TestDaemonSetWithoutDefaults is for a configuration that is older than the defaults of its fields.
+func TestDaemonSetWithoutDefaults(t *testing.T) {
+	bare := newConfig()
+	bare.Spec = v1alpha1.ListenerOperatorSpec{}
+	got, err := components()[3].object(bare, testSettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := components()[3].object(newConfig(), testSettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("without defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestForeign(t *testing.T) {
+	controlledBy := func(kind, name string, uid types.UID) func(client.Object) {
+		return func(o client.Object) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}})
+		}
+	}
+	const agents, class = 3, 4 // indexes of components
+	for name, tc := range map[string]struct {
+		component int
+		change    func(client.Object)
+		want      string
+	}{
+		"our own":                    {component: agents, change: controlledBy("ListenerOperator", "cluster", newConfig().UID)},
+		"an orphan with our label":   {component: agents, change: func(o client.Object) { o.SetLabels(map[string]string{labelManagedBy: "listener-operator"}) }},
+		"a DaemonSet of somebody":    {component: agents, want: "DaemonSet listener-node-agent exists, and is not this operator's; delete or rename it"},
+		"a StorageClass of our name": {component: class},
+		"a StorageClass with an owner": {component: class, change: func(o client.Object) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "ClusterRole", Name: "deployer", UID: "other"}})
+		}},
+		"a StorageClass in other hands": {component: class, change: controlledBy("Deployer", "d", "other"), want: "StorageClass listeners.stackable.tech belongs to Deployer d; remove that installation first"},
+		"a predecessor waiting to be collected": {
+			component: agents, change: controlledBy("ListenerOperator", "cluster", "earlier"),
+			want: "DaemonSet listener-node-agent belongs to an earlier ListenerOperator cluster, and waits for the garbage collector",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := components()[tc.component]
+			object := c.empty()
+			object.SetName(c.name)
+			if tc.change != nil {
+				tc.change(object)
+			}
+			if diff := cmp.Diff(tc.want, c.foreign(newConfig(), object)); diff != "" {
+				t.Errorf("why it is foreign (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
