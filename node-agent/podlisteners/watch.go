@@ -75,8 +75,13 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 // Run lists and watches until ctx is done. It is called once.
 func (w *Watch) Run(ctx context.Context) { w.informer.RunWithContext(ctx) }
 
-// Synced tells whether all objects that existed at the start of Run are known.
-func (w *Watch) Synced() bool { return w.informer.HasSynced() }
+// Ready returns nil once all objects that existed at the start of Run are known.
+func (w *Watch) Ready() error {
+	if !w.informer.HasSynced() {
+		return errors.New("the PodListeners of this node are not known yet; is the API server reachable?")
+	}
+	return nil
+}
 
 // Addresses waits until the addresses of one of a Pod's volumes, named by its PersistentVolume, are known, and returns them, at least one.
 // If the Pod has no hint, it creates one, as often as it takes. When ctx is done the error wraps ErrNoAddress and the cause, and
