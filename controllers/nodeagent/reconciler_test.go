@@ -1,0 +1,386 @@
+package nodeagent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// harness is a Reconciler on a fake API server.
+type harness struct {
+	*Reconciler
+	t      *testing.T
+	clock  *clocktesting.FakePassiveClock
+	events *events.FakeRecorder
+}
+
+func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Object) *harness {
+	t.Helper()
+	c := fakeclient.New(t, intercept, objects...)
+	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
+	h.Reconciler = &Reconciler{
+		Client: c, Namespace: namespace, Image: "listener-operator:test",
+		live: c, applier: apply.New(c, names.OwnerOperator), events: h.events, clock: h.clock,
+	}
+	return h
+}
+
+// pass reconciles the configuration as it is now.
+func (h *harness) pass() (reconcile.Result, error) {
+	h.t.Helper()
+	return h.Reconcile(h.t.Context(), h.config())
+}
+
+func (h *harness) mustPass() reconcile.Result {
+	h.t.Helper()
+	result, err := h.pass()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return result
+}
+
+func (h *harness) config() *v1alpha1.ListenerOperator {
+	h.t.Helper()
+	config := &v1alpha1.ListenerOperator{}
+	if err := h.Client.Get(h.t.Context(), client.ObjectKey{Name: "cluster"}, config); err != nil {
+		h.t.Fatal(err)
+	}
+	return config
+}
+
+func (h *harness) setState(state v1alpha1.ManagementState) {
+	h.t.Helper()
+	config := h.config()
+	config.Spec.ManagementState = state
+	if err := h.Client.Update(h.t.Context(), config); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// conditions returns "status reason" of each condition.
+func (h *harness) conditions() map[string]string {
+	h.t.Helper()
+	found := map[string]string{}
+	for _, c := range h.config().Status.Conditions {
+		found[c.Type] = fmt.Sprintf("%s %s", c.Status, c.Reason)
+	}
+	return found
+}
+
+func (h *harness) message(condition string) string {
+	h.t.Helper()
+	c := meta.FindStatusCondition(h.config().Status.Conditions, condition)
+	if c == nil {
+		return ""
+	}
+	return c.Message
+}
+
+// installed returns the kinds of the components that exist, and whose they are.
+func (h *harness) installed() []string {
+	h.t.Helper()
+	var found []string
+	for _, c := range components() {
+		object := c.empty()
+		err := h.Client.Get(h.t.Context(), c.key(namespace), object)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		name := c.kind
+		if !metav1.IsControlledBy(object, h.config()) {
+			name += " (foreign)"
+		}
+		found = append(found, name)
+	}
+	return found
+}
+
+func (h *harness) wants(condition map[string]string, installed []string) {
+	h.t.Helper()
+	if diff := cmp.Diff(condition, h.conditions()); diff != "" {
+		h.t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(installed, h.installed()); diff != "" {
+		h.t.Errorf("installed (-want +got):\n%s", diff)
+	}
+}
+
+// rollOut lets the DaemonSet have agents.
+func (h *harness) rollOut(desired, updated, ready int32) {
+	h.t.Helper()
+	agents := &appsv1.DaemonSet{}
+	if err := h.Client.Get(h.t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents); err != nil {
+		h.t.Fatal(err)
+	}
+	agents.Status = appsv1.DaemonSetStatus{
+		ObservedGeneration: agents.Generation, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready,
+	}
+	if err := h.Client.Status().Update(h.t.Context(), agents); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func all() []string {
+	var kinds []string
+	for _, c := range components() {
+		kinds = append(kinds, c.kind)
+	}
+	return kinds
+}
+
+func volume(name, claim string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: phase}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeHandle: name}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: claim}
+	return pv
+}
+
+func TestInstallsAndSettles(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.mustPass()
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Fatalf("installed (-want +got):\n%s", diff)
+	}
+	h.rollOut(3, 2, 1)
+	if got := h.mustPass().RequeueAfter; got != patience {
+		t.Errorf("looks again after %s, want %s", got, patience)
+	}
+	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}, all())
+	want := v1alpha1.NodeAgentStatus{Desired: 3, Ready: 1, Updated: 2}
+	if diff := cmp.Diff(want, h.config().Status.NodeAgent); diff != "" {
+		t.Errorf("agents (-want +got):\n%s", diff)
+	}
+
+	h.clock.SetTime(start.Add(patience - time.Second))
+	if got := h.mustPass().RequeueAfter; got != time.Second {
+		t.Errorf("looks again after %s, want 1s", got)
+	}
+	h.clock.SetTime(start.Add(patience))
+	if got := h.mustPass().RequeueAfter; got != 0 {
+		t.Errorf("looks again after %s, want never", got)
+	}
+	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
+
+	h.rollOut(3, 3, 3)
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, all())
+	if got := h.config().Status; got.ObservedGeneration != 1 || got.Version != "dev" {
+		t.Errorf("observed generation %d and version %q, want 1 and dev", got.ObservedGeneration, got.Version)
+	}
+	close(h.events.Events)
+	var told []string
+	for e := range h.events.Events {
+		told = append(told, strings.Join(strings.Fields(e)[:2], " "))
+	}
+	if diff := cmp.Diff([]string{"Warning AgentsNotReady", "Normal AsExpected"}, told); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestDriftIsRepaired(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.mustPass()
+	driver := &storagev1.CSIDriver{}
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: names.Driver}, driver); err != nil {
+		t.Fatal(err)
+	}
+	driver.Spec.PodInfoOnMount = ptr.To(false)
+	if err := h.Client.Update(t.Context(), driver); err != nil {
+		t.Fatal(err)
+	}
+	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
+	if err := h.Client.Delete(t.Context(), agents); err != nil {
+		t.Fatal(err)
+	}
+	h.mustPass()
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Errorf("installed (-want +got):\n%s", diff)
+	}
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: names.Driver}, driver); err != nil {
+		t.Fatal(err)
+	}
+	if !*driver.Spec.PodInfoOnMount {
+		t.Error("podInfoOnMount is still false")
+	}
+}
+
+func TestForeignObjectsAreLeftAlone(t *testing.T) {
+	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
+	h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign)
+	h.mustPass()
+	h.wants(map[string]string{"Available": "False ApplyFailed", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"},
+		[]string{"DaemonSet (foreign)"})
+
+	if err := h.Client.Delete(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	h.mustPass()
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Errorf("installed when it made way (-want +got):\n%s", diff)
+	}
+}
+
+func TestUnmanagedTouchesNothing(t *testing.T) {
+	config := newConfig()
+	config.Spec.ManagementState = v1alpha1.Unmanaged
+	h := newHarness(t, interceptor.Funcs{}, config)
+	h.mustPass()
+	h.wants(map[string]string{"Available": "False Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, nil)
+
+	h.setState(v1alpha1.Managed)
+	h.mustPass()
+	h.setState(v1alpha1.Unmanaged)
+	writes := h.installed()
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, writes)
+}
+
+func TestRemovalWaitsForVolumesInUse(t *testing.T) {
+	other := volume("other", "of-another-driver", corev1.VolumeBound)
+	other.Spec.CSI.Driver = "example.com"
+	objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("new", "c0", corev1.VolumePending)}
+	for i := range 6 {
+		objects = append(objects, volume(fmt.Sprintf("v%d", i), fmt.Sprintf("c%d", i+1), corev1.VolumeBound))
+	}
+	h := newHarness(t, interceptor.Funcs{}, objects...)
+	h.mustPass()
+	h.setState(v1alpha1.Removed)
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
+	if got := h.message("Degraded"); !strings.HasSuffix(got, ": ns/c0, ns/c1, ns/c2, ns/c3, ns/c4 and 2 more") {
+		t.Errorf("message is %q, which does not name the first claims", got)
+	}
+
+	for _, o := range objects[3:] {
+		if err := h.Client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True Removed", "Degraded": "False AsExpected"},
+		[]string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CSIDriver", "DaemonSet"})
+
+	// A volume that was on its way holds the rest.
+	late := volume("late", "late", corev1.VolumePending)
+	if err := h.Client.Create(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	h.mustPass()
+	h.wants(map[string]string{"Available": "False Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"},
+		[]string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CSIDriver", "DaemonSet"})
+	if err := h.Client.Delete(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	h.mustPass()
+	h.mustPass()
+	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
+
+	h.setState(v1alpha1.Managed)
+	h.mustPass()
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Errorf("installed again (-want +got):\n%s", diff)
+	}
+}
+
+func TestRemovalLeavesWhatIsForeign(t *testing.T) {
+	config := newConfig()
+	config.Spec.ManagementState = v1alpha1.Removed
+	foreign := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
+	h := newHarness(t, interceptor.Funcs{}, config, foreign)
+	h.mustPass()
+	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"},
+		[]string{"StorageClass (foreign)"})
+}
+
+// TestEveryWriteMayFail fails each write once: the error is returned and told, and the next passes put everything right.
+func TestEveryWriteMayFail(t *testing.T) {
+	boom := errors.New("boom")
+	for n := range len(components()) {
+		t.Run(fmt.Sprintf("installing, write %d", n), func(t *testing.T) {
+			h := newHarness(t, fakeclient.FailWrite(n, boom), newConfig())
+			if _, err := h.pass(); !errors.Is(err, boom) {
+				t.Fatalf("error is %v, want boom", err)
+			}
+			h.wants(map[string]string{"Available": "False ApplyFailed", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n))
+			h.mustPass()
+			h.rollOut(1, 1, 1)
+			h.mustPass()
+			h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, all())
+		})
+		t.Run(fmt.Sprintf("removing, write %d", n), func(t *testing.T) {
+			h := newHarness(t, fakeclient.FailWrite(len(components())+n, boom), newConfig())
+			h.mustPass()
+			h.setState(v1alpha1.Removed)
+			failed := 0
+			for range 4 { // one for the StorageClass, one for the rest, one that finds nothing, and one that fails
+				_, err := h.pass()
+				if err != nil && !errors.Is(err, boom) {
+					t.Fatal(err)
+				}
+				if err != nil {
+					failed++
+				}
+			}
+			if failed != 1 {
+				t.Errorf("%d passes failed, want 1", failed)
+			}
+			h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
+		})
+	}
+}
+
+// upTo returns the first n kinds.
+func upTo(n int) []string {
+	if n == 0 {
+		return nil
+	}
+	return all()[:n]
+}
+
+func TestStatusThatCannotBeWritten(t *testing.T) {
+	boom := errors.New("boom")
+	h := newHarness(t, failStatus(boom), newConfig())
+	if _, err := h.pass(); !errors.Is(err, boom) {
+		t.Errorf("error is %v, want boom", err)
+	}
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Errorf("installed (-want +got):\n%s", diff)
+	}
+}
+
+func TestADyingConfigurationIsLeftToTheGarbageCollector(t *testing.T) {
+	config := newConfig()
+	config.DeletionTimestamp, config.Finalizers = &metav1.Time{Time: start}, []string{"example.com/wait"}
+	h := newHarness(t, interceptor.Funcs{}, config)
+	h.mustPass()
+	if got := h.installed(); got != nil {
+		t.Errorf("installed %v, want nothing", got)
+	}
+}
