@@ -1,0 +1,68 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// health answers what /healthz and /readyz ask. A nil check is always satisfied.
+type health struct {
+	listener    net.Listener // nil if nobody is to ask
+	live, ready []func() error
+}
+
+// listenForHealth opens the address, unless it is "0".
+func listenForHealth(ctx context.Context, address string) (*health, error) {
+	if address == "0" {
+		return &health{}, nil
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for health checks: %w", err)
+	}
+	return &health{listener: listener}, nil
+}
+
+// serve serves until ctx is done.
+func (h *health) serve(ctx context.Context) error {
+	if h.listener == nil {
+		return nil
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", answer(h.live))
+	mux.HandleFunc("/readyz", answer(h.ready))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: gracePeriod, IdleTimeout: time.Minute}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	if err := server.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving health checks: %w", err)
+	}
+	return nil
+}
+
+// close closes the address. It may be called after serve.
+func (h *health) close() {
+	if h.listener != nil {
+		_ = h.listener.Close()
+	}
+}
+
+// answer answers 200 if all checks are satisfied, else 503 with what is wrong.
+func answer(checks []func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		var errs []error
+		for _, check := range checks {
+			if check != nil {
+				errs = append(errs, check())
+			}
+		}
+		if err := errors.Join(errs...); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	}
+}

@@ -1,0 +1,102 @@
+// Package server is how the kubelet reaches the node agent: it serves the CSI driver on a socket, registers it with the kubelet on
+// another one, without a registrar beside it, and tells over HTTP whether all is well. It knows nothing of listeners.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	registrationv1 "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// ErrStopping is the cause of the end of an RPC's context when the agent stops.
+var ErrStopping = errors.New("the node agent is stopping")
+
+// gracePeriod is how long RPCs may take to end after their contexts did.
+const gracePeriod = 5 * time.Second
+
+// Options are what Run serves, and where.
+type Options struct {
+	// KubeletDir is the kubelet's root directory, as the kubelet spells it.
+	KubeletDir string
+	// HealthAddress is where /healthz and /readyz are served; "0" turns them off.
+	HealthAddress string
+	// Identity and Node are the CSI driver. They must return status errors only.
+	Identity csi.IdentityServer
+	Node     csi.NodeServer
+	// Ready returns why the driver cannot do its work yet, or nil. It is one of the conditions of /readyz; nil means always.
+	Ready func() error
+}
+
+// Socket is where the CSI driver is served (contract 1.2).
+func Socket(kubeletDir string) string {
+	return filepath.Join(kubeletDir, "plugins", names.Driver, "csi.sock")
+}
+
+// RegistrationSocket is where the kubelet looks for drivers that want to be registered (contract 1.2).
+func RegistrationSocket(kubeletDir string) string {
+	return filepath.Join(kubeletDir, "plugins_registry", names.Driver+"-reg.sock")
+}
+
+// Run serves until ctx is done, and then stops gracefully and returns nil. It returns an error if something cannot be served, or the
+// kubelet refuses the driver. The contexts of RPCs carry the logger of ctx, and end with ErrStopping as soon as ctx is done.
+func Run(ctx context.Context, options Options) error {
+	health, err := listenForHealth(ctx, options.HealthAddress)
+	if err != nil {
+		return err
+	}
+	defer health.close()
+	driver, err := listen(Socket(options.KubeletDir))
+	if err != nil {
+		return err
+	}
+	defer driver.close()
+	// The kubelet asks for the driver as soon as it sees this socket, so it comes after the driver's.
+	registry, err := listen(RegistrationSocket(options.KubeletDir))
+	if err != nil {
+		return err
+	}
+	defer registry.close()
+
+	group, ctx := errgroup.WithContext(ctx)
+	registration := newRegistration(driver.path)
+	intercept := grpc.UnaryInterceptor(interceptor(ctx))
+
+	driverServer := grpc.NewServer(intercept)
+	csi.RegisterIdentityServer(driverServer, options.Identity)
+	csi.RegisterNodeServer(driverServer, options.Node)
+	group.Go(func() error { return serve(ctx, driverServer, driver) })
+
+	registryServer := grpc.NewServer(intercept)
+	registrationv1.RegisterRegistrationServer(registryServer, registration)
+	group.Go(func() error { return serve(ctx, registryServer, registry) })
+	group.Go(func() error { return registration.wait(ctx) })
+
+	health.live = []func() error{driver.check, registry.check}
+	health.ready = []func() error{driver.check, registry.check, registration.check, options.Ready}
+	group.Go(func() error { return health.serve(ctx) })
+	return group.Wait()
+}
+
+// serve serves until ctx is done, and all that was begun has ended.
+func serve(ctx context.Context, server *grpc.Server, socket *socket) error {
+	stopping := context.AfterFunc(ctx, func() {
+		socket.unlink()
+		abort := time.AfterFunc(gracePeriod, server.Stop)
+		defer abort.Stop()
+		server.GracefulStop()
+	})
+	defer stopping()
+	if err := server.Serve(socket); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serving %s: %w", socket.path, err)
+	}
+	return nil
+}
