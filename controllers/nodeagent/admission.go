@@ -36,7 +36,7 @@ func admissionPolicy(_ *v1alpha1.ListenerOperator, s settings) (any, error) {
 			).
 			WithValidations(
 				admissionregistrationv1ac.Validation().
-					WithExpression("request.operation == 'CREATE' && request.resource.resource == 'podlisteners' && request.subResource == ''").
+					WithExpression("request.operation == 'CREATE' && request.resource.resource == 'podlisteners' && request.?subResource.orValue('') == ''").
 					WithMessage("a node agent may only create PodListeners"),
 				admissionregistrationv1ac.Validation().
 					WithExpression("variables.nodeOfToken != '' && object.spec.?nodeName.orValue('') == variables.nodeOfToken").

@@ -1,0 +1,274 @@
+package nodeagent
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// fresh returns a client, and a namespace for the operator, after removing what the test before left: most names are those of the cluster.
+func fresh(t *testing.T) (c client.Client, namespace string) {
+	t.Helper()
+	c, namespace = apiserver.Client(t), apiserver.Namespace(t)
+	leftovers := []client.Object{&v1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ListenerOperatorName}}}
+	for _, component := range components() {
+		if object := component.empty(); !component.namespaced {
+			object.SetName(component.name)
+			leftovers = append(leftovers, object)
+		}
+	}
+	for _, object := range leftovers {
+		if err := client.IgnoreNotFound(c.Delete(t.Context(), object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, namespace
+}
+
+// createConfig creates ListenerOperator/cluster with the API server's defaults.
+func createConfig(t *testing.T, c client.Client) *v1alpha1.ListenerOperator {
+	t.Helper()
+	config := &v1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ListenerOperatorName}}
+	if err := c.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// reconciler returns a Reconciler without a manager.
+func reconciler(c client.Client, namespace string) *Reconciler {
+	return &Reconciler{
+		Client: c, Namespace: namespace, Image: "listener-operator:test",
+		live: c, applier: apply.New(c, names.OwnerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
+	}
+}
+
+func mustReconcile(t *testing.T, r *Reconciler) *v1alpha1.ListenerOperator {
+	t.Helper()
+	config := &v1alpha1.ListenerOperator{}
+	for range 2 {
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ListenerOperatorName}, config); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return config
+}
+
+func TestStartingTheOperatorIsEnough(t *testing.T) {
+	c, namespace := fresh(t)
+	g := NewWithT(t)
+	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test"}).SetupWithManager(mgr)
+	})
+	config := &v1alpha1.ListenerOperator{}
+	available := func() bool {
+		err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ListenerOperatorName}, config)
+		return err == nil && meta.IsStatusConditionTrue(config.Status.Conditions, v1alpha1.ConditionAvailable)
+	}
+	g.Eventually(available, "20s", "50ms").Should(BeTrue())
+
+	// What somebody deletes or changes comes back, and the status of the agents is followed.
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}
+	g.Expect(c.Delete(t.Context(), class)).To(Succeed())
+	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, "20s", "50ms").Should(Succeed())
+
+	agents := &appsv1.DaemonSet{}
+	key := client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}
+	g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
+	agents.Spec.Template.Spec.Containers[0].Image = "something-else"
+	g.Expect(c.Update(t.Context(), agents)).To(Succeed())
+	g.Eventually(func() string {
+		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
+		return agents.Spec.Template.Spec.Containers[0].Image
+	}, "20s", "50ms").Should(Equal("listener-operator:test"))
+	agents.Status = appsv1.DaemonSetStatus{
+		ObservedGeneration: agents.Generation, DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2,
+	}
+	g.Expect(c.Status().Update(t.Context(), agents)).To(Succeed())
+	g.Eventually(func() bool {
+		return available() && config.Status.NodeAgent.Ready == 2 && meta.IsStatusConditionFalse(config.Status.Conditions, v1alpha1.ConditionProgressing)
+	}, "20s", "50ms").Should(BeTrue())
+
+	// A volume that is deleted lets a removal go on.
+	pv := volume("in-use", "claim", corev1.VolumeBound)
+	pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: *agents.Spec.Template.Spec.Containers[0].Resources.Requests.Memory()}
+	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	g.Expect(c.Create(t.Context(), pv)).To(Succeed())
+	g.Expect(c.Patch(t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"managementState":"Removed"}}`)))).To(Succeed())
+	g.Eventually(func() string {
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
+		return meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded).Reason
+	}, "20s", "50ms").Should(Equal(v1alpha1.ReasonVolumesInUse))
+	pv.Finalizers = nil
+	g.Expect(c.Update(t.Context(), pv)).To(Succeed())
+	g.Expect(c.Delete(t.Context(), pv)).To(Succeed())
+	g.Eventually(func() bool {
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
+		progressing := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionProgressing)
+		return progressing.Status == metav1.ConditionFalse && progressing.Reason == v1alpha1.ReasonRemoved
+	}, "20s", "50ms").Should(BeTrue())
+	for _, component := range components() {
+		err := c.Get(t.Context(), component.key(namespace), component.empty())
+		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
+		g.Expect(err).To(HaveOccurred(), "%s is still there", component.kind)
+	}
+}
+
+func TestADeletedConfigurationStaysDeleted(t *testing.T) {
+	c, namespace := fresh(t)
+	step := &firstStart{writer: c, live: c, namespace: namespace}
+	if err := step.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	config := &v1alpha1.ListenerOperator{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ListenerOperatorName}, config); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(newConfig().Spec, config.Spec); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	if err := c.Delete(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if err := step.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("after the deletion, reading the configuration says %v, want not found", err)
+	}
+}
+
+func TestAConfigurationThatIsThereFirstIsKept(t *testing.T) {
+	c, namespace := fresh(t)
+	before := createConfig(t, c)
+	step := &firstStart{writer: c, live: c, namespace: namespace}
+	if err := step.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := &v1alpha1.ListenerOperator{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(before), after); err != nil {
+		t.Fatal(err)
+	}
+	if before.ResourceVersion != after.ResourceVersion {
+		t.Errorf("resource version %s became %s", before.ResourceVersion, after.ResourceVersion)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.Operator}, &corev1.ConfigMap{}); err != nil {
+		t.Errorf("that it existed is not remembered: %v", err)
+	}
+}
+
+// writeCounter counts the writes of a client, but not those of status.
+type writeCounter struct {
+	client.Client
+	writes int
+}
+
+func (c *writeCounter) Apply(ctx context.Context, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	c.writes++
+	return c.Client.Apply(ctx, o, options...)
+}
+
+func TestNothingToDoCostsNoWrite(t *testing.T) {
+	plain, namespace := fresh(t)
+	createConfig(t, plain)
+	counter := &writeCounter{Client: plain}
+	r := reconciler(counter, namespace)
+	config := mustReconcile(t, r)
+	if counter.writes != len(components()) {
+		t.Errorf("%d writes to install, want %d", counter.writes, len(components()))
+	}
+	counter.writes = 0
+	before := config.ResourceVersion
+	config = mustReconcile(t, r)
+	if counter.writes != 0 {
+		t.Errorf("%d writes when there is nothing to do", counter.writes)
+	}
+	if config.ResourceVersion != before {
+		t.Error("the status was written although nothing changed")
+	}
+}
+
+// TestTakesOverThePeersStorage is contract 1.7: the CSIDriver and the StorageClass of an earlier installation are immutable, and in use.
+func TestTakesOverThePeersStorage(t *testing.T) {
+	c, namespace := fresh(t)
+	earlier := []client.Object{
+		&storagev1.CSIDriver{
+			ObjectMeta: metav1.ObjectMeta{Name: names.Driver, Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}},
+			Spec: storagev1.CSIDriverSpec{
+				AttachRequired: ptr.To(false), PodInfoOnMount: ptr.To(true), FSGroupPolicy: ptr.To(storagev1.FileFSGroupPolicy),
+				VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent},
+			},
+		},
+		&storagev1.StorageClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: names.Driver, Labels: map[string]string{"app.kubernetes.io/managed-by": "Helm"}},
+			Provisioner: names.Driver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		},
+	}
+	for _, o := range earlier {
+		if err := c.Create(t.Context(), o, client.FieldOwner("helm")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := createConfig(t, c)
+	mustReconcile(t, reconciler(c, namespace))
+	for _, o := range earlier {
+		uid := o.GetUID()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Fatal(err)
+		}
+		if o.GetUID() != uid || !metav1.IsControlledBy(o, config) {
+			t.Errorf("%T was not taken over in place", o)
+		}
+	}
+	if policy := *earlier[0].(*storagev1.CSIDriver).Spec.FSGroupPolicy; policy != storagev1.NoneFSGroupPolicy {
+		t.Errorf("fsGroupPolicy is %s, want None", policy)
+	}
+}
+
+// TestAStorageClassThatCannotBeChanged is told, and does not keep the agents from running.
+func TestAStorageClassThatCannotBeChanged(t *testing.T) {
+	c, namespace := fresh(t)
+	other := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: "example.com"}
+	if err := c.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	config := createConfig(t, c)
+	if _, err := reconciler(c, namespace).Reconcile(t.Context(), config); err == nil {
+		t.Error("no error")
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+		t.Fatal(err)
+	}
+	degraded := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded)
+	if degraded == nil || degraded.Reason != v1alpha1.ReasonApplyFailed || !strings.Contains(degraded.Message, "StorageClass") {
+		t.Errorf("condition is %+v, which does not name the StorageClass", degraded)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, &appsv1.DaemonSet{}); err != nil {
+		t.Error(err)
+	}
+}
