@@ -106,7 +106,7 @@ func missing(field string) error {
 // publish writes the addresses of a Pod into a volume. A volume that has some already, because the kubelet was restarted, is a
 // success even if those of today cannot be had: it is rewritten as soon as they are known.
 func (d *Driver) publish(ctx context.Context, m mount) error {
-	logger := logr.FromContextOrDiscard(ctx).WithValues("volume", m.volume, "pod", m.pod.String())
+	logger := logr.FromContextOrDiscard(ctx)
 	usable := d.host.Usable(m.target)
 	waiting, cancel := context.WithTimeout(ctx, patience(ctx, usable))
 	defer cancel()
@@ -125,7 +125,9 @@ func (d *Driver) publish(ctx context.Context, m mount) error {
 		return err
 	}
 	d.addresses.Recheck(m.pod)
-	logger.Info("Published", "changed", written.Changed, "skipped", written.Skipped)
+	if written.Changed || len(written.Skipped) > 0 {
+		logger.Info("Published a volume", "changed", written.Changed, "skipped", written.Skipped)
+	}
 	return nil
 }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
+// workers is how many Pods are looked at at once, so that one whose volume is full of rubbish does not delay all others.
+const workers = 4
+
 // Keeper keeps the volumes of running Pods as their PodListeners are. Everything is looked up at the kubelet, so a Keeper knows nothing
 // that a restart of the agent would lose.
 //
@@ -57,6 +60,14 @@ func NewKeeper(watch *Watch, host *volume.Host) *Keeper {
 // are brought up to date.
 func (k *Keeper) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, k.queue.ShutDown)()
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() { k.work(ctx) })
+	}
+	group.Wait()
+}
+
+func (k *Keeper) work(ctx context.Context) {
 	for {
 		key, shutdown := k.queue.Get()
 		if shutdown {
@@ -127,7 +138,7 @@ func (k *Keeper) inquire(ctx context.Context, key cache.ObjectName, published []
 	switch {
 	case !ok:
 		return nil // it was deleted while the agent was away: the operator makes that of a living Pod again
-	case asked == "":
+	case asked == "", asked == lost.UID && trusted(lost): // it was filled in the meantime: the Pod lived
 		return k.ask(ctx, pod)
 	case asked == lost.UID:
 		return k.remove(ctx, pod, published)
