@@ -76,9 +76,7 @@ func (h *harness) setState(state v1alpha1.ManagementState) {
 	h.t.Helper()
 	config := h.config()
 	config.Spec.ManagementState = state
-	if err := h.Client.Update(h.t.Context(), config); err != nil {
-		h.t.Fatal(err)
-	}
+	h.update(config)
 }
 
 // conditions returns "status reason" of each condition.
@@ -132,13 +130,26 @@ func (h *harness) wants(condition map[string]string, installed []string) {
 	}
 }
 
-// rollOut lets the DaemonSet have agents.
-func (h *harness) rollOut(desired, updated, ready int32) {
+func (h *harness) agents() *appsv1.DaemonSet {
 	h.t.Helper()
 	agents := &appsv1.DaemonSet{}
 	if err := h.Client.Get(h.t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents); err != nil {
 		h.t.Fatal(err)
 	}
+	return agents
+}
+
+func (h *harness) update(o client.Object) {
+	h.t.Helper()
+	if err := h.Client.Update(h.t.Context(), o); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// rollOut lets the DaemonSet have agents.
+func (h *harness) rollOut(desired, updated, ready int32) {
+	h.t.Helper()
+	agents := h.agents()
 	agents.Status = appsv1.DaemonSetStatus{
 		ObservedGeneration: agents.Generation, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready,
 	}
@@ -188,11 +199,22 @@ func TestInstallsAndSettles(t *testing.T) {
 	}
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
 
+	h.rollOut(3, 3, 2)
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
+
 	h.rollOut(3, 3, 3)
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, all())
 	if got := h.config().Status; got.ObservedGeneration != 1 || got.Version != "dev" {
 		t.Errorf("observed generation %d and version %q, want 1 and dev", got.ObservedGeneration, got.Version)
+	}
+	agents := h.agents()
+	agents.Generation++ // as the API server does when the DaemonSet is changed
+	h.update(agents)
+	h.mustPass()
+	if diff := cmp.Diff("True AgentsRollingOut", h.conditions()["Progressing"]); diff != "" {
+		t.Errorf("when the DaemonSet controller has not seen a change (-want +got):\n%s", diff)
 	}
 	close(h.events.Events)
 	var told []string
@@ -212,9 +234,7 @@ func TestDriftIsRepaired(t *testing.T) {
 		t.Fatal(err)
 	}
 	driver.Spec.PodInfoOnMount = ptr.To(false)
-	if err := h.Client.Update(t.Context(), driver); err != nil {
-		t.Fatal(err)
-	}
+	h.update(driver)
 	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	if err := h.Client.Delete(t.Context(), agents); err != nil {
 		t.Fatal(err)
