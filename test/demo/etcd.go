@@ -70,35 +70,32 @@ func (d *demo) loadEtcd(ctx context.Context) error {
 	return d.cluster.LoadImage(ctx, etcdImage, spec)
 }
 
-// createStorage makes a volume for the data of each member: a directory of this machine, which all nodes see.
+// createStorage makes as many volumes for data as there are members: directories of this machine, which all nodes see.
 func (d *demo) createStorage(ctx context.Context) error {
 	for i := range members {
-		pv := dataVolume(i, filepath.Join(filepath.Dir(d.cluster.Kubeconfig()), "demo-data", memberPod(i)))
-		dir := pv.Spec.HostPath.Path
+		name := fmt.Sprintf("demo-data-%d", i)
+		dir := filepath.Join(filepath.Dir(d.cluster.Kubeconfig()), name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("creating the directory of a volume: %w", err)
 		}
 		if err := os.Chown(dir, etcdUser, etcdUser); err != nil {
 			return fmt.Errorf("handing the directory of a volume to etcd: %w", err)
 		}
-		if err := d.client.Create(ctx, pv); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating volume %s: %w", pv.Name, err)
+		if err := d.client.Create(ctx, dataVolume(name, dir)); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating volume %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// dataVolume returns the volume for the data of a member, in a directory. Only that member's claim can have it.
-func dataVolume(member int, dir string) *corev1.PersistentVolume {
+// dataVolume returns a volume for data in a directory.
+func dataVolume(name, dir string) *corev1.PersistentVolume {
 	kind := corev1.HostPathDirectory
 	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "demo-data-" + memberPod(member)},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Capacity:    corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: etcdNamespace, Name: "data-" + memberPod(member),
-			},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			StorageClassName:              dataClass,
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir, Type: &kind}},
