@@ -34,8 +34,8 @@ type Written struct {
 }
 
 // Write publishes a volume with these addresses, the default one first. Addresses and port names that make no file name are left
-// out. It returns ErrNoAddress if no address remains, and leaves the volume as it was. The kubelet must have made the volume's
-// parent directory.
+// out. It returns ErrNoAddress if no address remains. With an error the volume is as it was, or not there if it was not. The kubelet
+// must have made the volume's parent directory.
 func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
 	return h.write(target, addresses, true)
 }
@@ -60,10 +60,15 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 		return written, fmt.Errorf("opening volume %s: %w", target, err)
 	}
 	defer mount.Close()
-	if (!create && !populated(mount)) || want.visible(mount) {
+	first := !populated(mount)
+	if (first && !create) || want.visible(mount) {
 		return written, nil
 	}
 	if err := replace(mount, want); err != nil {
+		if first {
+			// The kubelet may take the error for final, and never ask to unpublish what is left.
+			err = errors.Join(err, h.remove(target))
+		}
 		return written, fmt.Errorf("writing volume %s: %w", target, err)
 	}
 	written.Changed = true
@@ -73,18 +78,22 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 // Remove unpublishes a volume: nothing of it remains but what the kubelet itself made. A volume that is not there is fine.
 func (h *Host) Remove(target Target) error {
 	defer h.locks.lock(target)()
+	if err := h.remove(target); err != nil {
+		return fmt.Errorf("removing volume %s: %w", target, err)
+	}
+	return nil
+}
+
+func (h *Host) remove(target Target) error {
 	parent, err := h.openParent(target)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("opening volume %s: %w", target, err)
+		return err
 	}
 	defer parent.Close()
-	if err := parent.RemoveAll(mountDir); err != nil {
-		return fmt.Errorf("removing volume %s: %w", target, err)
-	}
-	return nil
+	return parent.RemoveAll(mountDir)
 }
 
 // Usable tells whether a volume has a default address that its Pod can read.

@@ -271,18 +271,56 @@ func TestVolumeThatThePeerWroteIsLeftAloneWhileItIsRight(t *testing.T) {
 }
 
 func TestVolumeThatThePeerWroteIsMigratedWhenItChanges(t *testing.T) {
-	n, fresh := newNode(t), newNode(t)
-	writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
-	reader := startReading(t, n.mount, map[string]string{"192.0.2.1": "80", "192.0.2.2": "81"})
-	n.write(ip("192.0.2.2", map[string]int32{"http": 81}))
-	reader.stop()
+	fresh := newNode(t)
 	fresh.write(ip("192.0.2.2", map[string]int32{"http": 81}))
-	if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
-		t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+	want := seen(t, fresh)
+	for range 20 {
+		n := newNode(t)
+		writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+		reader := startReading(t, n.mount, map[string]string{"192.0.2.1": "80", "192.0.2.2": "81"})
+		n.write(ip("192.0.2.2", map[string]int32{"http": 81}))
+		reader.stop()
+		if diff := cmp.Diff(want, seen(t, n)); diff != "" {
+			t.Fatalf("differs from a fresh volume (-want +got):\n%s", diff)
+		}
+		n.write(ip("192.0.2.3", nil))
+		for _, name := range []string{"192.0.2.1", "192.0.2.2"} {
+			if _, err := os.Lstat(filepath.Join(n.mount, "addresses", name)); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the old address %s is still there: %v", name, err)
+			}
+		}
 	}
-	n.write(ip("192.0.2.3", nil))
-	if _, err := os.Lstat(filepath.Join(n.mount, "addresses", "192.0.2.1")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the old address is still there: %v", err)
+}
+
+func TestMigrationThatWasKilledAnywhereIsCompletedByTheNextWrite(t *testing.T) {
+	fresh := newNode(t)
+	fresh.write(ip("192.0.2.2", map[string]int32{"http": 81}))
+	adopted := func(mount string) error {
+		tree := filepath.Join(mount, "..generation-A")
+		return errors.Join(os.Mkdir(tree, 0o755), os.Symlink("addresses/192.0.2.1", filepath.Join(tree, "default-address")),
+			os.Symlink("..generation-A", filepath.Join(mount, "..data")))
+	}
+	for name, kill := range map[string]func(mount string) error{
+		"before the exchange": func(mount string) error {
+			return errors.Join(adopted(mount), os.Symlink("..data/addresses", filepath.Join(mount, "..generation-A", "addresses")))
+		},
+		"after the exchange": func(mount string) error {
+			return errors.Join(adopted(mount), os.Rename(filepath.Join(mount, "addresses"), filepath.Join(mount, "..generation-A", "addresses")),
+				os.Symlink("..data/addresses", filepath.Join(mount, "addresses")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+			must(t, kill(n.mount))
+			if got := n.read("default-address/ports/http"); got != "80" {
+				t.Errorf("before the next write the Pod reads %q", got)
+			}
+			n.write(ip("192.0.2.2", map[string]int32{"http": 81}))
+			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
+				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

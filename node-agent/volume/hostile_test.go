@@ -137,6 +137,16 @@ var hostile = map[string]func(mount, outside string) error{
 		return errors.Join(os.Remove(dir), os.MkdirAll(filepath.Join(dir, "sub"), 0o700),
 			os.WriteFile(filepath.Join(dir, "sub", "file"), nil, 0o600), os.Chown(dir, 1000, 1000), os.Chmod(dir, 0))
 	},
+	"a closed directory of another user looks like the peer's": func(mount, _ string) error {
+		dir := filepath.Join(mount, "addresses")
+		return errors.Join(os.Remove(dir), os.MkdirAll(filepath.Join(dir, "192.0.2.1"), 0o700), relink("addresses/192.0.2.1", filepath.Join(mount, "default-address")),
+			os.Chown(dir, 1000, 1000), os.Chmod(dir, 0), os.Chmod(mount, 0o777|fs.ModeSticky), os.Chown(mount, 1000, 1000))
+	},
+	"a default address that looks like the peer's leads outside": func(mount, outside string) error {
+		to, err := filepath.Rel(mount, outside)
+		dir := filepath.Join(mount, "addresses")
+		return errors.Join(err, os.Remove(dir), os.Mkdir(dir, 0o755), relink("addresses/../"+to, filepath.Join(mount, "default-address")))
+	},
 	"the tree is a closed directory of another user": func(mount, _ string) error {
 		tree, err := filepath.EvalSymlinks(filepath.Join(mount, "..data"))
 		return errors.Join(err, os.Chown(tree, 1000, 1000), os.Chmod(tree, 0o700))

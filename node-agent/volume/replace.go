@@ -28,12 +28,13 @@ const (
 // complete until the next replacement.
 func replace(mount *os.Root, want tree) error {
 	clean(mount)
+	_ = adopt(mount) // Not all file systems can do it. Then a directory goes aside, and readers that are in it may miss it.
 	generation := generationPrefix + rand.Text()
 	if err := want.build(mount, generation); err != nil {
+		_ = mount.RemoveAll(generation) // The disk may be full. If not even that can be done, the next write does.
 		return err
 	}
-	// After the first link a volume that has the other two is up to date. In one that was laid out as a plain directory,
-	// default-address goes from the old tree to the new one before the old one moves.
+	// The first link changes all of a volume that has been written before, at once.
 	for _, l := range []struct{ name, to string }{
 		{dataLink, generation},
 		{defaultLink, path.Join(dataLink, defaultLink)},
@@ -46,7 +47,7 @@ func replace(mount *os.Root, want tree) error {
 	return nil
 }
 
-// build writes a tree into a directory of its own, which no link leads to yet. An unfinished one is for the next clean.
+// build writes a tree into a directory of its own, which no link leads to yet.
 func (t tree) build(mount *os.Root, dir string) error {
 	if err := errors.Join(mkdir(mount, dir), mkdir(mount, path.Join(dir, addressesDir))); err != nil {
 		return err

@@ -1,0 +1,76 @@
+package volume_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// fill lets the node's disk have room for so many more files.
+func (n *node) fill(t *testing.T, options string) {
+	t.Helper()
+	pods := filepath.Join(n.dir, "pods")
+	must(t, os.RemoveAll(pods))
+	must(t, os.Mkdir(pods, 0o750))
+	if err := unix.Mount("tmpfs", pods, "tmpfs", 0, options); err != nil {
+		t.Skipf("needs the right to mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(pods, 0)) })
+	n.addVolume(podUID, pvName, "")
+}
+
+func TestFirstWriteThatFailsLeavesNothing(t *testing.T) {
+	n := newNode(t)
+	n.fill(t, "nr_inodes=12")
+	_, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("writing to a full disk: %v", err)
+	}
+	if _, err := os.Lstat(n.mount); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the volume: %v", err)
+	}
+}
+
+func TestRewriteThatFailsKeepsWhatWasThere(t *testing.T) {
+	n := newNode(t)
+	n.fill(t, "nr_inodes=25")
+	n.write(ip("192.0.2.1", map[string]int32{"a": 1}))
+	before := seen(t, n)
+	_, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("writing to a full disk: %v", err)
+	}
+	if diff := cmp.Diff(before, seen(t, n)); diff != "" {
+		t.Errorf("the Pod sees something else (-before +after):\n%s", diff)
+	}
+	n.write(ip("192.0.2.3", map[string]int32{"a": 1}))
+	if got := n.read("default-address/address"); got != "192.0.2.3" {
+		t.Errorf("after there was room again the Pod reads %q", got)
+	}
+}
+
+func TestMigrationThatFailsKeepsWhatWasThere(t *testing.T) {
+	n := newNode(t)
+	n.fill(t, "nr_inodes=22")
+	writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+	_, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("writing to a full disk: %v", err)
+	}
+	want := map[string]string{
+		"/addresses": "..data/addresses", "/default-address": "..data/default-address", "default-address": "-> addresses/192.0.2.1",
+		"addresses": "drwxr-xr-x", "addresses/192.0.2.1": "drwxr-xr-x", "addresses/192.0.2.1/address": "-rw-r--r-- 192.0.2.1",
+		"addresses/192.0.2.1/ports": "drwxr-xr-x", "addresses/192.0.2.1/ports/http": "-rw-r--r-- 80",
+	}
+	if diff := cmp.Diff(want, seen(t, n)); diff != "" {
+		t.Errorf("not the peer's tree in our layout (-want +got):\n%s", diff)
+	}
+}
