@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"path"
 	"runtime/debug"
 	"time"
@@ -24,6 +25,9 @@ func interceptor(running context.Context) grpc.UnaryServerInterceptor {
 
 		began := time.Now()
 		response, err = guard(ctx, request, handler)
+		if status.Code(err) == codes.Canceled && errors.Is(context.Cause(ctx), ErrStopping) {
+			err = status.Error(codes.Unavailable, ErrStopping.Error())
+		}
 		if err == nil {
 			log.V(1).Info("Answered", "duration", time.Since(began).String())
 		} else {

@@ -17,7 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// ErrStopping is the cause of the end of an RPC's context when the agent stops.
+// ErrStopping is the cause of the end of an RPC's context when the agent stops. The kubelet is told so, and that it may try again.
 var ErrStopping = errors.New("the node agent is stopping")
 
 // gracePeriod is how long RPCs may take to end after their contexts did.
