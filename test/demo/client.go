@@ -52,14 +52,25 @@ func (o *outsider) ctl(ctx context.Context, address string, args ...string) ([]b
 	cmd := o.cluster.ClientCommand(ctx, o.etcdctl, args...)
 	// No proxy of the host's, nor settings that the user has for another etcd.
 	cmd.Env = []string{}
-	fmt.Fprintf(o.out, "  outside$ etcdctl %s\n", strings.Join(args, " "))
+	fmt.Fprintf(o.out, "  outside$ etcdctl %s\n", quoted(args))
 	var messages strings.Builder
 	cmd.Stderr = &messages
 	output, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("running etcdctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(messages.String()))
+		return nil, fmt.Errorf("running etcdctl %s: %w: %s", quoted(args), err, strings.TrimSpace(messages.String()))
 	}
 	return output, nil
+}
+
+// quoted returns arguments as one would type them.
+func quoted(args []string) string {
+	typed := slices.Clone(args)
+	for i, arg := range typed {
+		if arg == "" || strings.ContainsAny(arg, " '\"") {
+			typed[i] = strconv.Quote(arg)
+		}
+	}
+	return strings.Join(typed, " ")
 }
 
 // members asks the etcd at an address for its members.
@@ -109,16 +120,49 @@ func parseMembers(data []byte) ([]member, error) {
 	return found, nil
 }
 
-// put writes a key through the member at an address.
-func (o *outsider) put(ctx context.Context, address, key, value string) error {
-	_, err := o.ctl(ctx, address, "put", key, value)
+// put writes a key through a member, at its address.
+func (o *outsider) put(ctx context.Context, m member, key, value string) error {
+	output, err := o.ctl(ctx, m.Address, "put", key, value, "--write-out=json")
+	if err != nil {
+		return err
+	}
+	_, err = parseAnswer(output, m)
 	return err
 }
 
-// get reads a key through the member at an address.
-func (o *outsider) get(ctx context.Context, address, key string) (string, error) {
-	output, err := o.ctl(ctx, address, "get", key, "--print-value-only")
-	return strings.TrimSpace(string(output)), err
+// get reads a key through a member, at its address. A key that does not exist has the value "".
+func (o *outsider) get(ctx context.Context, m member, key string) (string, error) {
+	output, err := o.ctl(ctx, m.Address, "get", key, "--write-out=json")
+	if err != nil {
+		return "", err
+	}
+	return parseAnswer(output, m)
+}
+
+// errOtherMember says that an address leads to another member than etcd says.
+var errOtherMember = errors.New("another member answered")
+
+// parseAnswer reads what etcdctl prints as JSON of putting or getting a key, makes sure that it came from that member itself, and returns
+// the value, if there is one.
+func parseAnswer(data []byte, from member) (string, error) {
+	var answer struct {
+		Header struct {
+			MemberID uint64 `json:"member_id"`
+		} `json:"header"`
+		KVs []struct {
+			Value []byte `json:"value"`
+		} `json:"kvs"`
+	}
+	if err := json.Unmarshal(data, &answer); err != nil {
+		return "", fmt.Errorf("parsing %q: %w", data, err)
+	}
+	if answer.Header.MemberID != from.ID {
+		return "", fmt.Errorf("asking %s (%x) at %s: %w: %x", from.Name, from.ID, from.Address, errOtherMember, answer.Header.MemberID)
+	}
+	if len(answer.KVs) == 0 {
+		return "", nil
+	}
+	return string(answer.KVs[0].Value), nil
 }
 
 // errReachable says that the client is not outside of the cluster.

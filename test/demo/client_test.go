@@ -70,6 +70,36 @@ func TestParseMembers(t *testing.T) {
 	}
 }
 
+func TestParseAnswer(t *testing.T) {
+	from := member{ID: 10276657743932975437, Name: "etcd-0", Address: "10.89.0.11:31001"}
+	for name, tc := range map[string]struct {
+		json    string
+		want    string
+		wantErr string
+	}{
+		"a value": {
+			json: `{"header":{"cluster_id":1,"member_id":10276657743932975437,"revision":2,"raft_term":2},` +
+				`"kvs":[{"key":"ZGVtby9ldGNkLTA=","create_revision":2,"mod_revision":2,"version":1,"value":"aGVsbG8="}],"count":1}`,
+			want: "hello",
+		},
+		"no such key":           {json: `{"header":{"member_id":10276657743932975437}}`},
+		"what put answers":      {json: `{"header":{"member_id":10276657743932975437,"revision":3}}`},
+		"of another member":     {json: `{"header":{"member_id":255},"kvs":[{"value":"aGVsbG8="}]}`, wantErr: "etcd-0 (8e9e05c52164694d) at 10.89.0.11:31001: another member answered: ff"},
+		"of nobody":             {json: `{}`, wantErr: "another member answered: 0"},
+		"what is not an answer": {json: `OK`, wantErr: `parsing "OK"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseAnswer([]byte(tc.json), from)
+			wantError(t, err, tc.wantErr)
+			wantText(t, got, tc.want)
+		})
+	}
+}
+
+func TestCommandsAreShownAsTyped(t *testing.T) {
+	wantText(t, quoted([]string{"put", "demo/etcd-0", "by etcd-0", ""}), `put demo/etcd-0 "by etcd-0" ""`)
+}
+
 func TestUnreachableIsNoWayRatherThanNobodyThere(t *testing.T) {
 	wrap := func(errno unix.Errno) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errno)}

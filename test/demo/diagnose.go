@@ -19,7 +19,7 @@ var diagnosis = []string{
 	"get nodes",
 	"describe listeneroperators",
 	"--namespace=" + operatorNamespace + " get deployments,daemonsets,pods -o wide",
-	"--namespace=" + operatorNamespace + " logs deployment/listener-operator --tail=15",
+	"--namespace=" + operatorNamespace + " logs deployment/listener-operator --tail=8",
 	"--namespace=" + etcdNamespace + " get statefulsets,pods,persistentvolumeclaims,listeners,podlisteners -o wide",
 	"get events -A --field-selector=type=Warning --sort-by=.metadata.creationTimestamp",
 }

@@ -37,7 +37,7 @@ func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *pod
 	if err := eachPodOnce(before, pods); err != nil {
 		return err
 	}
-	values, err := o.write(ctx, before)
+	entries, err := o.write(ctx, before)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *pod
 	if err != nil {
 		return err
 	}
-	if err := o.read(ctx, after, values); err != nil {
+	if err := o.read(ctx, after, entries); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.out, "\n%s\n", table(rows(before, after, pods, replaced, times.start)))
@@ -86,31 +86,34 @@ func (o *outsider) probe(ctx context.Context, pods []corev1.Pod) error {
 	return nil
 }
 
-// write writes a key through each member, by the member's own address, and returns the values. They are new at each call.
-func (o *outsider) write(ctx context.Context, through []member) (map[string]string, error) {
+// entry is a key that the client wrote, and its value.
+type entry struct{ key, value string }
+
+// write writes a key through each member, by the member's own address, and returns what it wrote. It is new at each call.
+func (o *outsider) write(ctx context.Context, through []member) ([]entry, error) {
 	o.progress.say("the client writes a key through each member")
-	values := map[string]string{}
+	var written []entry
 	for _, m := range through {
-		key, value := "demo/"+m.Name, fmt.Sprintf("written through %s at %s", m.Name, time.Now().Format(time.StampMicro))
-		if err := o.put(ctx, m.Address, key, value); err != nil {
+		e := entry{"demo/" + m.Name, fmt.Sprintf("by %s at %s", m.Name, time.Now().Format("15:04:05.000000"))}
+		if err := o.put(ctx, m, e.key, e.value); err != nil {
 			return nil, err
 		}
-		values[key] = value
+		written = append(written, e)
 	}
-	return values, nil
+	return written, nil
 }
 
-// read checks that each member, at its own address, has each of the values.
-func (o *outsider) read(ctx context.Context, through []member, values map[string]string) error {
+// read checks that each member, at its own address, has each entry.
+func (o *outsider) read(ctx context.Context, through []member, entries []entry) error {
 	o.progress.say("the client reads every key through every member")
 	for _, m := range through {
-		for key, want := range values {
-			got, err := o.get(ctx, m.Address, key)
+		for _, e := range entries {
+			value, err := o.get(ctx, m, e.key)
 			if err != nil {
 				return err
 			}
-			if got != want {
-				return fmt.Errorf("%s says that %s is %q, want %q", m.Name, key, got, want)
+			if value != e.value {
+				return fmt.Errorf("%s says that %s is %q, want %q", m.Name, e.key, value, e.value)
 			}
 		}
 	}
