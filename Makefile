@@ -66,7 +66,7 @@ test-unit: ## Run the tests that need no cluster; those of the API bring up an A
 
 .PHONY: test-e2e
 test-e2e: ## Run the stories on a real cluster, which is brought up and taken down.
-	go test -tags e2e -count 1 -timeout 40m -v ./test/e2e/...
+	go test -tags e2e -count 1 -timeout 40m -v ./test/e2e
 
 .PHONY: fuzz
 FUZZTIME ?= 30s

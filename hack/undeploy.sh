@@ -24,7 +24,10 @@ fi
 
 if $kubectl get customresourcedefinition listeneroperators.listener-operator.dev >/dev/null 2>&1; then
   # What the operator installed is owned by this object, and goes with it.
-  $kubectl delete listeneroperators.listener-operator.dev cluster --ignore-not-found --cascade=foreground --timeout=120s
+  $kubectl delete listeneroperators.listener-operator.dev cluster --ignore-not-found --timeout=120s
+  $kubectl wait --for=delete --timeout=120s "storageclass/$driver" "csidriver/$driver" \
+    validatingadmissionpolicybinding/listener-node-agent validatingadmissionpolicy/listener-node-agent
+  $kubectl --namespace listener-operator wait --for=delete --timeout=120s daemonset/listener-node-agent
 fi
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
   $kubectl delete --ignore-not-found --timeout=120s -f -

@@ -97,9 +97,11 @@ func (c component) object(config *v1alpha1.ListenerOperator, s settings) (*unstr
 	labels := nodeAgentLabels()
 	labels[labelManagedBy] = names.Operator
 	object.SetLabels(labels)
-	object.SetOwnerReferences([]metav1.OwnerReference{
-		*metav1.NewControllerRef(config, v1alpha1.GroupVersion.WithKind("ListenerOperator")),
-	})
+	// It does not block the configuration's deletion: on OpenShift that takes a right over the configuration's finalizers, and keeps
+	// the first start waiting until the admission plugin has learnt of the kind.
+	owner := metav1.NewControllerRef(config, v1alpha1.GroupVersion.WithKind("ListenerOperator"))
+	owner.BlockOwnerDeletion = nil
+	object.SetOwnerReferences([]metav1.OwnerReference{*owner})
 	return object, nil
 }
 
