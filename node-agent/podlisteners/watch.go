@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -101,7 +102,9 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 			return addresses, nil
 		}
 		if object == nil && due {
-			_, hintErr = w.create(ctx, pod)
+			if _, hintErr = w.create(ctx, pod); hintErr != nil {
+				logr.FromContextOrDiscard(ctx).Info("The operator could not be asked for addresses, trying again", "after", retry.String(), "reason", hintErr.Error())
+			}
 			timer, retry, due = time.After(retry), min(2*retry, lastRetry), false
 		}
 		select {
