@@ -59,7 +59,7 @@ type PodListenersSpec struct {
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.metadata.ownerReferences[0].name`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
-// +kubebuilder:printcolumn:name="Listeners",type=string,JSONPath=`.spec.listeners[*].listenerName`
+// +kubebuilder:printcolumn:name="Listeners",type=string,JSONPath=`.spec.listeners.*.listenerName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PodListeners struct {
 	metav1.TypeMeta `json:",inline"`
