@@ -26,9 +26,9 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// memoryLimit makes the garbage collector work harder before the process grows beyond what is promised for each node. It limits nothing
-// for certain, and GOMEMLIMIT in the environment counts instead.
-const memoryLimit = 20 << 20
+// gcPercent makes the garbage collector work a little harder for a smaller process, because there is one on each node. GOGC in the
+// environment counts instead.
+const gcPercent = 50
 
 func main() {
 	options, err := parseOptions(os.Args[1:], os.Stderr)
@@ -45,8 +45,8 @@ func main() {
 	}
 	logger := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	klog.SetLogger(logger)
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	ctx, stop := signal.NotifyContext(logr.NewContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -74,7 +74,7 @@ func (k *Keeper) work(ctx context.Context) {
 			return
 		}
 		if err := k.keep(ctx, key); err != nil && ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Error(err, "Volumes of a Pod could not be kept up to date, trying again", "podListeners", key)
+			logr.FromContextOrDiscard(ctx).Error(err, "Volumes of a Pod could not be kept up to date, trying again", "podListeners", key.String())
 			k.queue.AddRateLimited(key)
 		} else {
 			k.queue.Forget(key)
@@ -118,7 +118,7 @@ func (k *Keeper) rewrite(ctx context.Context, object *listenersv1alpha1.PodListe
 		}
 		written, err := k.host.Update(v.Target, addresses)
 		if written.Changed {
-			logr.FromContextOrDiscard(ctx).Info("Rewrote the addresses in a volume", "volume", v.ID, "podListeners", cache.MetaObjectToName(object),
+			logr.FromContextOrDiscard(ctx).Info("Rewrote the addresses in a volume", "volume", v.ID, "podListeners", cache.MetaObjectToName(object).String(),
 				"skipped", written.Skipped)
 		}
 		errs = append(errs, err)
