@@ -15,7 +15,7 @@ import (
 func await[L client.ObjectList](
 	ctx context.Context, d *demo, what string, limit time.Duration, empty L, missing func(L) string, options ...client.ListOption,
 ) (L, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s: %w", limit, context.DeadlineExceeded))
 	defer cancel()
 	said := ""
 	for {
@@ -35,7 +35,7 @@ func await[L client.ObjectList](
 			err = d.awaitChange(ctx, list, options)
 		}
 		if ctx.Err() != nil {
-			return list, fmt.Errorf("waited %s for %s; at last: %s: %w", limit, what, said, ctx.Err())
+			return list, fmt.Errorf("waiting for %s: %w (%s)", what, context.Cause(ctx), said)
 		}
 		if err != nil {
 			return list, fmt.Errorf("waiting for %s: %w", what, err)

@@ -40,7 +40,7 @@ func main() {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
 	case ctx.Err() != nil:
-		fmt.Fprintf(os.Stderr, "\ninterrupted: %v\n`make demo` goes on from here, `make demo-down` takes down what there is\n", err)
+		fmt.Fprintf(os.Stderr, "\ninterrupted: %v\n\n`make demo` goes on from here, `make demo-down` takes down what there is\n", err)
 		os.Exit(1)
 	default:
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,16 +98,20 @@ func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
 	return d, nil
 }
 
-// run runs a program in the checkout and returns what it printed; the error has that too. When ctx ends, the program is killed with its
-// children.
+// stopLimit is how long a program may take to end when it is told to.
+const stopLimit = 5 * time.Second
+
+// run runs a program in the checkout and returns what it printed; the error has that too. When ctx ends, the program and its children are
+// told to end.
 func (d *demo) run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the demo's own commands
 	cmd.Dir = d.root
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
+	cmd.WaitDelay = stopLimit
 	output, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("running %s: %w\n%s", filepath.Base(name), err, strings.TrimSpace(string(output)))
+		return "", fmt.Errorf("running %s: %w%s", filepath.Base(name), err, strings.TrimRight("\n"+string(output), "\n"))
 	}
 	return string(output), nil
 }
