@@ -209,6 +209,34 @@ func TestClusterIPListenerIsReachableAtOnce(t *testing.T) {
 	}).Should(Equal([]string{v1alpha1.ReasonAccepted, v1alpha1.ReasonAddressesAssigned}))
 }
 
+// With OwnerReferencesPermissionEnforcement, as on OpenShift, and with the rights that the operator is installed with.
+func TestRightsOfTheOperatorSuffice(t *testing.T) {
+	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := apiserver.Client(t)
+	for _, document := range strings.Split(string(raw), "\n---\n") {
+		o := parse(t, document)
+		if !strings.HasPrefix(o.GetKind(), "ClusterRole") {
+			continue
+		}
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := apiserver.Config(t)
+	cfg.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":" + names.Operator
+	f := newFixture(t, cfg, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f.createListener(nil)
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.Eventually(func() int {
+		var list eventsv1.EventList
+		f.Expect(f.client.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
+		return len(list.Items)
+	}).Should(Equal(2))
+}
+
 func TestListenerProceedsAsSoonAsItsClassAppears(t *testing.T) {
 	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
 	late := &v1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "late-" + f.key.Namespace}, Spec: f.class.Spec}
