@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
 //go:embed presets/*.yaml
 var presets embed.FS
 
 // Preset returns the ListenerClasses of a preset, which are none for PresetNone. The error is for a preset that does not exist.
-func Preset(preset operatorv1alpha1.Preset) ([]*v1alpha1.ListenerClass, error) {
+func Preset(preset operatorv1alpha1.Preset) ([]*listenersv1alpha1.ListenerClass, error) {
 	if preset == operatorv1alpha1.PresetNone {
 		return nil, nil
 	}
@@ -27,7 +27,7 @@ func Preset(preset operatorv1alpha1.Preset) ([]*v1alpha1.ListenerClass, error) {
 		return nil, fmt.Errorf("opening preset %q: %w", preset, err)
 	}
 	defer func() { _ = file.Close() }() // reading embedded files leaves nothing to report
-	var classes []*v1alpha1.ListenerClass
+	var classes []*listenersv1alpha1.ListenerClass
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(file))
 	for {
 		document, err := documents.Read()
@@ -37,7 +37,7 @@ func Preset(preset operatorv1alpha1.Preset) ([]*v1alpha1.ListenerClass, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading preset %q: %w", preset, err)
 		}
-		class := &v1alpha1.ListenerClass{}
+		class := &listenersv1alpha1.ListenerClass{}
 		if err := yaml.UnmarshalStrict(document, class); err != nil {
 			return nil, fmt.Errorf("decoding preset %q: %w", preset, err)
 		}

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -72,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 }
 
 // ensure creates the class if there is none of its name. It asks the API server rather than the cache, which may not know yet.
-func (r *Reconciler) ensure(ctx context.Context, class *v1alpha1.ListenerClass) error {
+func (r *Reconciler) ensure(ctx context.Context, class *listenersv1alpha1.ListenerClass) error {
 	err := r.Client.Create(ctx, class, client.FieldOwner(names.OwnerOperator))
 	if apierrors.IsAlreadyExists(err) {
 		return nil

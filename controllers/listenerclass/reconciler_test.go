@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -27,7 +27,7 @@ func configuration(preset operatorv1alpha1.Preset) *operatorv1alpha1.ListenerOpe
 // classes tells of each class that exists what consumers go by.
 func classes(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
-	var list v1alpha1.ListenerClassList
+	var list listenersv1alpha1.ListenerClassList
 	if err := c.List(t.Context(), &list); err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +50,9 @@ func TestCreatesWhatIsMissing(t *testing.T) {
 		"external-unstable": "NodePort pinned=false owners=0",
 		"external-stable":   "NodePort pinned=true owners=0",
 	}
-	own := &v1alpha1.ListenerClass{
+	own := &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "external-stable"},
-		Spec:       v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP},
+		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
 	}
 	for name, tc := range map[string]struct {
 		config   *operatorv1alpha1.ListenerOperator

@@ -6,7 +6,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -14,7 +14,7 @@ import (
 // admissionPolicy confines each node agent to announcing mounts on its own node, whose name the API server reads from the token: so a
 // token that is stolen from one node is of no use against another. It covers every write to our kinds, also those that the agents'
 // ClusterRole does not allow anyway.
-func admissionPolicy(_ *v1alpha1.ListenerOperator, s settings) (any, error) {
+func admissionPolicy(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(names.NodeAgent).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
@@ -56,7 +56,7 @@ func admissionPolicy(_ *v1alpha1.ListenerOperator, s settings) (any, error) {
 }
 
 // admissionPolicyBinding puts the policy in force. A policy without it restricts nothing.
-func admissionPolicyBinding(*v1alpha1.ListenerOperator, settings) (any, error) {
+func admissionPolicyBinding(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(names.NodeAgent).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
 			WithPolicyName(names.NodeAgent).

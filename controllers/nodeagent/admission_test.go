@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
@@ -40,7 +40,7 @@ func permitEverything(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything-" + namespace},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}},
 	}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
@@ -55,13 +55,13 @@ func permitEverything(t *testing.T, c client.Client, namespace string) {
 }
 
 // hint returns what a node agent creates for a Pod.
-func hint(namespace, node, uid string) *v1alpha1.PodListeners {
-	return &v1alpha1.PodListeners{
+func hint(namespace, node, uid string) *listenersv1alpha1.PodListeners {
+	return &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "pod-" + uid,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: "0"}},
 		},
-		Spec: v1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]v1alpha1.PodListener{}},
+		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{}},
 	}
 }
 
@@ -89,32 +89,32 @@ func TestANodeAgentIsConfinedToItsNode(t *testing.T) {
 	)
 	for name, tc := range map[string]struct {
 		node   string // the token's; "none" for no node
-		change func(*v1alpha1.PodListeners)
+		change func(*listenersv1alpha1.PodListeners)
 		want   string // "" for allowed
 	}{
 		"its own node":       {},
-		"another node":       {change: func(p *v1alpha1.PodListeners) { p.Spec.NodeName = "node-b" }, want: otherNode},
-		"no node":            {change: func(p *v1alpha1.PodListeners) { p.Spec.NodeName = "" }, want: otherNode},
+		"another node":       {change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "node-b" }, want: otherNode},
+		"no node":            {change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "" }, want: otherNode},
 		"a token of no node": {node: "none", want: otherNode},
 		"no node and a token of no node": {
-			node: "none", change: func(p *v1alpha1.PodListeners) { p.Spec.NodeName = "" }, want: otherNode,
+			node: "none", change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "" }, want: otherNode,
 		},
 		"addresses": {
-			change: func(p *v1alpha1.PodListeners) {
-				p.Spec.Listeners["data"] = v1alpha1.PodListener{Scope: v1alpha1.ListenerScopeCluster}
+			change: func(p *listenersv1alpha1.PodListeners) {
+				p.Spec.Listeners["data"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeCluster}
 			}, want: notEmpty,
 		},
-		"another name":              {change: func(p *v1alpha1.PodListeners) { p.Name = "pod-other" }, want: wrongName},
-		"a generated name":          {change: func(p *v1alpha1.PodListeners) { p.GenerateName, p.Name = p.Name, "" }, want: wrongName},
-		"no owner":                  {change: func(p *v1alpha1.PodListeners) { p.OwnerReferences = nil }, want: wrongName},
-		"another owner":             {change: func(p *v1alpha1.PodListeners) { p.OwnerReferences[0].Kind = "Node" }, want: wrongName},
-		"an owner of another group": {change: func(p *v1alpha1.PodListeners) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, want: wrongName},
+		"another name":              {change: func(p *listenersv1alpha1.PodListeners) { p.Name = "pod-other" }, want: wrongName},
+		"a generated name":          {change: func(p *listenersv1alpha1.PodListeners) { p.GenerateName, p.Name = p.Name, "" }, want: wrongName},
+		"no owner":                  {change: func(p *listenersv1alpha1.PodListeners) { p.OwnerReferences = nil }, want: wrongName},
+		"another owner":             {change: func(p *listenersv1alpha1.PodListeners) { p.OwnerReferences[0].Kind = "Node" }, want: wrongName},
+		"an owner of another group": {change: func(p *listenersv1alpha1.PodListeners) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, want: wrongName},
 		"two owners": {
-			change: func(p *v1alpha1.PodListeners) {
+			change: func(p *listenersv1alpha1.PodListeners) {
 				p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other"})
 			}, want: wrongName,
 		},
-		"a finalizer": {change: func(p *v1alpha1.PodListeners) { p.Finalizers = []string{"example.com/stay"} }, want: finalizer},
+		"a finalizer": {change: func(p *listenersv1alpha1.PodListeners) { p.Finalizers = []string{"example.com/stay"} }, want: finalizer},
 	} {
 		t.Run("creating with "+name, func(t *testing.T) {
 			node := map[string]string{"": "node-a", "none": ""}[tc.node]
@@ -135,7 +135,7 @@ func TestANodeAgentIsConfinedToItsNode(t *testing.T) {
 	if err := agent.Create(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	listener := &v1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Spec: v1alpha1.ListenerSpec{ClassName: ptr.To("c")}}
+	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("c")}}
 	if err := admin.Create(t.Context(), listener); err != nil {
 		t.Fatal(err)
 	}
@@ -146,16 +146,16 @@ func TestANodeAgentIsConfinedToItsNode(t *testing.T) {
 		"patching its own": func() error { return agent.Patch(t.Context(), own.DeepCopy(), label) },
 		"deleting its own": func() error { return agent.Delete(t.Context(), own.DeepCopy()) },
 		"deleting all": func() error {
-			return agent.DeleteAllOf(t.Context(), &v1alpha1.PodListeners{}, client.InNamespace(namespace))
+			return agent.DeleteAllOf(t.Context(), &listenersv1alpha1.PodListeners{}, client.InNamespace(namespace))
 		},
 		"creating a Listener": func() error {
-			return agent.Create(t.Context(), &v1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}})
+			return agent.Create(t.Context(), &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}})
 		},
 		"patching a Listener":          func() error { return agent.Patch(t.Context(), listener.DeepCopy(), label) },
 		"patching a Listener's status": func() error { return agent.Status().Patch(t.Context(), listener.DeepCopy(), status) },
 		"creating a ListenerClass": func() error {
-			return agent.Create(t.Context(), &v1alpha1.ListenerClass{
-				ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP},
+			return agent.Create(t.Context(), &listenersv1alpha1.ListenerClass{
+				ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
 			})
 		},
 	} {

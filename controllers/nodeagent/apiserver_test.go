@@ -20,7 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 func fresh(t *testing.T) (c client.Client, namespace string) {
 	t.Helper()
 	c, namespace = apiserver.Client(t), apiserver.Namespace(t)
-	leftovers := []client.Object{&v1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ListenerOperatorName}}}
+	leftovers := []client.Object{&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}}
 	for _, component := range components() {
 		if object := component.empty(); !component.namespaced {
 			object.SetName(component.name)
@@ -48,9 +48,9 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 }
 
 // createConfig creates ListenerOperator/cluster with the API server's defaults.
-func createConfig(t *testing.T, c client.Client) *v1alpha1.ListenerOperator {
+func createConfig(t *testing.T, c client.Client) *operatorv1alpha1.ListenerOperator {
 	t.Helper()
-	config := &v1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ListenerOperatorName}}
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	if err := c.Create(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
@@ -65,11 +65,11 @@ func reconciler(c client.Client, namespace string) *Reconciler {
 	}
 }
 
-func mustReconcile(t *testing.T, r *Reconciler) *v1alpha1.ListenerOperator {
+func mustReconcile(t *testing.T, r *Reconciler) *operatorv1alpha1.ListenerOperator {
 	t.Helper()
-	config := &v1alpha1.ListenerOperator{}
+	config := &operatorv1alpha1.ListenerOperator{}
 	for range 2 {
-		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ListenerOperatorName}, config); err != nil {
+		if err := r.Client.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Reconcile(t.Context(), config); err != nil {
@@ -85,10 +85,10 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
 		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test"}).SetupWithManager(mgr)
 	})
-	config := &v1alpha1.ListenerOperator{}
+	config := &operatorv1alpha1.ListenerOperator{}
 	available := func() bool {
-		err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ListenerOperatorName}, config)
-		return err == nil && meta.IsStatusConditionTrue(config.Status.Conditions, v1alpha1.ConditionAvailable)
+		err := c.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config)
+		return err == nil && meta.IsStatusConditionTrue(config.Status.Conditions, operatorv1alpha1.ConditionAvailable)
 	}
 	g.Eventually(available, "20s", "50ms").Should(BeTrue())
 
@@ -111,7 +111,7 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	}
 	g.Expect(c.Status().Update(t.Context(), agents)).To(Succeed())
 	g.Eventually(func() bool {
-		return available() && config.Status.NodeAgent.Ready == 2 && meta.IsStatusConditionFalse(config.Status.Conditions, v1alpha1.ConditionProgressing)
+		return available() && config.Status.NodeAgent.Ready == 2 && meta.IsStatusConditionFalse(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 	}, "20s", "50ms").Should(BeTrue())
 
 	// A volume that is deleted lets a removal go on.
@@ -122,15 +122,15 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Expect(c.Patch(t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"managementState":"Removed"}}`)))).To(Succeed())
 	g.Eventually(func() string {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
-		return meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded).Reason
-	}, "20s", "50ms").Should(Equal(v1alpha1.ReasonVolumesInUse))
+		return meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded).Reason
+	}, "20s", "50ms").Should(Equal(operatorv1alpha1.ReasonVolumesInUse))
 	pv.Finalizers = nil
 	g.Expect(c.Update(t.Context(), pv)).To(Succeed())
 	g.Expect(c.Delete(t.Context(), pv)).To(Succeed())
 	g.Eventually(func() bool {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
-		progressing := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionProgressing)
-		return progressing.Status == metav1.ConditionFalse && progressing.Reason == v1alpha1.ReasonRemoved
+		progressing := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+		return progressing.Status == metav1.ConditionFalse && progressing.Reason == operatorv1alpha1.ReasonRemoved
 	}, "20s", "50ms").Should(BeTrue())
 	for _, component := range components() {
 		err := c.Get(t.Context(), component.key(namespace), component.empty())
@@ -145,8 +145,8 @@ func TestADeletedConfigurationStaysDeleted(t *testing.T) {
 	if err := step.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	config := &v1alpha1.ListenerOperator{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.ListenerOperatorName}, config); err != nil {
+	config := &operatorv1alpha1.ListenerOperator{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(newConfig().Spec, config.Spec); diff != "" {
@@ -170,7 +170,7 @@ func TestAConfigurationThatIsThereFirstIsKept(t *testing.T) {
 	if err := step.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	after := &v1alpha1.ListenerOperator{}
+	after := &operatorv1alpha1.ListenerOperator{}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(before), after); err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +264,8 @@ func TestAStorageClassThatCannotBeChanged(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
 		t.Fatal(err)
 	}
-	degraded := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded)
-	if degraded == nil || degraded.Reason != v1alpha1.ReasonApplyFailed || !strings.Contains(degraded.Message, "StorageClass") {
+	degraded := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+	if degraded == nil || degraded.Reason != operatorv1alpha1.ReasonApplyFailed || !strings.Contains(degraded.Message, "StorageClass") {
 		t.Errorf("condition is %+v, which does not name the StorageClass", degraded)
 	}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, &appsv1.DaemonSet{}); err != nil {

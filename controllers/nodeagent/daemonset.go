@@ -13,7 +13,7 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -28,7 +28,7 @@ const (
 const probesPort = 8081
 
 // daemonSet runs the node agent on each node. It is root, to write where the kubelet wants it, but with hardly any of root's rights.
-func daemonSet(config *v1alpha1.ListenerOperator, s settings) (any, error) {
+func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
 	pod, err := podSpec(config.Spec.NodeAgent, s)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func daemonSet(config *v1alpha1.ListenerOperator, s settings) (any, error) {
 			WithSpec(pod))), nil
 }
 
-func podSpec(agent v1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpecApplyConfiguration, error) {
+func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpecApplyConfiguration, error) {
 	resources, err := resourcesOf(agent)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func hostDirectories(kubelet string) []hostDirectory {
 	}
 }
 
-func container(agent v1alpha1.NodeAgentSpec, s settings, directories []hostDirectory) *corev1ac.ContainerApplyConfiguration {
+func container(agent operatorv1alpha1.NodeAgentSpec, s settings, directories []hostDirectory) *corev1ac.ContainerApplyConfiguration {
 	c := corev1ac.Container().
 		WithName(componentAgent).
 		WithImage(s.image).
@@ -126,7 +126,7 @@ func probe(path string) *corev1ac.ProbeApplyConfiguration {
 }
 
 // resourcesOf returns the configured resources, or requests that suit any cluster, because the agent sees its own node alone.
-func resourcesOf(agent v1alpha1.NodeAgentSpec) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
+func resourcesOf(agent operatorv1alpha1.NodeAgentSpec) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
 	if agent.Resources == nil {
 		return corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("5m"), corev1.ResourceMemory: resource.MustParse("32Mi"),
@@ -135,7 +135,7 @@ func resourcesOf(agent v1alpha1.NodeAgentSpec) (*corev1ac.ResourceRequirementsAp
 	return converted[corev1ac.ResourceRequirementsApplyConfiguration](agent.Resources)
 }
 
-func nodeSelector(agent v1alpha1.NodeAgentSpec) map[string]string {
+func nodeSelector(agent operatorv1alpha1.NodeAgentSpec) map[string]string {
 	selector := map[string]string{corev1.LabelOSStable: "linux"}
 	maps.Copy(selector, agent.NodeSelector)
 	return selector
@@ -143,7 +143,7 @@ func nodeSelector(agent v1alpha1.NodeAgentSpec) map[string]string {
 
 // place adds the configured tolerations and affinity. Without tolerations, the agent runs on every node whatever its taints: where there
 // is no agent, no Pod with a listener volume starts.
-func place(pod *corev1ac.PodSpecApplyConfiguration, agent v1alpha1.NodeAgentSpec) error {
+func place(pod *corev1ac.PodSpecApplyConfiguration, agent operatorv1alpha1.NodeAgentSpec) error {
 	if len(agent.Tolerations) == 0 {
 		pod.WithTolerations(corev1ac.Toleration().WithOperator(corev1.TolerationOpExists))
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -46,7 +46,7 @@ type component struct {
 	// empty returns an object of the kind to read into.
 	empty func() client.Object
 	// desired returns an apply configuration without owner and labels.
-	desired func(*v1alpha1.ListenerOperator, settings) (any, error)
+	desired func(*operatorv1alpha1.ListenerOperator, settings) (any, error)
 }
 
 // components are what is installed, in the order in which one needs the other: agents run only confined, and claims are only
@@ -85,7 +85,7 @@ func (c component) key(namespace string) types.NamespacedName {
 }
 
 // object returns the component as it is to be applied, owned by the configuration.
-func (c component) object(config *v1alpha1.ListenerOperator, s settings) (*unstructured.Unstructured, error) {
+func (c component) object(config *operatorv1alpha1.ListenerOperator, s settings) (*unstructured.Unstructured, error) {
 	desired, err := c.desired(config, s)
 	if err != nil {
 		return nil, fmt.Errorf("building %s %s: %w", c.kind, c.name, err)
@@ -99,14 +99,14 @@ func (c component) object(config *v1alpha1.ListenerOperator, s settings) (*unstr
 	object.SetLabels(labels)
 	// It does not block the configuration's deletion: on OpenShift that takes a right over the configuration's finalizers, and keeps
 	// the first start waiting until the admission plugin has learnt of the kind.
-	owner := metav1.NewControllerRef(config, v1alpha1.GroupVersion.WithKind("ListenerOperator"))
+	owner := metav1.NewControllerRef(config, operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
 	owner.BlockOwnerDeletion = nil
 	object.SetOwnerReferences([]metav1.OwnerReference{*owner})
 	return object, nil
 }
 
 // foreign returns why the observed object must not be written to, or "".
-func (c component) foreign(config *v1alpha1.ListenerOperator, observed client.Object) string {
+func (c component) foreign(config *operatorv1alpha1.ListenerOperator, observed client.Object) string {
 	controller := metav1.GetControllerOf(observed)
 	switch {
 	case controller == nil && (c.ours || observed.GetLabels()[labelManagedBy] == names.Operator):

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -26,19 +26,19 @@ const namespace = "somewhere"
 func testSettings() settings { return settings{namespace: namespace, image: "listener-operator:test"} }
 
 // newConfig returns ListenerOperator/cluster as the API server makes it of an empty one.
-func newConfig() *v1alpha1.ListenerOperator {
-	return &v1alpha1.ListenerOperator{
+func newConfig() *operatorv1alpha1.ListenerOperator {
+	return &operatorv1alpha1.ListenerOperator{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
-		Spec: v1alpha1.ListenerOperatorSpec{
-			ManagementState: v1alpha1.Managed, Preset: v1alpha1.PresetEphemeralNodes, ClusterDomain: "cluster.local",
-			NodeAgent: v1alpha1.NodeAgentSpec{PriorityClassName: "system-node-critical", KubeletDir: "/var/lib/kubelet", LogLevel: "info"},
+		Spec: operatorv1alpha1.ListenerOperatorSpec{
+			ManagementState: operatorv1alpha1.Managed, Preset: operatorv1alpha1.PresetEphemeralNodes, ClusterDomain: "cluster.local",
+			NodeAgent: operatorv1alpha1.NodeAgentSpec{PriorityClassName: "system-node-critical", KubeletDir: "/var/lib/kubelet", LogLevel: "info"},
 		},
 	}
 }
 
-func configured() *v1alpha1.ListenerOperator {
+func configured() *operatorv1alpha1.ListenerOperator {
 	config := newConfig()
-	config.Spec.NodeAgent = v1alpha1.NodeAgentSpec{
+	config.Spec.NodeAgent = operatorv1alpha1.NodeAgentSpec{
 		NodeSelector: map[string]string{"pool": "apps"},
 		Tolerations:  []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpEqual, Value: "apps", Effect: corev1.TaintEffectNoSchedule}},
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -58,7 +58,7 @@ func configured() *v1alpha1.ListenerOperator {
 }
 
 func TestGolden(t *testing.T) {
-	for suffix, config := range map[string]*v1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
+	for suffix, config := range map[string]*operatorv1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
 		for _, c := range components() {
 			if suffix != "" && c.kind != "DaemonSet" {
 				continue
@@ -83,7 +83,7 @@ func golden(t *testing.T, name string, o any) {
 	}
 	path := filepath.Join("testdata", name+".yaml")
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil { //nolint:gosec // a golden file is for everyone to read
+		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +99,7 @@ func golden(t *testing.T, name string, o any) {
 // TestDaemonSetWithoutDefaults is for a configuration that is older than the defaults of its fields.
 func TestDaemonSetWithoutDefaults(t *testing.T) {
 	bare := newConfig()
-	bare.Spec = v1alpha1.ListenerOperatorSpec{}
+	bare.Spec = operatorv1alpha1.ListenerOperatorSpec{}
 	got, err := components()[3].object(bare, testSettings())
 	if err != nil {
 		t.Fatal(err)

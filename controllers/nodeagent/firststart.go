@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -54,14 +54,14 @@ func (s *firstStart) ensure(ctx context.Context) error {
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading config map %s/%s: %w", s.namespace, names.Operator, err)
 	}
-	config := &v1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ListenerOperatorName}}
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	err = s.writer.Create(ctx, config, client.FieldOwner(names.OwnerOperator))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating ListenerOperator %s: %w", v1alpha1.ListenerOperatorName, err)
+		return fmt.Errorf("creating ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
 	}
 	memory = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.Operator, Labels: map[string]string{labelManagedBy: names.Operator}},
-		Data: map[string]string{"README": "ListenerOperator/" + v1alpha1.ListenerOperatorName +
+		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
 			" has existed. While this is here, the operator does not create it again.\n"},
 	}
 	err = s.writer.Create(ctx, memory, client.FieldOwner(names.OwnerOperator))

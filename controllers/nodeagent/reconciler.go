@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 )
 
@@ -42,7 +42,7 @@ type Reconciler struct {
 
 // Reconcile brings the node component and the status up to date. What an administrator can mend is told by conditions; the error is for
 // what may pass by itself.
-func (r *Reconciler) Reconcile(ctx context.Context, config *v1alpha1.ListenerOperator) (reconcile.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
 	if !config.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // all that is installed is garbage-collected with it
 	}
@@ -52,8 +52,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *v1alpha1.ListenerOpe
 	}
 	var outcome outcome
 	switch config.Spec.ManagementState {
-	case v1alpha1.Unmanaged:
-	case v1alpha1.Removed:
+	case operatorv1alpha1.Unmanaged:
+	case operatorv1alpha1.Removed:
 		outcome = r.remove(ctx, o)
 	default:
 		outcome = r.install(ctx, o)
@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *v1alpha1.ListenerOpe
 
 // observed is what a pass starts from.
 type observed struct {
-	config *v1alpha1.ListenerOperator
+	config *operatorv1alpha1.ListenerOperator
 	parts  []part
 }
 
@@ -88,7 +88,7 @@ type outcome struct {
 	err error
 }
 
-func (r *Reconciler) observe(ctx context.Context, config *v1alpha1.ListenerOperator) (*observed, error) {
+func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
 	o := &observed{config: config}
 	for _, c := range components() {
 		object, err := r.get(ctx, c)
@@ -136,7 +136,7 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 }
 
 // apply brings one object up to date, and puts what became of it into the part.
-func (r *Reconciler) apply(ctx context.Context, config *v1alpha1.ListenerOperator, p *part) error {
+func (r *Reconciler) apply(ctx context.Context, config *operatorv1alpha1.ListenerOperator, p *part) error {
 	desired, err := p.component.object(config, settings{namespace: r.Namespace, image: r.Image})
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
@@ -63,16 +63,16 @@ func (h *harness) mustPass() reconcile.Result {
 	return result
 }
 
-func (h *harness) config() *v1alpha1.ListenerOperator {
+func (h *harness) config() *operatorv1alpha1.ListenerOperator {
 	h.t.Helper()
-	config := &v1alpha1.ListenerOperator{}
+	config := &operatorv1alpha1.ListenerOperator{}
 	if err := h.Client.Get(h.t.Context(), client.ObjectKey{Name: "cluster"}, config); err != nil {
 		h.t.Fatal(err)
 	}
 	return config
 }
 
-func (h *harness) setState(state v1alpha1.ManagementState) {
+func (h *harness) setState(state operatorv1alpha1.ManagementState) {
 	h.t.Helper()
 	config := h.config()
 	config.Spec.ManagementState = state
@@ -184,7 +184,7 @@ func TestInstallsAndSettles(t *testing.T) {
 		t.Errorf("looks again after %s, want %s", got, patience)
 	}
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}, all())
-	want := v1alpha1.NodeAgentStatus{Desired: 3, Ready: 1, Updated: 2}
+	want := operatorv1alpha1.NodeAgentStatus{Desired: 3, Ready: 1, Updated: 2}
 	if diff := cmp.Diff(want, h.config().Status.NodeAgent); diff != "" {
 		t.Errorf("agents (-want +got):\n%s", diff)
 	}
@@ -269,14 +269,14 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 
 func TestUnmanagedTouchesNothing(t *testing.T) {
 	config := newConfig()
-	config.Spec.ManagementState = v1alpha1.Unmanaged
+	config.Spec.ManagementState = operatorv1alpha1.Unmanaged
 	h := newHarness(t, interceptor.Funcs{}, config)
 	h.mustPass()
 	h.wants(map[string]string{"Available": "False Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, nil)
 
-	h.setState(v1alpha1.Managed)
+	h.setState(operatorv1alpha1.Managed)
 	h.mustPass()
-	h.setState(v1alpha1.Unmanaged)
+	h.setState(operatorv1alpha1.Unmanaged)
 	writes := h.installed()
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, writes)
@@ -291,7 +291,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 	}
 	h := newHarness(t, interceptor.Funcs{}, objects...)
 	h.mustPass()
-	h.setState(v1alpha1.Removed)
+	h.setState(operatorv1alpha1.Removed)
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
 	if got := h.message("Degraded"); !strings.HasSuffix(got, ": ns/c0, ns/c1, ns/c2, ns/c3, ns/c4 and 2 more") {
@@ -322,7 +322,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 	h.mustPass()
 	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
 
-	h.setState(v1alpha1.Managed)
+	h.setState(operatorv1alpha1.Managed)
 	h.mustPass()
 	if diff := cmp.Diff(all(), h.installed()); diff != "" {
 		t.Errorf("installed again (-want +got):\n%s", diff)
@@ -331,7 +331,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 
 func TestRemovalLeavesWhatIsForeign(t *testing.T) {
 	config := newConfig()
-	config.Spec.ManagementState = v1alpha1.Removed
+	config.Spec.ManagementState = operatorv1alpha1.Removed
 	foreign := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
 	h := newHarness(t, interceptor.Funcs{}, config, foreign)
 	h.mustPass()
@@ -357,7 +357,7 @@ func TestEveryWriteMayFail(t *testing.T) {
 		t.Run(fmt.Sprintf("removing, write %d", n), func(t *testing.T) {
 			h := newHarness(t, fakeclient.FailWrite(len(components())+n, boom), newConfig())
 			h.mustPass()
-			h.setState(v1alpha1.Removed)
+			h.setState(operatorv1alpha1.Removed)
 			failed := 0
 			for range 4 { // one for the StorageClass, one for the rest, one that finds nothing, and one that fails
 				_, err := h.pass()

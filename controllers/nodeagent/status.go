@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/version"
@@ -30,12 +30,12 @@ const (
 )
 
 // describe returns the status after a pass, and when to look at it again because time alone changes it, or 0 for never.
-func describe(o *observed, done outcome, now time.Time) (v1alpha1.ListenerOperatorStatus, time.Duration) {
+func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, time.Duration) {
 	agents := o.agents()
-	status := v1alpha1.ListenerOperatorStatus{
+	status := operatorv1alpha1.ListenerOperatorStatus{
 		ObservedGeneration: o.config.Generation,
 		Version:            version.Version,
-		NodeAgent: v1alpha1.NodeAgentStatus{
+		NodeAgent: operatorv1alpha1.NodeAgentStatus{
 			Desired: agents.Status.DesiredNumberScheduled,
 			Ready:   agents.Status.NumberReady,
 			Updated: agents.Status.UpdatedNumberScheduled,
@@ -43,7 +43,7 @@ func describe(o *observed, done outcome, now time.Time) (v1alpha1.ListenerOperat
 	}
 	for _, c := range o.config.Status.Conditions {
 		switch c.Type {
-		case v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded:
+		case operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionProgressing, operatorv1alpha1.ConditionDegraded:
 			status.Conditions = append(status.Conditions, c)
 		}
 	}
@@ -57,11 +57,11 @@ func describe(o *observed, done outcome, now time.Time) (v1alpha1.ListenerOperat
 	progressing := progressing(o, done)
 	set(available(o))
 	set(progressing)
-	if progressing.Reason != v1alpha1.ReasonAgentsRollout {
+	if progressing.Reason != operatorv1alpha1.ReasonAgentsRollout {
 		set(degraded(o, done, false))
 		return status, 0
 	}
-	since := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing).LastTransitionTime
+	since := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionProgressing).LastTransitionTime
 	left := since.Add(patience).Sub(now)
 	set(degraded(o, done, left <= 0))
 	return status, max(left, 0)
@@ -69,51 +69,51 @@ func describe(o *observed, done outcome, now time.Time) (v1alpha1.ListenerOperat
 
 // available says whether volumes can be provisioned, and mounted on the nodes that have an agent: where an agent is not ready yet, Pods wait.
 func available(o *observed) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsExpected}
+	c := metav1.Condition{Type: operatorv1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: operatorv1alpha1.ReasonAsExpected}
 	missing := o.missing()
 	switch o.config.Spec.ManagementState {
-	case v1alpha1.Unmanaged:
-		c.Reason = v1alpha1.ReasonUnmanaged
-	case v1alpha1.Removed:
-		c.Reason = v1alpha1.ReasonRemoved
+	case operatorv1alpha1.Unmanaged:
+		c.Reason = operatorv1alpha1.ReasonUnmanaged
+	case operatorv1alpha1.Removed:
+		c.Reason = operatorv1alpha1.ReasonRemoved
 	}
 	if len(missing) == 0 {
 		c.Message = "listener volumes can be provisioned, and mounted on the nodes that have an agent"
 		return c
 	}
 	c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
-	if c.Reason == v1alpha1.ReasonAsExpected {
-		c.Reason = v1alpha1.ReasonApplyFailed
+	if c.Reason == operatorv1alpha1.ReasonAsExpected {
+		c.Reason = operatorv1alpha1.ReasonApplyFailed
 	}
 	return c
 }
 
 // progressing says whether there is something that has to become as the configuration wants it, and does so by itself.
 func progressing(o *observed, done outcome) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
+	c := metav1.Condition{Type: operatorv1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
 	state, agents := o.config.Spec.ManagementState, o.agents()
 	switch {
-	case state == v1alpha1.Unmanaged:
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonUnmanaged
+	case state == operatorv1alpha1.Unmanaged:
+		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonUnmanaged
 		c.Message = "managementState is Unmanaged: what is installed is left alone"
 	case done.foreign != "":
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonForeignObject
+		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonForeignObject
 		c.Message = "nothing is installed until the condition Degraded is resolved"
 	case len(done.inUse) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonVolumesInUse, "removal waits for volumes that are in use"
-	case state == v1alpha1.Removed && done.err != nil:
-		c.Reason, c.Message = v1alpha1.ReasonRemovalFailed, "removal is tried again"
-	case state == v1alpha1.Removed && len(o.owned()) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonRemoved, "what was installed is being removed"
-	case state == v1alpha1.Removed:
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonRemoved
+		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, "removal waits for volumes that are in use"
+	case state == operatorv1alpha1.Removed && done.err != nil:
+		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, "removal is tried again"
+	case state == operatorv1alpha1.Removed && len(o.owned()) > 0:
+		c.Reason, c.Message = operatorv1alpha1.ReasonRemoved, "what was installed is being removed"
+	case state == operatorv1alpha1.Removed:
+		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonRemoved
 		c.Message = "what was installed is removed"
 	case done.err != nil:
-		c.Reason, c.Message = v1alpha1.ReasonApplyFailed, "installing is tried again"
+		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, "installing is tried again"
 	case !settled(o):
-		c.Reason, c.Message = v1alpha1.ReasonAgentsRollout, rollout(o)
+		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsRollout, rollout(o)
 	default:
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonAgentsRolledOut
+		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonAgentsRolledOut
 		c.Message = fmt.Sprintf("the agents of all %d nodes are ready", agents.Status.DesiredNumberScheduled)
 	}
 	return c
@@ -138,23 +138,23 @@ func rollout(o *observed) string {
 
 // degraded says whether something is wrong that does not pass by itself.
 func degraded(o *observed, done outcome, late bool) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue}
+	c := metav1.Condition{Type: operatorv1alpha1.ConditionDegraded, Status: metav1.ConditionTrue}
 	state := o.config.Spec.ManagementState
 	switch {
 	case done.foreign != "":
-		c.Reason, c.Message = v1alpha1.ReasonForeignObject, done.foreign
+		c.Reason, c.Message = operatorv1alpha1.ReasonForeignObject, done.foreign
 	case len(done.inUse) > 0:
-		c.Reason = v1alpha1.ReasonVolumesInUse
+		c.Reason = operatorv1alpha1.ReasonVolumesInUse
 		c.Message = "delete the Pods and claims that use listener volumes, or set managementState to Managed again: " + listed(done.inUse)
-	case done.err != nil && state == v1alpha1.Removed:
-		c.Reason, c.Message = v1alpha1.ReasonRemovalFailed, done.err.Error()
+	case done.err != nil && state == operatorv1alpha1.Removed:
+		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, done.err.Error()
 	case done.err != nil:
-		c.Reason, c.Message = v1alpha1.ReasonApplyFailed, done.err.Error()
+		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, done.err.Error()
 	case late:
-		c.Reason = v1alpha1.ReasonAgentsNotReady
+		c.Reason = operatorv1alpha1.ReasonAgentsNotReady
 		c.Message = fmt.Sprintf("%s, for more than %s; look at the Pods of DaemonSet %s", rollout(o), patience, names.NodeAgent)
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing is wrong"
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected, "nothing is wrong"
 	}
 	return c
 }
@@ -168,16 +168,16 @@ func listed(claims []string) string {
 }
 
 // report writes the status if it changed.
-func (r *Reconciler) report(ctx context.Context, config *v1alpha1.ListenerOperator, status v1alpha1.ListenerOperatorStatus) error {
+func (r *Reconciler) report(ctx context.Context, config *operatorv1alpha1.ListenerOperator, status operatorv1alpha1.ListenerOperatorStatus) error {
 	if reflect.DeepEqual(config.Status, status) {
 		return nil
 	}
-	desired, err := apply.Unstructured(&v1alpha1.ListenerOperator{Status: status})
+	desired, err := apply.Unstructured(&operatorv1alpha1.ListenerOperator{Status: status})
 	if err != nil {
 		return fmt.Errorf("encoding the status of ListenerOperator %s: %w", config.Name, err)
 	}
 	desired.Object = map[string]any{"status": desired.Object["status"]}
-	desired.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ListenerOperator"))
+	desired.SetGroupVersionKind(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
 	desired.SetName(config.Name)
 	desired.SetUID(config.UID) // so that a namesake is never written to
 	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
@@ -191,9 +191,9 @@ func (r *Reconciler) report(ctx context.Context, config *v1alpha1.ListenerOperat
 }
 
 // tell makes an event of Degraded when it changes.
-func (r *Reconciler) tell(config *v1alpha1.ListenerOperator, status v1alpha1.ListenerOperatorStatus) {
-	before := meta.FindStatusCondition(config.Status.Conditions, v1alpha1.ConditionDegraded)
-	after := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+func (r *Reconciler) tell(config *operatorv1alpha1.ListenerOperator, status operatorv1alpha1.ListenerOperatorStatus) {
+	before := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+	after := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionDegraded)
 	if before == nil && after.Status == metav1.ConditionFalse || before != nil && before.Reason == after.Reason {
 		return
 	}

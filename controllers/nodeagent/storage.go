@@ -4,7 +4,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1ac "k8s.io/client-go/applyconfigurations/storage/v1"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -13,7 +13,7 @@ import (
 //
 // fsGroupPolicy is None, not the contract's File, which no consumer notices: with File the kubelet would change owner and mode of the
 // tree while the agent replaces parts of it, and there is nothing to gain, for everyone may read all of it.
-func csiDriver(*v1alpha1.ListenerOperator, settings) (any, error) {
+func csiDriver(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
 	return storagev1ac.CSIDriver(names.Driver).WithSpec(storagev1ac.CSIDriverSpec().
 		WithAttachRequired(false).
 		WithPodInfoOnMount(true).
@@ -26,7 +26,7 @@ func csiDriver(*v1alpha1.ListenerOperator, settings) (any, error) {
 
 // storageClass is what claims name to get a listener volume (contract 1.2). Nearly all of it is immutable, so it has to be that of earlier
 // installations. The volume waits for its Pod, because an address may be that of the Pod's node.
-func storageClass(*v1alpha1.ListenerOperator, settings) (any, error) {
+func storageClass(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
 	return storagev1ac.StorageClass(names.Driver).
 		WithProvisioner(names.Driver).
 		WithVolumeBindingMode(storagev1.VolumeBindingWaitForFirstConsumer), nil

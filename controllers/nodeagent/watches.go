@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -33,7 +33,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeagent").
-		For(&v1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(freed()))
 	for _, c := range components() {
 		// By name, not by owner: a foreign object that makes way has to be noticed, too.
@@ -50,7 +50,7 @@ func (r *Reconciler) at(c component) predicate.Predicate {
 }
 
 func theConfiguration(context.Context, client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: v1alpha1.ListenerOperatorName}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}}}
 }
 
 // freed passes volumes that stop being in use.
@@ -66,9 +66,9 @@ func freed() predicate.Predicate {
 
 // whileRemoving asks for the configuration if its removal may be waiting for volumes.
 func (r *Reconciler) whileRemoving(ctx context.Context, o client.Object) []reconcile.Request {
-	var config v1alpha1.ListenerOperator
-	err := r.Client.Get(ctx, types.NamespacedName{Name: v1alpha1.ListenerOperatorName}, &config)
-	if err != nil || config.Spec.ManagementState != v1alpha1.Removed {
+	var config operatorv1alpha1.ListenerOperator
+	err := r.Client.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, &config)
+	if err != nil || config.Spec.ManagementState != operatorv1alpha1.Removed {
 		return nil // from the cache, the only error is that there is none
 	}
 	return theConfiguration(ctx, o)
