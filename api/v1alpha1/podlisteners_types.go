@@ -78,6 +78,10 @@ type PodListenersList struct {
 	Items           []PodListeners `json:"items"`
 }
 
+// Trusted tells whether the content is the operator's. A node agent creates the object empty, as a hint that the Pod is being mounted, and has no right
+// to update it; so whatever a stolen token of a node puts into an object never gets beyond its first generation.
+func (p *PodListeners) Trusted() bool { return p.Generation > 1 }
+
 // PodListenersName is the name of the PodListeners of the Pod with this uid (contract 1.2).
 func PodListenersName(podUID types.UID) string {
 	return "pod-" + string(podUID)

@@ -22,9 +22,6 @@ import (
 // defaultClusterDomain holds until ListenerOperator/cluster says otherwise.
 const defaultClusterDomain = "cluster.local"
 
-// filledGeneration is the first generation of a PodListeners that the operator has written. Before, it is a node agent's word alone.
-const filledGeneration = 2
-
 // observed is all that a Listener's Service and status depend on. The objects are the cache's and must not be changed.
 type observed struct {
 	listener *v1alpha1.Listener
@@ -135,7 +132,7 @@ func reservedNodes(volumes []corev1.PersistentVolume, mounts []v1alpha1.PodListe
 	mounted := map[string][]string{} // nodes by volume
 	for i := range mounts {
 		spec := &mounts[i].Spec
-		if mounts[i].Generation < filledGeneration || spec.NodeName == "" {
+		if !mounts[i].Trusted() || spec.NodeName == "" {
 			continue
 		}
 		for _, l := range spec.Listeners {

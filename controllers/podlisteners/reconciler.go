@@ -43,7 +43,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
-	case pod == nil || !mountsClaims(pod):
+	case pod == nil || !mountsClaims(pod) || stranded(pod, hint):
 		return reconcile.Result{}, r.remove(ctx, hint)
 	case hint == nil && !recreatable(pod):
 		return reconcile.Result{}, nil
@@ -63,14 +63,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 }
 
 // fits tells whether a hint is one that the agent on the Pod's own node would have made, or the peer, or one that has been
-// filled since. Content in an object that was never updated is not ours: the agent can create but not update, so only the controller's
-// objects reach a second generation, and the agents trust no other.
+// filled since.
 func fits(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
-	forged := hint.Generation == 1 && hint.Spec.NodeName != "" && len(hint.Spec.Listeners) > 0
+	forged := !hint.Trusted() && hint.Spec.NodeName != "" && len(hint.Spec.Listeners) > 0
 	return !forged &&
 		(hint.Spec.NodeName == "" || hint.Spec.NodeName == pod.Spec.NodeName) &&
 		len(hint.OwnerReferences) == 1 &&
 		hint.OwnerReferences[0].Kind == "Pod" && hint.OwnerReferences[0].UID == pod.UID
+}
+
+// stranded tells whether a Pod is going away before it ever started, with a volume that still waits for an address. Without
+// the hint the agent stops waiting, which otherwise holds up the end of the Pod.
+func stranded(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
+	if hint == nil || pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodPending {
+		return false
+	}
+	for _, entry := range hint.Spec.Listeners {
+		if len(entry.IngressAddresses) == 0 {
+			return true
+		}
+	}
+	return len(hint.Spec.Listeners) == 0
 }
 
 // recreatable tells whether a Pod without PodListeners had one that somebody deleted: it carries the label of a mounted Listener.

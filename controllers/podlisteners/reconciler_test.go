@@ -394,6 +394,31 @@ func TestADeletedPodListenersOfALivingPodComesBack(t *testing.T) {
 	}
 }
 
+func TestAPodThatIsDeletedBeforeItStartedIsNotHeldUp(t *testing.T) {
+	waiting := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	filled := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	for name, tc := range map[string]struct {
+		phase    corev1.PodPhase
+		told     map[string]listenersv1alpha1.PodListener
+		withdraw bool
+	}{
+		"while a volume waits":             {corev1.PodPending, waiting, true},
+		"before the hint was looked at":    {corev1.PodPending, nil, true},
+		"when all volumes have addresses":  {corev1.PodPending, filled, false},
+		"when it runs, and lost addresses": {corev1.PodRunning, waiting, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.pod.DeletionTimestamp, w.pod.Finalizers, w.pod.Status.Phase = ptr.To(metav1.Now()), []string{"test/keep"}, tc.phase
+			w.hint.Generation, w.hint.Spec.Listeners = 2, tc.told
+			c, _ := w.mustRun(t)
+			if got := published(t, c) == nil; got != tc.withdraw {
+				t.Errorf("the hint was withdrawn: %v, want %v", got, tc.withdraw)
+			}
+		})
+	}
+}
+
 func TestThePodsUserIsToldWhatIsMissing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)

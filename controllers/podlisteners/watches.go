@@ -40,9 +40,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// mounted passes Pods that mount a Listener, for which a PodListeners has to exist.
+// mounted passes Pods that mount a Listener, for which a PodListeners has to exist, and those that go away, which may be waiting for one.
 func mounted() predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool { return hasMountLabel(o.(*corev1.Pod)) })
+	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+		pod := o.(*corev1.Pod)
+		return hasMountLabel(pod) || pod.DeletionTimestamp != nil && mountsClaims(pod)
+	})
 }
 
 // readdressed passes Nodes that come, go, or change their addresses, but not their heartbeats.

@@ -70,10 +70,6 @@ func uidOf(name string) types.UID {
 	return types.UID(uid)
 }
 
-// trusted tells whether the content of an object is the operator's. The agents can create objects but not update them, so nothing
-// that was made with a stolen token of a node gets beyond its first generation.
-func trusted(o *listenersv1alpha1.PodListeners) bool { return o.Generation >= 2 }
-
 // create creates the hint for a Pod, and returns the uid of the object, or "" if there is one already.
 func (w *Watch) create(ctx context.Context, pod Pod) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)

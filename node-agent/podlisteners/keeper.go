@@ -100,7 +100,7 @@ func (k *Keeper) keep(ctx context.Context, key cache.ObjectName) error {
 	switch object := k.watch.get(key); {
 	case object == nil:
 		return errors.Join(err, k.inquire(ctx, key, published))
-	case trusted(object):
+	case object.Trusted():
 		k.forget(key)
 		return errors.Join(err, k.rewrite(ctx, object, published))
 	default:
@@ -138,7 +138,7 @@ func (k *Keeper) inquire(ctx context.Context, key cache.ObjectName, published []
 	switch {
 	case !ok:
 		return nil // it was deleted while the agent was away: the operator makes that of a living Pod again
-	case asked == "", asked == lost.UID && trusted(lost): // it was filled in the meantime: the Pod lived
+	case asked == "", asked == lost.UID && lost.Trusted(): // it was filled in the meantime: the Pod lived
 		return k.ask(ctx, pod)
 	case asked == lost.UID:
 		return k.remove(ctx, pod, published)

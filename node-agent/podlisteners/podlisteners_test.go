@@ -302,12 +302,17 @@ func (w *world) create(listeners entries) {
 	}
 }
 
-func TestAHintThatIsDeletedWhileAVolumeWaitsIsCreatedAgain(t *testing.T) {
+func TestAHintThatIsDeletedWhileAVolumeWaitsEndsTheWait(t *testing.T) {
 	w := newWorld(t)
 	w.startAgent()
 	answers := w.ask(t.Context(), "pvc-1")
 	first := w.waitForHint().UID
 	w.delete()
+	if err := (<-answers).err; !errors.Is(err, podlisteners.ErrNoAddress) {
+		t.Errorf("error is %v", err)
+	}
+	// The kubelet asks again if the Pod lives after all.
+	answers = w.ask(t.Context(), "pvc-1")
 	w.eventually(func() bool { o := w.object(); return o != nil && o.UID != first }).Should(BeTrue())
 	w.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, answers)); diff != "" {

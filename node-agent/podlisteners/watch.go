@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -40,7 +41,7 @@ type Watch struct {
 
 	mu sync.Mutex
 	// waiters are woken when the object of this name changes, comes or goes.
-	waiters map[cache.ObjectName]map[chan<- struct{}]struct{}
+	waiters map[cache.ObjectName]map[*waiter]struct{}
 	// onChange and onDelete are told of each object, after it has changed in objects.
 	onChange func(*listenersv1alpha1.PodListeners)
 	onDelete func(*listenersv1alpha1.PodListeners)
@@ -55,7 +56,7 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 	w := &Watch{
 		client:   client,
 		node:     node,
-		waiters:  map[cache.ObjectName]map[chan<- struct{}]struct{}{},
+		waiters:  map[cache.ObjectName]map[*waiter]struct{}{},
 		onChange: func(*listenersv1alpha1.PodListeners) {},
 		onDelete: func(*listenersv1alpha1.PodListeners) {},
 	}
@@ -85,10 +86,11 @@ func (w *Watch) Ready() error {
 }
 
 // Addresses waits until the addresses of one of a Pod's volumes, named by its PersistentVolume, are known, and returns them, at least one.
-// If the Pod has no hint, it creates one, as often as it takes. When ctx is done the error wraps ErrNoAddress and the cause, and
-// says what is missing.
+// If the Pod has no hint, it creates one, as often as it takes. The error wraps ErrNoAddress, and says what is missing. It comes when
+// ctx is done, then wrapping the cause, and when the Pod's object is deleted: so the operator ends a wait that has become pointless, because the
+// Pod is going away.
 func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listenersv1alpha1.IngressAddress, error) {
-	changed, forget := w.subscribe(pod.key())
+	wait, forget := w.subscribe(pod.key())
 	defer forget()
 	var (
 		hintErr error
@@ -101,6 +103,10 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 		if addresses := addressesOf(object, volume); len(addresses) > 0 {
 			return addresses, nil
 		}
+		if wait.ended.Load() {
+			return nil, fmt.Errorf("volume %s of Pod %s has %w: PodListeners %s was deleted, as for a Pod that is going away", volume, pod, ErrNoAddress,
+				pod.key().Name)
+		}
 		if object == nil && due {
 			if _, hintErr = w.create(ctx, pod); hintErr != nil {
 				logr.FromContextOrDiscard(ctx).Info("The operator could not be asked for addresses, trying again", "after", retry.String(), "reason", hintErr.Error())
@@ -108,7 +114,7 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 			timer, retry, due = time.After(retry), min(2*retry, lastRetry), false
 		}
 		select {
-		case <-changed:
+		case <-wait.changed:
 		case <-timer:
 			due = true
 		case <-ctx.Done():
@@ -123,7 +129,7 @@ func (w *Watch) missing(object *listenersv1alpha1.PodListeners, pod Pod, volume 
 	if object == nil && hintErr != nil {
 		return fmt.Errorf("the operator could not be asked: %w", hintErr)
 	}
-	if object == nil || !trusted(object) {
+	if object == nil || !object.Trusted() {
 		return fmt.Errorf("the listener operator has not answered on PodListeners %s; is it running? See also: %s pod %s", pod.key().Name, describe, pod.Name)
 	}
 	name, entry, ok := entryOf(object, volume)
@@ -145,7 +151,7 @@ func (w *Watch) get(key cache.ObjectName) *listenersv1alpha1.PodListeners {
 
 // entryOf finds a volume by its PersistentVolume in an object that the operator has written.
 func entryOf(o *listenersv1alpha1.PodListeners, volume string) (string, listenersv1alpha1.PodListener, bool) {
-	if o == nil || !trusted(o) {
+	if o == nil || !o.Trusted() {
 		return "", listenersv1alpha1.PodListener{}, false
 	}
 	for name, entry := range o.Spec.Listeners {
@@ -161,31 +167,42 @@ func addressesOf(o *listenersv1alpha1.PodListeners, volume string) []listenersv1
 	return entry.IngressAddresses
 }
 
-// subscribe returns a channel that tells of changes since, and the function that ends it.
-func (w *Watch) subscribe(key cache.ObjectName) (<-chan struct{}, func()) {
-	changed := make(chan struct{}, 1)
+// waiter is one who waits for an object to change.
+type waiter struct {
+	// changed tells of changes since the last look.
+	changed chan struct{}
+	// ended tells that the object was deleted, even if there is another one by now.
+	ended atomic.Bool
+}
+
+// subscribe returns a waiter for the object of this name, and the function that ends the subscription.
+func (w *Watch) subscribe(key cache.ObjectName) (*waiter, func()) {
+	subscribed := &waiter{changed: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.waiters[key] == nil {
-		w.waiters[key] = map[chan<- struct{}]struct{}{}
+		w.waiters[key] = map[*waiter]struct{}{}
 	}
-	w.waiters[key][changed] = struct{}{}
-	return changed, func() {
+	w.waiters[key][subscribed] = struct{}{}
+	return subscribed, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.waiters[key], changed)
+		delete(w.waiters[key], subscribed)
 		if len(w.waiters[key]) == 0 {
 			delete(w.waiters, key)
 		}
 	}
 }
 
-func (w *Watch) wake(o *listenersv1alpha1.PodListeners) {
+func (w *Watch) wake(o *listenersv1alpha1.PodListeners, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for waiter := range w.waiters[cache.MetaObjectToName(o)] {
+		if deleted {
+			waiter.ended.Store(true)
+		}
 		select {
-		case waiter <- struct{}{}:
+		case waiter.changed <- struct{}{}:
 		default: // it will look anyway
 		}
 	}
@@ -193,7 +210,7 @@ func (w *Watch) wake(o *listenersv1alpha1.PodListeners) {
 
 func (w *Watch) changed(object any) {
 	if o, ok := object.(*listenersv1alpha1.PodListeners); ok {
-		w.wake(o)
+		w.wake(o, false)
 		w.onChange(o)
 	}
 }
@@ -203,7 +220,7 @@ func (w *Watch) deleted(object any) {
 		object = unknown.Obj
 	}
 	if o, ok := object.(*listenersv1alpha1.PodListeners); ok {
-		w.wake(o)
+		w.wake(o, true)
 		w.onDelete(o)
 	}
 }
