@@ -19,7 +19,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -242,7 +241,7 @@ func statefulSet(name string, replicas int32, annotations map[string]string) *ap
 // await returns an object as soon as it fulfils the condition. It watches.
 func await[T client.Object](ctx context.Context, o T, key client.ObjectKey, condition func(T) bool) (T, error) {
 	last := "it does not exist"
-	found, err := watchUntil(ctx, o, key, func(kind watch.EventType, seen T) bool {
+	found, err := watchUntil(ctx, o, only(key), func(kind watch.EventType, seen T) bool {
 		if kind == watch.Deleted {
 			last = "it was deleted"
 			return false
@@ -260,14 +259,20 @@ func await[T client.Object](ctx context.Context, o T, key client.ObjectKey, cond
 // awaitGone returns as soon as an object does not exist.
 func awaitGone[T client.Object](ctx context.Context, o T, key client.ObjectKey) error {
 	for {
-		err := api.Get(ctx, key, o)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
+		list, err := listFor(o)
 		if err != nil {
+			return err
+		}
+		if err := api.List(ctx, list, only(key)); err != nil {
 			return fmt.Errorf("waiting for %T %s to go: %w", o, key, err)
 		}
-		_, err = watchUntil(ctx, o, key, func(kind watch.EventType, _ T) bool { return kind == watch.Deleted })
+		if meta.LenList(list) == 0 {
+			return nil
+		}
+		// From the list's version on, so that a deletion in between is not missed.
+		options := only(key)
+		options.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
+		_, err = watchUntil(ctx, o, options, func(kind watch.EventType, _ T) bool { return kind == watch.Deleted })
 		if err != nil && !errors.Is(err, errWatchEnded) {
 			return fmt.Errorf("waiting for %T %s to go: %w", o, key, err)
 		}
@@ -277,17 +282,18 @@ func awaitGone[T client.Object](ctx context.Context, o T, key client.ObjectKey) 
 // errWatchEnded means that the API server ended a watch, as it may at any time.
 var errWatchEnded = errors.New("the watch ended")
 
-// watchUntil feeds an object's state, and then its changes, to done until that returns true.
-func watchUntil[T client.Object](ctx context.Context, o T, key client.ObjectKey, done func(watch.EventType, T) bool) (T, error) {
+// only selects a single object.
+func only(key client.ObjectKey) *client.ListOptions {
+	return &client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
+}
+
+// watchUntil feeds the changes of an object, at first its state unless options say from which version on, to done until that returns true.
+func watchUntil[T client.Object](ctx context.Context, o T, options *client.ListOptions, done func(watch.EventType, T) bool) (T, error) {
 	list, err := listFor(o)
 	if err != nil {
 		return o, err
 	}
-	options := []client.ListOption{client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", key.Name)}}
-	if key.Namespace != "" {
-		options = append(options, client.InNamespace(key.Namespace))
-	}
-	changes, err := api.Watch(ctx, list, options...)
+	changes, err := api.Watch(ctx, list, options)
 	if err != nil {
 		return o, err
 	}
