@@ -384,6 +384,7 @@ func TestAVolumeThatChangedWhileItWasWrittenIsRechecked(t *testing.T) {
 	w.create(nil)
 	w.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
 	received(t, w.ask(t.Context(), "pvc-1"))
+	w.waitUntilKept()
 	w.publish("pvc-1", "192.0.2.1") // as of before
 	w.keeper.Recheck(w.pod)
 	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.2"))
@@ -401,7 +402,7 @@ func TestContentThatTheOperatorHasNotWrittenIsIgnored(t *testing.T) {
 	}
 }
 
-// waitUntilKept waits until the agent has seen all that was done so far, by a Pod of another name that is done last.
+// waitUntilKept waits until the agent has dealt with all that was done so far: with another Pod that comes last.
 func (w *world) waitUntilKept() {
 	w.t.Helper()
 	pod := w.pod
@@ -424,6 +425,7 @@ func TestPodListenersOfALivingPodThatAreDeletedComeBack(t *testing.T) {
 		w.fill(entries{"a": entry("pvc-1", address)})
 		w.eventually(w.file("pvc-1")).Should(Equal(address))
 	}
+	w.eventually(w.keeper.Remembered).Should(BeZero())
 }
 
 func TestVolumesOfAPodThatIsGoneAreRemovedOnceTheHintIsDeletedToo(t *testing.T) {
