@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,7 +18,7 @@ import (
 )
 
 // agentOn returns a client with the identity that the API server gives to a token of the node agent's Pod on a node; "" for one that is
-// bound to no node. It is in nothing but the identity: nobody is asked for a token.
+// bound to no node. It differs in nothing but that no token is asked for.
 func agentOn(t *testing.T, namespace, node string) client.Client {
 	t.Helper()
 	config := apiserver.Config(t)
@@ -59,34 +60,42 @@ func hint(namespace, node, uid string) *listenersv1alpha1.PodListeners {
 	return &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "pod-" + uid,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: "0"}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: types.UID(uid)}},
 		},
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{}},
 	}
 }
 
-func TestANodeAgentIsConfinedToItsNode(t *testing.T) {
-	admin, namespace := fresh(t)
+// What a denial says.
+const (
+	onlyCreate = "a node agent may only create PodListeners"
+	otherNode  = "of the node that its token is bound to"
+	notEmpty   = "leaves spec.listeners to the operator"
+	wrongName  = "PodListeners are named pod-<uid>"
+	finalizer  = "must not keep others from deleting"
+)
+
+func denied(err error, message string) bool {
+	return err != nil && strings.Contains(err.Error(), message)
+}
+
+// confined returns an administrator's client and the operator's namespace, once the policy is in force.
+func confined(t *testing.T) (admin client.Client, namespace string) {
+	t.Helper()
+	admin, namespace = fresh(t)
 	permitEverything(t, admin, namespace)
 	createConfig(t, admin)
 	mustReconcile(t, reconciler(admin, namespace))
 	agent := agentOn(t, namespace, "node-a")
-
-	denied := func(err error, message string) bool { return err != nil && strings.Contains(err.Error(), message) }
 	// The API server takes a moment to put a new policy, and new rights, in force.
 	NewWithT(t).Eventually(func() error {
-		probe := hint(namespace, "node-b", "probe")
-		probe.OwnerReferences[0].UID = "probe"
-		return agent.Create(t.Context(), probe, client.DryRunAll)
-	}, "30s", "50ms").Should(MatchError(ContainSubstring("of the node that its token is bound to")))
+		return agent.Create(t.Context(), hint(namespace, "node-b", "probe"), client.DryRunAll)
+	}, "30s", "50ms").Should(MatchError(ContainSubstring(otherNode)))
+	return admin, namespace
+}
 
-	const (
-		onlyCreate = "a node agent may only create PodListeners"
-		otherNode  = "of the node that its token is bound to"
-		notEmpty   = "leaves spec.listeners to the operator"
-		wrongName  = "PodListeners are named pod-<uid>"
-		finalizer  = "must not keep others from deleting"
-	)
+func TestANodeAgentAnnouncesMountsOfItsNodeAlone(t *testing.T) {
+	_, namespace := confined(t)
 	for name, tc := range map[string]struct {
 		node   string // the token's; "none" for no node
 		change func(*listenersv1alpha1.PodListeners)
@@ -119,7 +128,6 @@ func TestANodeAgentIsConfinedToItsNode(t *testing.T) {
 		t.Run("creating with "+name, func(t *testing.T) {
 			node := map[string]string{"": "node-a", "none": ""}[tc.node]
 			object := hint(namespace, "node-a", "1")
-			object.OwnerReferences[0].UID = "1"
 			if tc.change != nil {
 				tc.change(object)
 			}
@@ -129,9 +137,12 @@ func TestANodeAgentIsConfinedToItsNode(t *testing.T) {
 			}
 		})
 	}
+}
 
+func TestANodeAgentWritesNothingElse(t *testing.T) {
+	admin, namespace := confined(t)
+	agent := agentOn(t, namespace, "node-a")
 	own := hint(namespace, "node-a", "2")
-	own.OwnerReferences[0].UID = "2"
 	if err := agent.Create(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
