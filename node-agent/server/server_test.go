@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
@@ -55,7 +56,7 @@ type agent struct {
 // kubeletDir makes a kubelet's directory. Its path is short: that of a socket must have less than 108 bytes.
 func kubeletDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kubelet")
+	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // the directory of a test with a long name is too long for a socket
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	must(t, os.MkdirAll(filepath.Dir(server.Socket(dir)), 0o750))
@@ -76,7 +77,12 @@ func start(t *testing.T, dir string, change ...func(*server.Options)) *agent {
 	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), a.log.logger()))
 	a.stop = cancel
 	go func() { a.result <- server.Run(ctx, options) }()
-	t.Cleanup(func() { cancel(); <-a.result; close(a.result) })
+	t.Cleanup(func() {
+		cancel()
+		if err := a.ended(); err != nil {
+			t.Log("the server ended with", err)
+		}
+	})
 	return a
 }
 
@@ -118,13 +124,13 @@ func (a *agent) get(path string) string {
 }
 
 func TestKubeletRegistersTheDriver(t *testing.T) {
-	var unready error = errors.New("no addresses yet")
+	unready := errors.New("no addresses yet")
 	var mu sync.Mutex
 	a := start(t, kubeletDir(t), func(o *server.Options) {
 		o.Ready = func() error { mu.Lock(); defer mu.Unlock(); return unready }
 	})
 	registration := a.registration()
-	info, err := registration.GetInfo(t.Context(), &registrationv1.InfoRequest{})
+	info, err := registration.GetInfo(limited(t), &registrationv1.InfoRequest{})
 	must(t, err)
 	got := []string{info.GetType(), info.GetName(), info.GetEndpoint(), strings.Join(info.GetSupportedVersions(), ",")}
 	want := []string{"CSIPlugin", "listeners.stackable.tech", filepath.Join(a.dir, "plugins/listeners.stackable.tech/csi.sock"), "1.0.0"}
@@ -137,7 +143,7 @@ func TestKubeletRegistersTheDriver(t *testing.T) {
 	if got := a.get("/readyz"); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "has not registered") {
 		t.Errorf("/readyz before the registration: %s", got)
 	}
-	_, err = registration.NotifyRegistrationStatus(t.Context(), &registrationv1.RegistrationStatus{PluginRegistered: true})
+	_, err = registration.NotifyRegistrationStatus(limited(t), &registrationv1.RegistrationStatus{PluginRegistered: true})
 	must(t, err)
 	if got := a.get("/readyz"); got != "503 no addresses yet" {
 		t.Errorf("/readyz while the driver is not ready: %s", got)
@@ -152,7 +158,7 @@ func TestKubeletRegistersTheDriver(t *testing.T) {
 
 func TestKubeletsRefusalEndsTheProcess(t *testing.T) {
 	a := start(t, kubeletDir(t))
-	_, err := a.registration().NotifyRegistrationStatus(t.Context(), &registrationv1.RegistrationStatus{Error: "another driver of that name"})
+	_, err := a.registration().NotifyRegistrationStatus(limited(t), &registrationv1.RegistrationStatus{Error: "another driver of that name"})
 	must(t, err)
 	if err := a.ended(); err == nil || !strings.Contains(err.Error(), "another driver of that name") {
 		t.Errorf("the server ended with %v", err)
@@ -161,7 +167,7 @@ func TestKubeletsRefusalEndsTheProcess(t *testing.T) {
 
 func TestSocketsBelongToRootAndGoWithTheAgent(t *testing.T) {
 	a := start(t, kubeletDir(t))
-	_, err := a.node().NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{})
+	_, err := a.node().NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
 	sockets := []string{server.Socket(a.dir), server.RegistrationSocket(a.dir)}
 	for _, path := range sockets {
@@ -193,16 +199,16 @@ func TestSocketsOfAnEarlierAgentAreReplaced(t *testing.T) {
 		}
 	}
 	a := start(t, dir)
-	_, err := a.registration().GetInfo(t.Context(), &registrationv1.InfoRequest{})
+	_, err := a.registration().GetInfo(limited(t), &registrationv1.InfoRequest{})
 	must(t, err)
-	_, err = a.node().NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{})
+	_, err = a.node().NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
 }
 
 func TestAgentThatStopsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
 	dir := kubeletDir(t)
 	first := start(t, dir)
-	_, err := first.registration().GetInfo(t.Context(), &registrationv1.InfoRequest{})
+	_, err := first.registration().GetInfo(limited(t), &registrationv1.InfoRequest{})
 	must(t, err)
 	old, err := os.Lstat(server.RegistrationSocket(dir))
 	must(t, err)
@@ -219,9 +225,9 @@ func TestAgentThatStopsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
 	}
 	first.stop()
 	must(t, first.ended())
-	_, err = second.registration().GetInfo(t.Context(), &registrationv1.InfoRequest{})
+	_, err = second.registration().GetInfo(limited(t), &registrationv1.InfoRequest{})
 	must(t, err)
-	_, err = second.node().NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{})
+	_, err = second.node().NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
 }
 
@@ -237,7 +243,7 @@ func TestMissingDirectoryOfTheHostIsAnError(t *testing.T) {
 }
 
 func TestAddressInUseIsAnError(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(limited(t), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
 	a := start(t, kubeletDir(t), func(o *server.Options) { o.HealthAddress = listener.Addr().String() })
@@ -250,7 +256,7 @@ func TestPanicIsAnErrorOfOneRPC(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	node := a.node()
 	a.driver.publish = func(context.Context, *csi.NodePublishVolumeRequest) error { panic("index out of range") }
-	_, err := node.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeId: "pvc-1"})
+	_, err := node.NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{VolumeId: "pvc-1"})
 	if status.Code(err) != codes.Internal {
 		t.Errorf("got %v", err)
 	}
@@ -258,7 +264,7 @@ func TestPanicIsAnErrorOfOneRPC(t *testing.T) {
 		t.Errorf("the log tells too little: %s", log)
 	}
 	a.driver.publish = func(context.Context, *csi.NodePublishVolumeRequest) error { return nil }
-	_, err = node.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{})
+	_, err = node.NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
 }
 
@@ -309,12 +315,12 @@ func TestLogHasNamesButNoSecrets(t *testing.T) {
 		},
 	}
 	node := a.node()
-	_, err := node.NodePublishVolume(t.Context(), request)
+	_, err := node.NodePublishVolume(limited(t), request)
 	must(t, err)
 	a.driver.publish = func(context.Context, *csi.NodePublishVolumeRequest) error {
 		return status.Error(codes.Unavailable, "no address")
 	}
-	_, err = node.NodePublishVolume(t.Context(), request)
+	_, err = node.NodePublishVolume(limited(t), request)
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}
@@ -327,6 +333,13 @@ func TestLogHasNamesButNoSecrets(t *testing.T) {
 			t.Errorf("the log lacks %q: %s", want, log)
 		}
 	}
+}
+
+// limited ends what a broken server would never answer.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // lines are what was logged, at every level.
@@ -351,7 +364,7 @@ func (l *lines) all() string {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(limited(t), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
