@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,7 +47,7 @@ func await[L client.ObjectList](
 // awaitChange returns when something happens to one of the objects that list was made of, or when the API server ends the watch.
 func (d *demo) awaitChange(ctx context.Context, list client.ObjectList, options []client.ListOption) error {
 	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-	watcher, err := d.client.Watch(ctx, list, append(options[:len(options):len(options)], since)...)
+	watcher, err := d.client.Watch(ctx, list, append(slices.Clip(options), since)...)
 	if err != nil {
 		return err
 	}

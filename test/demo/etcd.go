@@ -141,10 +141,11 @@ func podState(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "terminates"
 	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-			return ""
-		}
+	if podCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue {
+		return ""
+	}
+	if scheduled := podCondition(pod, corev1.PodScheduled); scheduled.Status == corev1.ConditionFalse {
+		return "is not scheduled: " + scheduled.Message
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
@@ -159,4 +160,14 @@ func podState(pod *corev1.Pod) string {
 		return "runs, but is not ready"
 	}
 	return string(pod.Status.Phase)
+}
+
+// podCondition returns the condition of that type, or an empty one.
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.PodCondition {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == kind {
+			return condition
+		}
+	}
+	return corev1.PodCondition{}
 }

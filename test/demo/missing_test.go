@@ -112,6 +112,10 @@ func TestNotReady(t *testing.T) {
 	}
 	pending := pod("etcd-1", "b", "", "")
 	pending.Status.Phase = corev1.PodPending
+	refused := *pending.DeepCopy()
+	refused.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes are available",
+	}}
 	starting := pod("etcd-1", "b", "node-2", "")
 	starting.Status.Phase = corev1.PodPending
 	starting.Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -131,6 +135,7 @@ func TestNotReady(t *testing.T) {
 	}{
 		"all are ready":          {pods: []corev1.Pod{ready("etcd-0", "a"), ready("etcd-1", "b"), ready("etcd-2", "c")}},
 		"none is there":          {want: "etcd-0 missing, etcd-1 missing, etcd-2 missing"},
+		"one fits no node":       {pods: []corev1.Pod{ready("etcd-0", "a"), refused, ready("etcd-2", "c")}, want: "etcd-1 is not scheduled: 0/3 nodes are available"},
 		"one is not scheduled":   {pods: []corev1.Pod{ready("etcd-0", "a"), pending, ready("etcd-2", "c")}, want: "etcd-1 Pending"},
 		"one is being created":   {pods: []corev1.Pod{ready("etcd-0", "a"), starting, ready("etcd-2", "c")}, want: "etcd-1 ContainerCreating"},
 		"one is not ready":       {pods: []corev1.Pod{ready("etcd-0", "a"), running, ready("etcd-2", "c")}, want: "etcd-1 runs, but is not ready"},
