@@ -2,7 +2,8 @@
 // directory of Pods. It mounts nothing: a volume is a plain directory.
 //
 // A volume is the Pod's to write to as well, and a Pod may be hostile. So nothing is opened, created or removed but through an
-// [os.Root], whose names cannot lead out of the directory that it was opened on; no content of a volume is waited for, followed to
+// [os.Root], whose names cannot lead out of the directory that it was opened on, and the one renaming that it cannot do is between
+// directories that it has opened; no content of a volume is waited for, followed to
 // the outside, or read without a bound; and nothing that a Pod leaves in the way keeps its volume from being rewritten or removed.
 //
 // The files are those of contract 1.4, and lie where the kubelet puts those of a ConfigMap: in a directory of their own for each
