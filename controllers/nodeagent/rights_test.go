@@ -1,0 +1,64 @@
+package nodeagent
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// grant gives the operator what config/rbac gives it, in this namespace.
+func grant(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), object); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(object.GetKind(), "Cluster") {
+			object.SetNamespace(namespace)
+		}
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRightsOfTheOperatorSuffice runs with the rights that the operator is installed with, and with
+// OwnerReferencesPermissionEnforcement, as on OpenShift.
+func TestRightsOfTheOperatorSuffice(t *testing.T) {
+	admin, namespace := fresh(t)
+	grant(t, admin, namespace)
+	config := apiserver.Config(t)
+	config.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":" + names.Operator
+	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := reconciler(c, namespace)
+	installed := mustReconcile(t, r)
+	if err := admin.Patch(t.Context(), installed, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"managementState":"Removed"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	mustReconcile(t, r)
+	removed := mustReconcile(t, r)
+	for _, c := range removed.Status.Conditions {
+		if c.Reason != operatorv1alpha1.ReasonRemoved && c.Reason != operatorv1alpha1.ReasonAsExpected {
+			t.Errorf("%s is %s: %s", c.Type, c.Reason, c.Message)
+		}
+	}
+}
