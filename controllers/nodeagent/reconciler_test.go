@@ -198,6 +198,10 @@ func TestInstallsAndSettles(t *testing.T) {
 		t.Errorf("looks again after %s, want never", got)
 	}
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
+	if diff := cmp.Diff("of the agents of 3 nodes, 2 are up to date and 1 ready, for more than 15 minutes now; "+
+		"look at the Pods and events of DaemonSet somewhere/listener-node-agent", h.message("Degraded")); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
 
 	h.rollOut(3, 3, 2)
 	h.mustPass()
@@ -255,7 +259,7 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign)
 	h.mustPass()
-	h.wants(map[string]string{"Available": "False ApplyFailed", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"},
+	h.wants(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"},
 		[]string{"DaemonSet (foreign)"})
 
 	if err := h.Client.Delete(t.Context(), foreign); err != nil {
@@ -277,9 +281,14 @@ func TestUnmanagedTouchesNothing(t *testing.T) {
 	h.setState(operatorv1alpha1.Managed)
 	h.mustPass()
 	h.setState(operatorv1alpha1.Unmanaged)
-	writes := h.installed()
+	changed := h.agents()
+	changed.Spec.Template.Spec.Containers[0].Image = "somebody-elses-choice"
+	h.update(changed)
 	h.mustPass()
-	h.wants(map[string]string{"Available": "True Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, writes)
+	h.wants(map[string]string{"Available": "True Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, all())
+	if got := h.agents().Spec.Template.Spec.Containers[0].Image; got != "somebody-elses-choice" {
+		t.Errorf("the image is %s again", got)
+	}
 }
 
 func TestRemovalWaitsForVolumesInUse(t *testing.T) {

@@ -54,35 +54,39 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 		}
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	progressing := progressing(o, done)
-	set(available(o))
-	set(progressing)
-	if progressing.Reason != operatorv1alpha1.ReasonAgentsRollout {
+	set(available(o, done))
+	set(progressing(o, done))
+	is := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionProgressing)
+	if is.Reason != operatorv1alpha1.ReasonAgentsRollout {
 		set(degraded(o, done, false))
 		return status, 0
 	}
-	since := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionProgressing).LastTransitionTime
-	left := since.Add(patience).Sub(now)
+	left := is.LastTransitionTime.Add(patience).Sub(now)
 	set(degraded(o, done, left <= 0))
 	return status, max(left, 0)
 }
 
 // available says whether volumes can be provisioned, and mounted on the nodes that have an agent: where an agent is not ready yet, Pods wait.
-func available(o *observed) metav1.Condition {
-	c := metav1.Condition{Type: operatorv1alpha1.ConditionAvailable, Status: metav1.ConditionTrue, Reason: operatorv1alpha1.ReasonAsExpected}
+func available(o *observed, done outcome) metav1.Condition {
 	missing := o.missing()
-	switch o.config.Spec.ManagementState {
-	case operatorv1alpha1.Unmanaged:
+	c := metav1.Condition{
+		Type: operatorv1alpha1.ConditionAvailable, Status: metav1.ConditionTrue,
+		Message: "listener volumes can be provisioned, and mounted on the nodes that have an agent",
+	}
+	if len(missing) > 0 {
+		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
+	}
+	state := o.config.Spec.ManagementState
+	switch {
+	case state == operatorv1alpha1.Unmanaged:
 		c.Reason = operatorv1alpha1.ReasonUnmanaged
-	case operatorv1alpha1.Removed:
+	case state == operatorv1alpha1.Removed:
 		c.Reason = operatorv1alpha1.ReasonRemoved
-	}
-	if len(missing) == 0 {
-		c.Message = "listener volumes can be provisioned, and mounted on the nodes that have an agent"
-		return c
-	}
-	c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
-	if c.Reason == operatorv1alpha1.ReasonAsExpected {
+	case len(missing) == 0:
+		c.Reason = operatorv1alpha1.ReasonAsExpected
+	case done.foreign != "":
+		c.Reason = operatorv1alpha1.ReasonForeignObject
+	default:
 		c.Reason = operatorv1alpha1.ReasonApplyFailed
 	}
 	return c
@@ -152,7 +156,8 @@ func degraded(o *observed, done outcome, late bool) metav1.Condition {
 		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, done.err.Error()
 	case late:
 		c.Reason = operatorv1alpha1.ReasonAgentsNotReady
-		c.Message = fmt.Sprintf("%s, for more than %s; look at the Pods of DaemonSet %s", rollout(o), patience, names.NodeAgent)
+		c.Message = fmt.Sprintf("%s, for more than %.0f minutes now; look at the Pods and events of DaemonSet %s",
+			rollout(o), patience.Minutes(), client.ObjectKeyFromObject(o.agents()))
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected, "nothing is wrong"
 	}
