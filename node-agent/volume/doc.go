@@ -16,6 +16,9 @@
 //	addresses                      -> ..data/addresses
 //	default-address                -> ..data/default-address
 //
+// Directories and files are made by mkdir and writeFile alone, with their final modes; that is also the one place for labels of SELinux,
+// which are not set so far.
+//
 // Files are not synced to the disk: after a crash of the node the kubelet publishes every volume again, and what is then found torn
 // is written anew.
 package volume
