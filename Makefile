@@ -60,13 +60,23 @@ verify: generate lint ## Check what needs no cluster: generated files are curren
 .PHONY: test
 test: test-unit test-e2e ## Run all tests: unit, API server, CSI conformance, and end to end on a real cluster.
 
+.PHONY: tools
+tools: ## Build the programs of the test cluster, once, from Go modules; about ten minutes.
+	go run ./test/cluster build-tools
+
+# The race detector needs a C compiler.
+.PHONY: cc
+cc:
+	@command -v $${CC:-gcc} >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install --yes gcc libc6-dev; } || \
+		{ echo "error: the race detector needs a C compiler: install the packages gcc and libc6-dev" >&2; exit 1; }
+
 .PHONY: test-unit
-test-unit: ## Run the tests that need no cluster; those of the API bring up an API server.
+test-unit: tools cc ## Run the tests that need no cluster; those of the API bring up an API server.
 	go test -race ./...
 
 .PHONY: test-e2e
 test-e2e: ## Run the stories on a real cluster, which is brought up and taken down.
-	go test -tags e2e -count 1 -timeout 40m -v ./test/e2e
+	go test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./test/e2e
 
 .PHONY: fuzz
 FUZZTIME ?= 30s

@@ -9,16 +9,20 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // podDir is where a node's kubelet keeps a Pod, as the host sees it.
@@ -187,6 +191,7 @@ func TestAPodThatIsGoneWhenTheKubeletReturns(t *testing.T) {
 // TestAPodMayMakeAMessOfItsVolume: what a Pod that runs as root leaves in its volume never leads outside of it, and never holds up
 // the Pod's end.
 func TestAPodMayMakeAMessOfItsVolume(t *testing.T) {
+	t.Parallel()
 	s := tell(t)
 	space := &corev1.Namespace{}
 	s.get(space, client.ObjectKey{Name: s.namespace})
@@ -206,6 +211,7 @@ func TestAPodMayMakeAMessOfItsVolume(t *testing.T) {
 
 // TestAPodMayBeDeletedWhileItIsMounted: a Pod whose mount waits for an address that never comes can be deleted.
 func TestAPodMayBeDeletedWhileItIsMounted(t *testing.T) {
+	t.Parallel()
 	s := tell(t)
 	class := s.class(loadBalanced())
 	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
@@ -251,4 +257,52 @@ func TestANodeThatIsGoneHoldsUpNobody(t *testing.T) {
 	s.answers(l.Status.IngressAddresses[0], "web-0")
 	// What the lost node's kubelet can no longer do.
 	s.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: s.namespace}}, client.GracePeriodSeconds(0))
+}
+
+// TestTheOperatorMayBeAway: what happened meanwhile is done when it is back, and what runs is not disturbed.
+func TestTheOperatorMayBeAway(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	s.create(pod("before", map[string]map[string]string{"listener": byClass(class.Name)}))
+	before := s.told(s.running("before"), "listener").IngressAddresses[0]
+	operator := &appsv1.Deployment{}
+	s.get(operator, client.ObjectKey{Namespace: operatorSpace, Name: "listener-operator"})
+	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](0) })
+	if _, err := await(s.within(), &appsv1.Deployment{}, client.ObjectKeyFromObject(operator),
+		func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 }); err != nil {
+		t.Fatal(err)
+	}
+	s.create(pod("meanwhile", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.answers(before, "before")
+	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](1) })
+	s.answers(s.told(s.running("meanwhile"), "listener").IngressAddresses[0], "meanwhile")
+	s.answers(before, "before")
+}
+
+// TestWhatIsInstalledIsRepaired: what somebody deletes or changes comes back as it should be, and running Pods do not notice.
+func TestWhatIsInstalledIsRepaired(t *testing.T) {
+	s := tell(t)
+	class := s.class(unpinned())
+	agents := &appsv1.DaemonSet{}
+	s.get(agents, client.ObjectKey{Namespace: operatorSpace, Name: names.NodeAgent})
+	s.patch(agents, func() { agents.Spec.Template.Spec.Containers[0].Args = []string{"--nonsense"} })
+	if _, err := await(s.within(), &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents), func(d *appsv1.DaemonSet) bool {
+		return !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--nonsense") && d.Status.ObservedGeneration == d.Generation &&
+			d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberReady == d.Status.DesiredNumberScheduled
+	}); err != nil {
+		t.Fatal(err)
+	}
+	driver, storage := &storagev1.CSIDriver{}, &storagev1.StorageClass{}
+	for _, o := range []client.Object{driver, storage} {
+		s.get(o, client.ObjectKey{Name: names.Driver})
+		s.remove(o)
+	}
+	if _, err := await(s.within(), &storagev1.CSIDriver{}, client.ObjectKeyFromObject(driver), func(d *storagev1.CSIDriver) bool { return d.UID != driver.UID }); err != nil {
+		t.Error(err)
+	}
+	if _, err := await(s.within(), &storagev1.StorageClass{}, client.ObjectKeyFromObject(storage), func(c *storagev1.StorageClass) bool { return c.UID != storage.UID }); err != nil {
+		t.Error(err)
+	}
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
 }
