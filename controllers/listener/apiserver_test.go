@@ -216,7 +216,7 @@ func TestRightsOfTheOperatorSuffice(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := apiserver.Client(t)
-	for _, document := range strings.Split(string(raw), "\n---\n") {
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
 		o := parse(t, document)
 		if !strings.HasPrefix(o.GetKind(), "ClusterRole") {
 			continue

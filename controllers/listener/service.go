@@ -23,15 +23,14 @@ import (
 // today it may take tomorrow, for example a node port that is in use.
 func (r *Reconciler) ensureService(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	desired, err := decide(o)
-	var refusal *exposure.Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making the service: %w", err)
 	}
 	if o.terminating() {
-		return nil, nil // to be made anew when it is gone
+		return nil, nil //nolint:nilnil // nothing was refused: it is made anew when it is gone
 	}
 	err = r.applyService(ctx, o, desired)
 	if message, ok := rejected(err); ok {

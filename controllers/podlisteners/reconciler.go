@@ -8,7 +8,6 @@ package podlisteners
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -40,26 +39,63 @@ type Reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	hint, pod, err := r.observe(ctx, req.NamespacedName)
-	switch {
-	case err != nil:
-		return reconcile.Result{}, err
-	case pod == nil || !mountsClaims(pod) || stranded(pod, hint):
-		return reconcile.Result{}, r.remove(ctx, hint)
-	case hint == nil && !recreatable(pod):
-		return reconcile.Result{}, nil
-	case hint != nil && hint.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil
-	case hint == nil || !fits(hint, pod):
-		return reconcile.Result{}, r.replace(ctx, hint, pod)
-	}
-	mounts, err := r.mounts(ctx, pod)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.mark(ctx, hint, pod, mounts); err != nil {
-		return reconcile.Result{}, err
+	switch decide(hint, pod) {
+	case withdraw:
+		err = r.remove(ctx, hint)
+	case renew:
+		err = r.replace(ctx, hint, pod)
+	case fill:
+		err = r.fill(ctx, hint, pod)
+	case leave:
 	}
-	return reconcile.Result{}, r.publish(ctx, hint, pod, mounts)
+	return reconcile.Result{}, err
+}
+
+// verdict is what has to be done about a hint.
+type verdict int
+
+const (
+	// leave it as it is: nobody asked for it, or it is on its way out.
+	leave verdict = iota
+	// withdraw it: it fits no Pod, or one that does not need it any more.
+	withdraw
+	// renew it: it is wrong or missing, and its Pod needs one.
+	renew
+	// fill in the addresses.
+	fill
+)
+
+// decide compares a hint with its Pod. Both are nil if they do not exist.
+func decide(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) verdict {
+	switch {
+	case pod == nil || !mountsClaims(pod):
+		return withdraw
+	case hint == nil && recreatable(pod):
+		return renew
+	case hint == nil || hint.DeletionTimestamp != nil:
+		return leave
+	case stranded(pod, hint):
+		return withdraw
+	case !fits(hint, pod):
+		return renew
+	default:
+		return fill
+	}
+}
+
+// fill labels the Pod and its volumes, and writes the addresses that lead to the Pod.
+func (r *Reconciler) fill(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
+	mounts, err := r.mounts(ctx, pod)
+	if err != nil {
+		return err
+	}
+	if err := r.mark(ctx, hint, pod, mounts); err != nil {
+		return err
+	}
+	return r.publish(ctx, hint, pod, mounts)
 }
 
 // fits tells whether a hint is one that the agent on the Pod's own node would have made, or the peer, or one that has been
@@ -75,7 +111,7 @@ func fits(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 // stranded tells whether a Pod is going away before it ever started, with a volume that still waits for an address. Without
 // the hint the agent stops waiting, which otherwise holds up the end of the Pod.
 func stranded(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
-	if hint == nil || pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodPending {
+	if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodPending {
 		return false
 	}
 	for _, entry := range hint.Spec.Listeners {
@@ -120,55 +156,6 @@ func (r *Reconciler) remove(ctx context.Context, hint *listenersv1alpha1.PodList
 	err := r.Client.Delete(ctx, hint, client.Preconditions{UID: &hint.UID, ResourceVersion: &hint.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting PodListeners %s, which fits no Pod: %w", client.ObjectKeyFromObject(hint), err)
-	}
-	return nil
-}
-
-// mark labels the Pod and its volumes with their Listeners, and makes the Listeners of class-based claims.
-func (r *Reconciler) mark(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
-	var errs []error
-	labels := map[string]string{}
-	for i := range mounts {
-		m := &mounts[i]
-		_, known := hint.Spec.Listeners[m.volume]
-		errs = append(errs, r.ensureListener(ctx, pod, m), r.markVolume(ctx, pod, m, !known))
-		if m.listener != nil {
-			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
-		}
-	}
-	return errors.Join(append(errs, r.patchMetadata(ctx, pod, labels, nil))...)
-}
-
-// markVolume labels a PersistentVolume with its Listener, and records the node at a new mount unless the volume is pinned to one. Pods that
-// share a volume mount it one after the other, so the node of a mount that is not new is left as it is.
-func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
-	labels := map[string]string{
-		names.LabelListenerNamespace: pod.Namespace,
-		names.LabelListenerName:      m.listenerName(),
-	}
-	var annotations map[string]string
-	if !m.pinned() && (mounting || m.pv.Annotations[names.AnnotationNode] == "") {
-		annotations = map[string]string{names.AnnotationNode: pod.Spec.NodeName}
-	}
-	return r.patchMetadata(ctx, m.pv, labels, annotations)
-}
-
-// patchMetadata adds labels and annotations that an object does not have yet. The uid in the patch keeps it from an object of the
-// same name that was made since.
-func (r *Reconciler) patchMetadata(ctx context.Context, o client.Object, labels, annotations map[string]string) error {
-	labels, annotations = missing(o.GetLabels(), labels), missing(o.GetAnnotations(), annotations)
-	if len(labels)+len(annotations) == 0 {
-		return nil
-	}
-	patch, err := metadataPatch(o.GetUID(), labels, annotations)
-	if err != nil {
-		return err
-	}
-	// A copy takes the answer: the object belongs to the cache's reader.
-	target := o.DeepCopyObject().(client.Object)
-	err = r.Client.Patch(ctx, target, patch, client.FieldOwner(names.OwnerDefault))
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("labelling %T %s: %w", o, client.ObjectKeyFromObject(o), err)
 	}
 	return nil
 }

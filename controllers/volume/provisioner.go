@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -173,13 +174,8 @@ func (p *Provisioner) consumer(ctx context.Context, pvc *corev1.PersistentVolume
 // firstAlive returns the first Pod that mounts the claim and is not on its way out, or nil.
 func firstAlive(pods []corev1.Pod, claimName string) *corev1.Pod {
 	for i := range pods {
-		if pods[i].DeletionTimestamp != nil {
-			continue
-		}
-		for _, c := range index.PodClaims(&pods[i]) {
-			if c == claimName {
-				return &pods[i]
-			}
+		if pods[i].DeletionTimestamp == nil && slices.Contains(index.PodClaims(&pods[i]), claimName) {
+			return &pods[i]
 		}
 	}
 	return nil

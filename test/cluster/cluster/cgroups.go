@@ -58,7 +58,7 @@ func createCgroup(path string) error {
 	}
 	for _, h := range used {
 		dir := h.mount
-		for _, name := range strings.Split(path, "/") {
+		for name := range strings.SplitSeq(path, "/") {
 			parent := dir
 			dir = filepath.Join(dir, name)
 			if err := h.createLevel(parent, dir); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -243,12 +244,10 @@ func (c *Cluster) change(ctx context.Context, node int, do func() error) error {
 	if err := c.load(); err != nil {
 		return err
 	}
-	for _, n := range c.state.Nodes {
-		if n == node {
-			return do()
-		}
+	if !slices.Contains(c.state.Nodes, node) {
+		return fmt.Errorf("%s: %w", c.NodeName(node), errNoNode)
 	}
-	return fmt.Errorf("%s: %w", c.NodeName(node), errNoNode)
+	return do()
 }
 
 // powerOff kills a node's machine and what the kernel keeps of it. The network goes first: a node without power does
