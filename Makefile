@@ -107,10 +107,7 @@ image: ## Build the image IMG with docker; BASE sets what it stands on.
 .PHONY: deploy
 deploy: ## Install the operator with image IMG on the cluster that kubectl talks to.
 	@test -n "$(IMG)" || { echo "error: say which image to install: make deploy IMG=registry/listener-operator:tag" >&2; exit 1; }
-	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; kustomize="$(KUSTOMIZE)"; \
-	cp -r config "$$tmp"; cd "$$tmp/config/default"; \
-	"$$kustomize" edit set image listener-operator=$(IMG); \
-	"$$kustomize" build . | $(KUBECTL) apply --server-side -f -
+	KUBECTL="$(KUBECTL)" hack/deploy.sh $(IMG)
 
 .PHONY: undeploy
 undeploy: ## Remove the operator and all that it installed; refuses while volumes are in use.

@@ -202,7 +202,7 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 			world: newWorld(nodePort).with(newNode("b", "10.0.0.1"), newNode("a", "10.0.0.2"), newNode("c", "10.0.0.3"),
 				newVolume("pv-1", on("b")), newVolume("pv-2", pinned("a"))),
 			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080), ipAddress("10.0.0.1", 30080)},
-			accepted:  accepted, ready: assigned, message: "reachable at 2 address(es)",
+			accepted:  accepted, ready: assigned, message: "reachable at 10.0.0.2 and 1 more",
 		},
 		"where a Pod mounts counts more than where it last did": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),

@@ -102,7 +102,10 @@ func accepted(o *observed, refusal *exposure.Refusal) metav1.Condition {
 
 func ready(o *observed, status *v1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
-		message := fmt.Sprintf("reachable at %d address(es)", len(status.IngressAddresses))
+		message := "reachable at " + status.IngressAddresses[0].Address
+		if more := len(status.IngressAddresses) - 1; more > 0 {
+			message += fmt.Sprintf(" and %d more", more)
+		}
 		if left := leftOut(o); left != "" {
 			message += "; left out: " + left
 		}

@@ -102,7 +102,7 @@ func container(agent operatorv1alpha1.NodeAgentSpec, s settings, directories []h
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("spec.nodeName")))).
 		WithPorts(corev1ac.ContainerPort().WithName("probes").WithContainerPort(probesPort).WithProtocol(corev1.ProtocolTCP)).
 		WithLivenessProbe(probe("/healthz").WithInitialDelaySeconds(10).WithPeriodSeconds(20).WithTimeoutSeconds(5)).
-		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(5)).
+		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(2)).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
 		WithSecurityContext(corev1ac.SecurityContext().
 			WithRunAsUser(0).

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -305,4 +306,29 @@ func TestWhatIsInstalledIsRepaired(t *testing.T) {
 	}
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+}
+
+// TestTheKindsOfThePeerAreTakenOver: its definitions name a conversion webhook, which is gone with it; deploying takes it away.
+func TestTheKindsOfThePeerAreTakenOver(t *testing.T) {
+	s := tell(t)
+	kind := &apiextensionsv1.CustomResourceDefinition{}
+	s.get(kind, client.ObjectKey{Name: "listeners.listeners.stackable.tech"})
+	s.patch(kind, func() {
+		kind.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
+			Strategy: apiextensionsv1.WebhookConverter,
+			Webhook: &apiextensionsv1.WebhookConversion{
+				ConversionReviewVersions: []string{"v1"},
+				ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{
+					Namespace: "stackable-operators", Name: "listener-operator", Port: ptr.To[int32](8443), Path: ptr.To("/convert/listeners"),
+				}},
+			},
+		}
+	})
+	if err := deploy(s.ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.get(kind, client.ObjectKeyFromObject(kind))
+	if c := kind.Spec.Conversion; c == nil || c.Strategy != apiextensionsv1.NoneConverter || c.Webhook != nil {
+		t.Errorf("the definition still converts: %+v", c)
+	}
 }
