@@ -1,9 +1,6 @@
 package nodeagent
 
 import (
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,12 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const namespace = "somewhere"
 
@@ -69,30 +64,9 @@ func TestGolden(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				golden(t, name, object)
+				golden.Compare(t, name, object)
 			})
 		}
-	}
-}
-
-func golden(t *testing.T, name string, o any) {
-	t.Helper()
-	got, err := yaml.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", name+".yaml")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("differs from %s, which -update writes anew (-want +got):\n%s", path, diff)
 	}
 }
 

@@ -2,9 +2,6 @@ package exposure_test
 
 import (
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,9 +14,8 @@ import (
 
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func rawYAML(t testing.TB, s string) runtime.RawExtension {
 	t.Helper()
@@ -132,29 +128,8 @@ spec:
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name, service)
+			golden.Compare(t, "service-"+name, service)
 		})
-	}
-}
-
-func golden(t *testing.T, name string, o any) {
-	t.Helper()
-	got, err := yaml.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join("testdata", "service-"+name+".yaml")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("differs from %s, which -update writes anew (-want +got):\n%s", path, diff)
 	}
 }
 

@@ -142,22 +142,14 @@ func TestAnAgentThatWasAwayCatchesUp(t *testing.T) {
 	class := s.class(spec)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return nodePort(service, "http") > 0 })
-	assign := func(address string) {
-		t.Helper()
-		before := service.DeepCopy()
-		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-		if err := api.Status().Patch(s.ctx, service, client.MergeFrom(before)); err != nil {
-			t.Fatalf("assigning an address: %v", err)
-		}
-	}
-	assign("192.0.2.30")
+	s.assign(service, "192.0.2.30")
 	p := s.running("web")
 	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(service, "http")}}
 	s.answers(through, "web")
 
 	agent := s.agentOn(p.Spec.NodeName)
 	s.remove(agent, client.GracePeriodSeconds(0)) // killed without a chance to finish
-	assign("192.0.2.40")
+	s.assign(service, "192.0.2.40")
 	s.agentBack(agent)
 	want := listenersv1alpha1.IngressAddress{Address: "192.0.2.40", Ports: map[string]int32{"http": 8080, "echo": 9090}}
 	if err := eventually(s.within(), func(context.Context) error {
@@ -229,12 +221,7 @@ func TestAPodMayBeDeletedWhileItIsMounted(t *testing.T) {
 func TestANodeThatIsGoneHoldsUpNobody(t *testing.T) {
 	s := tell(t)
 	class := s.class(unpinned())
-	s.create(&listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
-		Spec: listenersv1alpha1.ListenerSpec{
-			ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}},
-		},
-	})
+	s.bootstrap(class.Name)
 	nodes := testbed.Nodes()
 	lost := nodes[len(nodes)-1] + 1
 	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node

@@ -365,6 +365,27 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
+// bootstrap makes the Listener "bootstrap" of a class, for claims that name it.
+func (s *story) bootstrap(class string) {
+	s.Helper()
+	s.create(&listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
+		Spec: listenersv1alpha1.ListenerSpec{
+			ClassName: &class, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}},
+		},
+	})
+}
+
+// assign gives a Service an address, as a load balancer would.
+func (s *story) assign(service *corev1.Service, address string) {
+	s.Helper()
+	before := service.DeepCopy()
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
+	if err := api.Status().Patch(s.ctx, service, client.MergeFrom(before)); err != nil {
+		s.Fatalf("assigning an address: %v", err)
+	}
+}
+
 // listener waits for a Listener with the number of addresses.
 func (s *story) listener(name string, addresses int) *listenersv1alpha1.Listener {
 	s.Helper()

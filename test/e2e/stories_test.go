@@ -145,12 +145,7 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
 	class := s.class(unpinned())
-	s.create(&listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
-		Spec: listenersv1alpha1.ListenerSpec{
-			ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)}},
-		},
-	})
+	s.bootstrap(class.Name)
 	set := statefulSet("broker", 3, byName("bootstrap"))
 	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
@@ -218,16 +213,8 @@ func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 	// The load balancer is simulated: its address is one of a node, where the Service's node port answers.
 	var service corev1.Service
 	s.get(&service, s.key("web-listener"))
-	assign := func(address string) {
-		t.Helper()
-		before := service.DeepCopy()
-		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-		if err := api.Status().Patch(s.ctx, &service, client.MergeFrom(before)); err != nil {
-			t.Fatalf("assigning an address: %v", err)
-		}
-	}
 	assigned := time.Now()
-	assign("192.0.2.10")
+	s.assign(&service, "192.0.2.10")
 	p := s.running("web")
 	t.Logf("ready %s after the address was assigned", time.Since(assigned).Round(time.Millisecond))
 	a := s.told(p, "listener").IngressAddresses[0]
@@ -242,7 +229,7 @@ func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	changed := time.Now()
-	assign("192.0.2.20")
+	s.assign(&service, "192.0.2.20")
 	a.Address = "192.0.2.20"
 	if err := eventually(s.within(), func(context.Context) error {
 		if diff := cmp.Diff(wantFiles("listener", a), s.files(through)); diff != "" {
@@ -272,12 +259,7 @@ func TestTwoListenersInOnePod(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
 	class := s.class(unpinned())
-	s.create(&listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
-		Spec: listenersv1alpha1.ListenerSpec{
-			ClassName: ptr.To("cluster-internal"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}},
-		},
-	})
+	s.bootstrap("cluster-internal")
 	s.create(pod("broker", map[string]map[string]string{"own": byClass(class.Name), "shared": byName("bootstrap")}))
 	p := s.running("broker")
 	own, shared := s.told(p, "own").IngressAddresses[0], s.told(p, "shared").IngressAddresses[0]

@@ -1,0 +1,37 @@
+// Package golden compares what a test generates with files that are reviewed: testdata/<name>.yaml beside the test. With the flag -update, the
+// tests write them anew.
+package golden
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// Compare fails the test if an object, as YAML, differs from the golden file.
+func Compare(t *testing.T, name string, o any) {
+	t.Helper()
+	got, err := yaml.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name+".yaml")
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path) //nolint:gosec // the test names it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("differs from %s, which -update writes anew (-want +got):\n%s", path, diff)
+	}
+}
