@@ -155,6 +155,7 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return err
 	}
 	events := mgr.GetEventRecorder(names.EventReporter)
+	listeners := apply.New(mgr.GetClient(), names.OwnerVolume)
 	for _, controller := range []struct {
 		name  string
 		setup func(manager.Manager) error
@@ -163,10 +164,9 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) error {
 			Client: mgr.GetClient(), Events: events,
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events,
-			Listeners: apply.New(mgr.GetClient(), names.OwnerVolume),
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Listeners: listeners,
 		}).SetupWithManager},
-		{"volume", volume.Add},
+		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, listeners) }},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage,
 		}).SetupWithManager},

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +37,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Named("listener").
 		For(&v1alpha1.Listener{}, builder.WithPredicates(asked())).
 		// By name, not by owner: a foreign Service that makes way has to be noticed, too.
-		Watches(&corev1.Service{}, r.serviceHandler()).
+		Watches(&corev1.Service{}, r.services.Forgetting(handler.EnqueueRequestsFromMapFunc(ofService))).
 		Watches(&v1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(reserved())).
@@ -86,20 +85,9 @@ func renamed() predicate.Predicate {
 	}}
 }
 
-// serviceHandler asks for the Listener of the Service's name, and forgets what was applied to a Service that is gone.
-func (r *Reconciler) serviceHandler() handler.EventHandler {
-	namesake := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
-	})
-	return handler.Funcs{
-		CreateFunc: namesake.Create,
-		UpdateFunc: namesake.Update,
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			r.services.Forget(e.Object.GetUID())
-			namesake.Delete(ctx, e, queue)
-		},
-		GenericFunc: namesake.Generic,
-	}
+// ofService asks for the Listener of the Service's name.
+func ofService(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
 func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []reconcile.Request {

@@ -28,8 +28,8 @@ import (
 // workers is how many claims, and how many volumes, are worked on at once. One costs two requests to the API server.
 const workers = 16
 
-// Add makes the manager run the provisioner on its own cache, while it is the leader.
-func Add(mgr manager.Manager) error {
+// Add makes the manager run the provisioner on its own cache, while it is the leader. listeners applies the Listeners of class-based claims.
+func Add(mgr manager.Manager, listeners *apply.Applier) error {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making the provisioner's client: %w", err)
@@ -38,7 +38,7 @@ func Add(mgr manager.Manager) error {
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Events:    mgr.GetEventRecorder(names.EventReporter),
-		Listeners: apply.New(mgr.GetClient(), names.OwnerVolume),
+		Listeners: listeners,
 	}})
 }
 

@@ -15,7 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // Applier applies objects as one field owner, and remembers what it applied, so that a pass that changes nothing
@@ -86,6 +90,19 @@ func (a *Applier) Forget(uid types.UID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.applied, uid)
+}
+
+// Forgetting returns a handler of a watch that forgets the objects that are deleted, and otherwise does what h does.
+func (a *Applier) Forgetting(h handler.EventHandler) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: h.Create,
+		UpdateFunc: h.Update,
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			a.Forget(e.Object.GetUID())
+			h.Delete(ctx, e, queue)
+		},
+		GenericFunc: h.Generic,
+	}
 }
 
 // Unstructured turns a typed object or apply configuration into what Apply takes. Fields that the type always writes, such as an
