@@ -287,6 +287,13 @@ func TestAForgedHintIsHarmless(t *testing.T) {
 			if diff := cmp.Diff(tc.want, published(t, c)); diff != "" {
 				t.Errorf("PodListeners (-want +got):\n%s", diff)
 			}
+			var all listenersv1alpha1.PodListenersList
+			if err := c.List(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			if tc.want == nil && len(all.Items) > 0 {
+				t.Errorf("it made the operator create %s", all.Items[0].Name)
+			}
 		})
 	}
 }
