@@ -14,10 +14,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -320,6 +324,7 @@ func TestWhatAListenerCostsAPod(t *testing.T) {
 	class := s.class(unpinned())
 	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: byClass(class.Name)}, Spec: claimSpec()})
 	took := map[string][]time.Duration{}
+	var writes map[string]float64
 	for i := range 7 {
 		plain := pod(fmt.Sprintf("plain-%d", i), nil)
 		plain.Spec.Volumes = []corev1.Volume{{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -329,16 +334,68 @@ func TestWhatAListenerCostsAPod(t *testing.T) {
 		}}}
 		fresh := pod(fmt.Sprintf("fresh-%d", i), map[string]map[string]string{"listener": byClass(class.Name)})
 		for kind, p := range map[string]*corev1.Pod{"an emptyDir": plain, "a claim that is bound": kept, "a fresh claim": fresh} {
-			if d := s.timeToRunning(p); i > 0 { // the first binds the claim
-				took[kind] = append(took[kind], d)
+			before := s.ourWrites()
+			d := s.timeToRunning(p)
+			if i == 0 {
+				continue // binds the claim
+			}
+			took[kind] = append(took[kind], d)
+			if p == kept {
+				writes = s.ourWrites()
+				for what := range writes {
+					writes[what] -= before[what]
+				}
 			}
 		}
 	}
+	maps.DeleteFunc(writes, func(_ string, count float64) bool { return count == 0 })
+	t.Logf("the last mount of the bound claim, and its end, took these writes: %v", writes)
 	for kind, durations := range took {
 		slices.Sort(durations)
 		t.Logf("creation to Running with %s: median %s of %d, %s to %s", kind, durations[len(durations)/2].Round(time.Millisecond), len(durations),
 			durations[0].Round(time.Millisecond), durations[len(durations)-1].Round(time.Millisecond))
 	}
+}
+
+// ourWrites returns how many writes the API server has served so far of the kinds that the operator and its agents write, events aside.
+func (s *story) ourWrites() map[string]float64 {
+	s.Helper()
+	config, err := testbed.RESTConfig()
+	if err != nil {
+		s.Fatal(err)
+	}
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/", &corev1.SchemeGroupVersion, clientgoscheme.Codecs
+	server, err := rest.RESTClientFor(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	body, err := server.Get().AbsPath("/metrics").Stream(s.ctx)
+	if err != nil {
+		s.Fatalf("reading the API server's metrics: %v", err)
+	}
+	defer func() { _ = body.Close() }()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(body)
+	if err != nil {
+		s.Fatalf("parsing the API server's metrics: %v", err)
+	}
+	writes := map[string]float64{}
+	for _, m := range families["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		what := labels["resource"]
+		if labels["subresource"] != "" {
+			what += "/" + labels["subresource"]
+		}
+		ours := slices.Contains([]string{"podlisteners", "listeners", "listeners/status", "services", "persistentvolumes"}, what) ||
+			what == "pods" && labels["verb"] == "PATCH"
+		if ours && slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY"}, labels["verb"]) {
+			writes[labels["verb"]+" "+what] += m.GetCounter().GetValue()
+		}
+	}
+	return writes
 }
 
 // timeToRunning creates a Pod, waits until its container runs, and removes it.
