@@ -80,9 +80,10 @@ test-e2e: ## Run the stories on a real cluster, which is brought up and taken do
 
 .PHONY: fuzz
 FUZZTIME ?= 30s
-fuzz: ## Fuzz what the node agent makes of untrusted input, FUZZTIME for each target.
-	go test -run '^$$' -list '^Fuzz' ./node-agent/volume | grep '^Fuzz' | while read -r target; do \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./node-agent/volume; done
+fuzz: ## Fuzz what is made of untrusted input, FUZZTIME for each target.
+	@grep -rho --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' internal node-agent | cut -d' ' -f2 | while read -r target; do \
+		package=$$(dirname "$$(grep -rl --include='*_test.go' "^func $$target(" internal node-agent)"); \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$package"; done
 
 .PHONY: cluster-up
 cluster-up: ## Bring up a cluster without the operator.
