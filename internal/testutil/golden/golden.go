@@ -27,7 +27,7 @@ func Compare(t *testing.T, name string, o any) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path) //nolint:gosec // the test names it
+	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
