@@ -1,6 +1,7 @@
 package listener_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -390,9 +391,12 @@ func TestOverridesComeAndGo(t *testing.T) {
 		ServiceType:      v1alpha1.ServiceTypeClusterIP,
 		ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"sessionAffinity":"ClientIP","externalIPs":["192.0.2.1"]}}`)},
 	})
-	override := func(raw string) []runtime.RawExtension { return []runtime.RawExtension{{Raw: []byte(raw)}} }
+	override := func(l *v1alpha1.Listener, annotations, spec string) {
+		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q,"annotations":%s},"spec":%s}`, l.Name, l.Namespace, annotations, spec)}}
+	}
 	l := f.createListener(func(l *v1alpha1.Listener) {
-		l.Spec.ObjectOverrides = override(`{"apiVersion":"v1","kind":"Service","metadata":{"annotations":{"a":"b"}}}`)
+		override(l, `{"a":"b"}`, `{}`)
 	})
 	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
 	service := f.service()
@@ -401,13 +405,13 @@ func TestOverridesComeAndGo(t *testing.T) {
 	f.Expect(service.Annotations).To(Equal(map[string]string{"a": "b"}))
 
 	f.change(l, func() {
-		l.Spec.ObjectOverrides = override(`{"apiVersion":"v1","kind":"Service","metadata":{"annotations":{"c":"d"}},"spec":{"externalIPs":["192.0.2.9"]}}`)
+		override(l, `{"c":"d"}`, `{"externalIPs":["192.0.2.9"]}`)
 	})
 	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonInvalidOverrides)
 	f.Expect(cmp.Diff(service, f.service())).To(BeEmpty())
 
 	f.change(l, func() {
-		l.Spec.ObjectOverrides = override(`{"apiVersion":"v1","kind":"Service","spec":{"ipFamilyPolicy":"Twofold"}}`)
+		override(l, `{}`, `{"ipFamilyPolicy":"Twofold"}`)
 	})
 	rejected := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonServiceRejected)
 	f.Expect(rejected.Status.Conditions[0].Message).To(ContainSubstring("Twofold"))

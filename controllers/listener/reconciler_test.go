@@ -313,7 +313,8 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 		},
 		"overrides that went bad keep the addresses": {
 			world: newWorld(clusterIP).but(func(w *world) {
-				w.listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: []byte(`{"apiVersion":"v1","kind":"Service","spec":{"externalIPs":["192.0.2.1"]}}`)}}
+				w.listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: []byte(`{"apiVersion":"v1","kind":"Service",` +
+					`"metadata":{"name":"web","namespace":"shop"},"spec":{"externalIPs":["192.0.2.1"]}}`)}}
 			}),
 			addresses: []v1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
 			accepted:  v1alpha1.ReasonInvalidOverrides, ready: assigned, message: "spec.externalIPs may only be set by the ListenerClass",

@@ -63,8 +63,9 @@ func overrideAsListener(before *corev1ac.ServiceApplyConfiguration, patch []byte
 	return after, nil
 }
 
-// targets tells whether an entry of a Listener's overrides is meant for its Service: apiVersion and kind must be given; name and
-// namespace, where they are given, must be the Service's.
+// targets tells whether an entry of a Listener's overrides is meant for its Service: apiVersion, kind, name and namespace must all be the
+// Service's (contract 1.5). An entry that leaves one of them out is meant for nothing here, and is no mistake either: product operators
+// hand on lists that are written for all of their objects.
 func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, error) {
 	var entry struct {
 		APIVersion string `json:"apiVersion"`
@@ -77,12 +78,8 @@ func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, err
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &entry); err != nil {
 		return false, fmt.Errorf("reading it as an object: %w", err)
 	}
-	if entry.APIVersion == "" || entry.Kind == "" {
-		return false, errors.New("apiVersion and kind must say what it overrides")
-	}
 	return entry.APIVersion == *service.APIVersion && entry.Kind == *service.Kind &&
-		(entry.Metadata.Name == "" || entry.Metadata.Name == *service.Name) &&
-		(entry.Metadata.Namespace == "" || entry.Metadata.Namespace == *service.Namespace), nil
+		entry.Metadata.Name == *service.Name && entry.Metadata.Namespace == *service.Namespace, nil
 }
 
 // merge applies a strategic merge patch. Fields that Services do not have are an error.

@@ -1,6 +1,7 @@
 package exposure_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -20,6 +22,24 @@ import (
 func rawYAML(t testing.TB, s string) runtime.RawExtension {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime.RawExtension{Raw: raw}
+}
+
+// ofService is an override that is meant for the Service of newListener.
+func ofService(t testing.TB, s string) runtime.RawExtension {
+	t.Helper()
+	var o unstructured.Unstructured
+	if err := yaml.Unmarshal([]byte(s), &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	o.SetAPIVersion("v1")
+	o.SetKind("Service")
+	o.SetNamespace("ns")
+	o.SetName("web")
+	raw, err := json.Marshal(o.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +128,11 @@ spec:
 					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {name: other, annotations: {not: me}}}`),
 					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {namespace: other, annotations: {not: me}}}`),
 					rawYAML(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {name: web}, spec: {unknown: true}}`),
-					rawYAML(t, `{apiVersion: v1, kind: Service, spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30080}, {port: 81, name: more}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.7}]}}}`),
+					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {no: namespace}}}`),
+					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {namespace: ns, annotations: {no: name}}}`),
+					rawYAML(t, `{kind: Service, metadata: {name: web, namespace: ns, annotations: {no: version}}}`),
+					rawYAML(t, `{apiVersion: v1, metadata: {name: web, namespace: ns, annotations: {no: kind}}}`),
+					ofService(t, `{spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30080}, {port: 81, name: more}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.7}]}}}`),
 				}
 			},
 		},
@@ -139,7 +163,7 @@ func TestServiceRefuses(t *testing.T) {
 	}
 	ofListener := func(s string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
 		return func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) {
-			l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: Service}`), rawYAML(t, s)}
+			l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: Service}`), ofService(t, s)}
 		}
 	}
 	ofClass := func(s string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
@@ -181,22 +205,27 @@ func TestServiceRefuses(t *testing.T) {
 		"name with a dot":               {named("web.one"), v1alpha1.ReasonInvalidName, "choose another name"},
 		"name of 64 characters":         {named(strings.Repeat("a", 64)), v1alpha1.ReasonInvalidName, "no more than 63"},
 
-		"override without kind": {ofListener(`{apiVersion: v1}`), v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: apiVersion and kind"},
-		"override of unknown field": {
-			ofListener(`{apiVersion: v1, kind: Service, spec: {typo: 1}}`), v1alpha1.ReasonInvalidOverrides, `no such field: unknown field "spec.typo"`,
+		"override without a readable kind": {
+			func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) {
+				l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: 1}`)}
+			},
+			v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[0]: reading it as an object",
 		},
-		"override of wrong type":   {ofListener(`{apiVersion: v1, kind: Service, spec: {type: 1}}`), v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: reading"},
-		"override removes spec":    {ofListener(`{apiVersion: v1, kind: Service, spec: null}`), v1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
-		"override of a uid":        {ofListener(`{apiVersion: v1, kind: Service, metadata: {uid: x}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override adds an owner":   {ofListener(`{apiVersion: v1, kind: Service, metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override removes owners":  {ofListener(`{apiVersion: v1, kind: Service, metadata: {ownerReferences: null}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override replaces all":    {ofListener(`{apiVersion: v1, kind: Service, $patch: replace, spec: {type: ClusterIP}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override of external IPs": {ofListener(`{apiVersion: v1, kind: Service, spec: {externalIPs: [192.0.2.1]}}`), v1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
+		"override of unknown field": {
+			ofListener(`{spec: {typo: 1}}`), v1alpha1.ReasonInvalidOverrides, `no such field: unknown field "spec.typo"`,
+		},
+		"override of wrong type":   {ofListener(`{spec: {type: 1}}`), v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: reading"},
+		"override removes spec":    {ofListener(`{spec: null}`), v1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"override of a uid":        {ofListener(`{metadata: {uid: x}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override adds an owner":   {ofListener(`{metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override removes owners":  {ofListener(`{metadata: {ownerReferences: null}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override replaces all":    {ofListener(`{$patch: replace, spec: {type: ClusterIP}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override of external IPs": {ofListener(`{spec: {externalIPs: [192.0.2.1]}}`), v1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
 		"override removes the selector": {
-			ofListener(`{apiVersion: v1, kind: Service, spec: {selector: {$patch: replace, app: other}}}`), v1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+			ofListener(`{spec: {selector: {$patch: replace, app: other}}}`), v1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
 		},
 		"override changes the selector": {
-			ofListener(`{apiVersion: v1, kind: Service, spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
+			ofListener(`{spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
 			v1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
 		},
 		"class override of a name":    {ofClass(`{metadata: {name: x}}`), v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
@@ -222,11 +251,11 @@ func TestServiceRefuses(t *testing.T) {
 // FuzzListenerOverride looks for overrides that make the operator panic, or that get hold of what is not the Listener's.
 func FuzzListenerOverride(f *testing.F) {
 	for _, seed := range []string{
-		`{"apiVersion":"v1","kind":"Service","metadata":{"labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,
-		`{"apiVersion":"v1","kind":"Service","$patch":"replace"}`,
-		`{"apiVersion":"v1","kind":"Service","spec":{"$retainKeys":["type"],"selector":{"$patch":"replace"}}}`,
-		`{"apiVersion":"v1","kind":"Service","spec":{"$setElementOrder/ports":[{"port":80}],"ports":[{"$patch":"delete","port":80}]}}`,
-		`{"apiVersion":"v1","kind":"Service","spec":{"$deleteFromPrimitiveList/externalIPs":["192.0.2.1"]}}`,
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns","labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns"},"$patch":"replace"}`,
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns"},"spec":{"$retainKeys":["type"],"selector":{"$patch":"replace"}}}`,
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns"},"spec":{"$setElementOrder/ports":[{"port":80}],"ports":[{"$patch":"delete","port":80}]}}`,
+		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns"},"spec":{"$deleteFromPrimitiveList/externalIPs":["192.0.2.1"]}}`,
 	} {
 		f.Add([]byte(seed))
 	}
