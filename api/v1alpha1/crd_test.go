@@ -132,6 +132,50 @@ func TestCRDsAreTheContract(t *testing.T) {
 	}
 }
 
+// What people see and type is no part of the contract, but they get used to it.
+func TestKindsAreShownAndAbbreviated(t *testing.T) {
+	for plural, want := range map[string]struct {
+		short   string
+		columns map[string]string
+		selects []apiextensionsv1.SelectableField
+	}{
+		"listenerclasses": {short: "lsnclass", columns: map[string]string{
+			"Service Type": ".spec.serviceType", "Pinned": ".spec.pinnedNodePorts", "Address Type": ".spec.preferredAddressType",
+			"Age": ".metadata.creationTimestamp",
+		}},
+		"listeners": {short: "lsn", columns: map[string]string{
+			"Class": ".spec.className", "Address": ".status.ingressAddresses[0].address",
+			"Accepted": `.status.conditions[?(@.type=="Accepted")].status`, "Ready": `.status.conditions[?(@.type=="Ready")].status`,
+			"Reason": `.status.conditions[?(@.type=="Ready")].reason`, "Age": ".metadata.creationTimestamp",
+		}},
+		"podlisteners": {
+			short: "podlsn",
+			columns: map[string]string{
+				"Pod": ".metadata.ownerReferences[0].name", "Node": ".spec.nodeName", "Listeners": ".spec.listeners.*.listenerName",
+				"Age": ".metadata.creationTimestamp",
+			},
+			selects: []apiextensionsv1.SelectableField{{JSONPath: ".spec.nodeName"}},
+		},
+	} {
+		t.Run(plural, func(t *testing.T) {
+			crd := readCRD(t, plural)
+			if diff := cmp.Diff([]string{want.short}, crd.Spec.Names.ShortNames); diff != "" {
+				t.Errorf("short names (-want +got):\n%s", diff)
+			}
+			columns := map[string]string{}
+			for _, c := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+				columns[c.Name] = c.JSONPath
+			}
+			if diff := cmp.Diff(want.columns, columns); diff != "" {
+				t.Errorf("columns (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(want.selects, crd.Spec.Versions[0].SelectableFields); diff != "" {
+				t.Errorf("selectable fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func readCRD(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "listeners.stackable.tech_"+plural+".yaml"))

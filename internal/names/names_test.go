@@ -1,0 +1,34 @@
+package names_test
+
+import (
+	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// What consumers, and objects in existing clusters, have written down (contract 1.2) may never change, whatever a constant is used for here.
+func TestNamesAreTheContract(t *testing.T) {
+	for want, got := range map[string]string{
+		"listeners.stackable.tech":                                     names.Driver,
+		"listeners.stackable.tech/listener-class":                      names.AnnotationListenerClass,
+		"listeners.stackable.tech/listener-name":                       names.AnnotationListenerName,
+		"listeners.stackable.tech/listener-namespace":                  names.LabelListenerNamespace,
+		"listeners.stackable.tech/hostname":                            names.TopologyKey,
+		"listener":                                                     names.ServiceAppName,
+		"listeners.stackable.tech_listener":                            names.ServiceManagedBy,
+		"listener.listeners.stackable.tech":                            names.EventReporter,
+		"listeners.stackable.tech/volume":                              names.OwnerVolume,
+		"listeners.stackable.tech/listeners.stackable.tech_listener":   names.OwnerService,
+		"listeners.stackable.tech/listener":                            names.OwnerListenerStatus,
+		"listener-operator":                                            names.OwnerOperator,
+		"listener.stackable.tech/mnt.0123abcd00004000800000000000beef": names.PodMountLabel("0123abcd-0000-4000-8000-00000000beef"),
+	} {
+		if got != want {
+			t.Errorf("got %q, the contract has %q", got, want)
+		}
+	}
+	// Both are the contract's, and would collide as keys of the map.
+	if names.LabelListenerName != "listeners.stackable.tech/listener-name" || names.OwnerDefault != "listeners.stackable.tech" {
+		t.Errorf("got %q and %q", names.LabelListenerName, names.OwnerDefault)
+	}
+}
