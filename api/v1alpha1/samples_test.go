@@ -1,0 +1,94 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func sample(t *testing.T, name string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "samples", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// Users copy the samples: the API server takes each as it is, and knows all of its fields.
+func TestSamplesAreValid(t *testing.T) {
+	var kustomization struct {
+		APIVersion, Kind string
+		Resources        []string
+	}
+	sample(t, "kustomization.yaml", &kustomization)
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(kustomization.Resources) != len(files)-1 {
+		t.Errorf("kustomization.yaml names %d of %d samples", len(kustomization.Resources), len(files)-1)
+	}
+	c := client.WithFieldValidation(apiserver.Client(t), "Strict")
+	namespace := apiserver.Namespace(t)
+	for _, name := range kustomization.Resources {
+		o := &unstructured.Unstructured{}
+		sample(t, name, &o.Object)
+		given := o.DeepCopy()
+		if namespaced, err := c.IsObjectNamespaced(o); err != nil {
+			t.Fatal(err)
+		} else if namespaced {
+			o.SetNamespace(namespace)
+		}
+		if err := c.Create(t.Context(), o, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if o.GetKind() != "ListenerOperator" {
+			continue
+		}
+		bare := given.DeepCopy()
+		delete(bare.Object, "spec")
+		if err := c.Create(t.Context(), bare, client.DryRunAll); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(bare.Object["spec"], given.Object["spec"]); diff != "" {
+			t.Errorf("%s says that it has the defaults (-defaults +sample):\n%s", name, diff)
+		}
+	}
+}
+
+// The samples are one example: what one of them asks for, another one makes.
+func TestSamplesFitTogether(t *testing.T) {
+	var class, listener unstructured.Unstructured
+	var set appsv1.StatefulSet
+	sample(t, "listenerclass.yaml", &class.Object)
+	sample(t, "listener.yaml", &listener.Object)
+	sample(t, "statefulset.yaml", &set)
+	want := map[string]map[string]string{
+		"listener": {names.AnnotationListenerClass: class.GetName()},
+		"shared":   {names.AnnotationListenerName: listener.GetName()},
+	}
+	got := map[string]map[string]string{}
+	for i := range set.Spec.VolumeClaimTemplates {
+		claim := &set.Spec.VolumeClaimTemplates[i]
+		got[claim.Name] = claim.Annotations
+		if *claim.Spec.StorageClassName != names.Driver {
+			t.Errorf("claim template %s is of storage class %s", claim.Name, *claim.Spec.StorageClassName)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("annotations by claim template (-want +got):\n%s", diff)
+	}
+}
