@@ -1,0 +1,39 @@
+package v1alpha1_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Who reads a reason in a condition or an event looks it up in the manual.
+func TestEveryReasonIsInTheManual(t *testing.T) {
+	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "usage.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "listener_types.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			return true
+		}
+		reasons++
+		value := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
+		if !strings.Contains(string(manual), "`"+value+"`") {
+			t.Errorf("docs/usage.md does not tell what to do about %s", value)
+		}
+		return false
+	})
+	if reasons == 0 {
+		t.Error("there are no reasons: are they in another file by now?")
+	}
+}
