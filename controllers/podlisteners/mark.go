@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -23,12 +24,12 @@ func (r *Reconciler) mark(ctx context.Context, hint *listenersv1alpha1.PodListen
 	for i := range mounts {
 		m := &mounts[i]
 		_, known := hint.Spec.Listeners[m.volume]
-		errs = append(errs, r.ensureListener(ctx, pod, m), r.markVolume(ctx, pod, m, !known))
+		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.markVolume(ctx, pod, m, !known))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
 	}
-	return errors.Join(append(errs, r.patchMetadata(ctx, pod, labels, nil))...)
+	return errors.Join(append(errs, r.markPod(ctx, pod, labels))...)
 }
 
 // markVolume labels a PersistentVolume with its Listener, and records the node at a new mount unless the volume is pinned to one. Pods that
@@ -38,36 +39,47 @@ func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, 
 		names.LabelListenerNamespace: pod.Namespace,
 		names.LabelListenerName:      m.listenerName(),
 	}
-	var annotations map[string]string
-	if !m.pinned() && (mounting || m.pv.Annotations[names.AnnotationNode] == "") {
-		annotations = map[string]string{names.AnnotationNode: pod.Spec.NodeName}
+	annotations := map[string]string{}
+	if !m.pinned() {
+		annotations[names.AnnotationNode] = m.pv.Annotations[names.AnnotationNode]
+		if mounting || annotations[names.AnnotationNode] == "" {
+			annotations[names.AnnotationNode] = pod.Spec.NodeName
+		}
 	}
-	return r.patchMetadata(ctx, m.pv, labels, annotations)
-}
-
-// patchMetadata adds labels and annotations that an object does not have yet. The uid in the patch keeps it from an object of the
-// same name that was made since.
-func (r *Reconciler) patchMetadata(ctx context.Context, o client.Object, labels, annotations map[string]string) error {
-	labels, annotations = missing(o.GetLabels(), labels), missing(o.GetAnnotations(), annotations)
-	if len(labels)+len(annotations) == 0 {
+	if len(missing(m.pv.Labels, labels))+len(missing(m.pv.Annotations, annotations)) == 0 {
 		return nil
 	}
-	patch, err := metadataPatch(o.GetUID(), labels, annotations)
+	// The uid keeps it from a volume of the same name that was made since.
+	desired := corev1ac.PersistentVolume(m.pv.Name).WithUID(m.pv.UID).WithLabels(labels).WithAnnotations(annotations)
+	if err := r.Client.Apply(ctx, desired, client.FieldOwner(names.OwnerVolume), client.ForceOwnership); err != nil {
+		return fmt.Errorf("labelling PersistentVolume %s: %w", m.pv.Name, err)
+	}
+	return nil
+}
+
+// markPod adds the labels of Listeners that a Pod does not have yet. It is a merge patch, because Pods keep the labels of other mounts (contract
+// 1.4). The uid in the patch keeps it from a Pod of the same name that was made since.
+func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
+	labels = missing(pod.Labels, labels)
+	if len(labels) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, "labels": labels}})
 	if err != nil {
-		return err
+		return fmt.Errorf("encoding a patch of labels: %w", err)
 	}
 	// A copy takes the answer: the object belongs to the cache's reader.
-	target := o.DeepCopyObject().(client.Object)
-	err = r.Client.Patch(ctx, target, patch, client.FieldOwner(names.OwnerDefault))
+	err = r.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.OwnerDefault))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("labelling %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+		return fmt.Errorf("labelling Pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
 	return nil
 }
 
 // ensureListener makes the Listener of a class-based claim as it should be for the Pod that mounts it now: with its ports, owned
-// by claim and volume. A Listener that was not made for the claim is left alone.
-func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mount) error {
+// by claim and volume. A Listener that was not made for the claim is left alone, and so is one whose Pods have all mounted it: Pods that
+// share a claim may have different ports, and must not take turns in setting them.
+func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
 	if m.selector.Class == "" {
 		return nil
 	}
@@ -81,6 +93,8 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 		r.Events.Eventf(pod, m.listener, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignListener, "Mount",
 			"Listener %s exists but was not made for claim %s, and is left alone; rename one of the two", m.listener.Name, m.claim.Name)
 		m.listener = nil
+		return nil
+	case !mounting && m.ownsListener():
 		return nil
 	default:
 		return r.Listeners.Apply(ctx, desired, m.listener)
@@ -96,18 +110,4 @@ func missing(observed, wanted map[string]string) map[string]string {
 		}
 	}
 	return lacking
-}
-
-// metadataPatch is a merge patch that only applies to the object with the uid.
-func metadataPatch(uid types.UID, labels, annotations map[string]string) (client.Patch, error) {
-	type metadata struct {
-		UID         types.UID         `json:"uid"`
-		Labels      map[string]string `json:"labels,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	}
-	raw, err := json.Marshal(map[string]any{"metadata": metadata{uid, labels, annotations}})
-	if err != nil {
-		return nil, fmt.Errorf("encoding a patch of labels: %w", err)
-	}
-	return client.RawPatch(types.MergePatchType, raw), nil
 }

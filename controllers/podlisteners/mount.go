@@ -2,6 +2,7 @@ package podlisteners
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,6 +42,11 @@ func (m *mount) ours() bool {
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
 
 func (m *mount) pinned() bool { return len(index.PinnedNodes(m.pv)) > 0 }
+
+// ownsListener tells whether the PersistentVolume is one of the Listener's owners, as it is once a Pod has mounted it.
+func (m *mount) ownsListener() bool {
+	return slices.ContainsFunc(m.listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.pv.UID })
+}
 
 // listenerRef returns the Listener for an event, or a nil interface if there is none.
 func (m *mount) listenerRef() runtime.Object {

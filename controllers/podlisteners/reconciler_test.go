@@ -1,6 +1,7 @@
 package podlisteners_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -319,6 +321,42 @@ func TestAClassBasedVolumeGetsItsListener(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodsThatShareAClaimDoNotTakeTurnsInSettingItsPorts(t *testing.T) {
+	w := newWorld()
+	w.classBased()
+	w.hint.Generation = 2 // as after the operator's first write, which the fake client does not count
+	second, secondHint := w.pod.DeepCopy(), w.hint.DeepCopy()
+	second.Name, second.UID = "web-1", "second"
+	second.Spec.Containers[0].Ports[0].ContainerPort = 9090
+	secondHint.Name, secondHint.UID = listenersv1alpha1.PodListenersName(second.UID), "second-hint"
+	secondHint.OwnerReferences[0].Name, secondHint.OwnerReferences[0].UID = second.Name, second.UID
+	applied := 0
+	c := fakeclient.New(t, interceptor.Funcs{Apply: func(
+		ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption,
+	) error {
+		applied++
+		return c.Apply(ctx, o, options...)
+	}}, append(w.objects(), second, secondHint)...)
+	r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(100), Listeners: apply.New(c, names.OwnerVolume)}
+	for range 5 {
+		for _, hint := range []client.Object{w.hint, secondHint} {
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(hint)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if applied > 2 {
+		t.Errorf("the Listener was applied %d times for two mounts", applied)
+	}
+	var got listenersv1alpha1.Listener
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Spec.Ports[0].Port != 9090 {
+		t.Errorf("the Listener has port %d, want that of the Pod that mounted last", got.Spec.Ports[0].Port)
 	}
 }
 
