@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -39,11 +40,18 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// mounted passes Pods that mount a Listener, for which a PodListeners has to exist, and those that go away, which may be waiting for one.
+// mounted passes Pods that mount a Listener, for which a PodListeners has to exist, those that go away, which may be waiting for one, and
+// those that are new to the cache: while they were not in it, no change of what they wait for led to them.
 func mounted() predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+	passes := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		pod := o.(*corev1.Pod)
 		return hasMountLabel(pod) || pod.DeletionTimestamp != nil && mountsClaims(pod)
+	})
+	return predicate.Or(passes, predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
 	})
 }
 

@@ -1,0 +1,64 @@
+package podlisteners_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// The names are the contract's (1.2): so what the peer wrote becomes ours, and nothing stale stays.
+func TestEachKindIsWrittenInTheNameOfItsFieldOwner(t *testing.T) {
+	var got []string
+	record := interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			var set client.ApplyOptions
+			set.ApplyOptions(options)
+			got = append(got, fmt.Sprintf("apply, force %t, by %s", *set.Force, set.FieldManager))
+			return c.Apply(ctx, o, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			var set client.PatchOptions
+			set.ApplyOptions(options)
+			got = append(got, fmt.Sprintf("%s of %T by %s", patch.Type(), o, set.FieldManager))
+			return c.Patch(ctx, o, patch, options...)
+		},
+	}
+	classBased := newWorld()
+	classBased.classBased()
+	labelled := newWorld()
+	labelled.pv.Labels = map[string]string{
+		"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "web",
+	}
+	labelled.pv.Annotations = map[string]string{"listeners.stackable.tech/node": "node-1"}
+	for name, tc := range map[string]struct {
+		world *world
+		want  []string
+	}{
+		"a volume with a Listener of its own, which is not there yet": {classBased, []string{
+			"application/merge-patch+json of *v1alpha1.PodListeners by listeners.stackable.tech",
+			"apply, force true, by listeners.stackable.tech/volume", // the Listener
+			"apply, force true, by listeners.stackable.tech/volume", // the PersistentVolume
+		}},
+		"a volume that is labelled already": {labelled, []string{
+			"application/merge-patch+json of *v1.Pod by listeners.stackable.tech",
+			"application/merge-patch+json of *v1alpha1.PodListeners by listeners.stackable.tech",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got = nil
+			if _, _, err := tc.world.run(t, record); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
