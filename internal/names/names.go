@@ -40,7 +40,7 @@ const (
 
 // Field managers (contract 1.2). They are those of the peer, so that taking its objects over is nothing special.
 const (
-	// OwnerVolume applies Listeners of class-based claims, and PersistentVolumes.
+	// OwnerVolume applies Listeners of class-based claims, and labels of PersistentVolumes.
 	OwnerVolume = "listeners.stackable.tech/volume"
 	// OwnerService applies Services of Listeners.
 	OwnerService = "listeners.stackable.tech/listeners.stackable.tech_listener"
