@@ -559,9 +559,16 @@ func TestBrieflyUnavailableAPIServerLeavesTheConditions(t *testing.T) {
 }
 
 func TestSecondPassWritesAndTellsNothing(t *testing.T) {
-	for _, serviceType := range []v1alpha1.ServiceType{v1alpha1.ServiceTypeNodePort, v1alpha1.ServiceTypeClusterIP} {
+	for name, w := range map[string]*world{
+		"NodePort":  newWorld(v1alpha1.ServiceTypeNodePort),
+		"ClusterIP": newWorld(v1alpha1.ServiceTypeClusterIP),
+		"NodePort without node ports": newWorld(v1alpha1.ServiceTypeNodePort).but(func(w *world) {
+			w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"type":"ClusterIP"}}`)
+			w.service.Spec.Ports[0].NodePort = 0
+		}),
+	} {
 		intercept, writes := failures(-1, nil)
-		w := newWorld(serviceType).with(newNode("a", "10.0.0.1"), newVolume("pv", on("a")))
+		w = w.with(newNode("a", "10.0.0.1"), newVolume("pv", on("a")))
 		c := fakeclient.New(t, intercept, w.objects()...)
 		recorder := events.NewFakeRecorder(100)
 		r := &Reconciler{Client: c, Events: recorder, live: c, services: apply.New(c, names.OwnerService)}
@@ -577,7 +584,7 @@ func TestSecondPassWritesAndTellsNothing(t *testing.T) {
 			counts = append(counts, [2]int{*writes, len(recorder.Events)})
 		}
 		if diff := cmp.Diff([][2]int{{2, 2}, {2, 2}, {2, 2}}, counts); diff != "" {
-			t.Errorf("%s: writes and events after each pass (-want +got):\n%s", serviceType, diff)
+			t.Errorf("%s: writes and events after each pass (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -70,8 +70,9 @@ func describe(o *observed, before *v1alpha1.ListenerStatus, refusal *exposure.Re
 		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
 	default:
 		status.IngressAddresses = exposure.Addresses(o.class, o.service, o.nodes, o.clusterDomain)
-		if o.class.Spec.ServiceType == v1alpha1.ServiceTypeNodePort {
-			status.NodePorts = exposure.NodePorts(o.service)
+		ports := exposure.NodePorts(o.service)
+		if o.class.Spec.ServiceType == v1alpha1.ServiceTypeNodePort && len(ports) > 0 {
+			status.NodePorts = ports // never empty, which would read back as nil, and be written again in each pass
 		}
 	}
 	status.Conditions = append(status.Conditions, before.Conditions...)
