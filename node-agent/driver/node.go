@@ -93,6 +93,7 @@ func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 	if m.target, err = d.host.Parse(req.GetTargetPath()); err != nil {
 		return mount{}, err
 	}
+	m.target.Namespace = m.pod.Namespace
 	if m.target.PodUID != m.pod.UID {
 		return mount{}, fmt.Errorf("%w: target path %q does not belong to Pod %s with uid %s", errInvalidRequest, req.GetTargetPath(), m.pod, m.pod.UID)
 	}

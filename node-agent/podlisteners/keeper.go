@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -93,6 +94,8 @@ func (k *Keeper) Recheck(pod Pod) { k.queue.Add(pod.key()) }
 
 func (k *Keeper) keep(ctx context.Context, key cache.ObjectName) error {
 	published, err := k.host.Published(uidOf(key.Name))
+	// Whoever may write PodListeners in one namespace must not reach Pods of others by a name that has their uid.
+	published = slices.DeleteFunc(published, func(v volume.Published) bool { return v.Namespace != "" && v.Namespace != key.Namespace })
 	if len(published) == 0 {
 		k.forget(key)
 		return err
@@ -116,6 +119,7 @@ func (k *Keeper) rewrite(ctx context.Context, object *listenersv1alpha1.PodListe
 		if len(addresses) == 0 {
 			continue
 		}
+		v.Namespace = object.Namespace
 		written, err := k.host.Update(v.Target, addresses)
 		if written.Changed {
 			logr.FromContextOrDiscard(ctx).Info("Rewrote the addresses in a volume", "volume", v.ID, "podListeners", cache.MetaObjectToName(object).String(),
@@ -163,6 +167,9 @@ func (k *Keeper) ask(ctx context.Context, pod Pod) error {
 func (k *Keeper) remove(ctx context.Context, pod Pod, published []volume.Published) error {
 	var errs []error
 	for _, v := range published {
+		if v.Namespace == "" {
+			continue // the peer wrote it, and it is not certain whose it is: the kubelet will see to it
+		}
 		if err := k.host.Remove(v.Target); err != nil {
 			errs = append(errs, fmt.Errorf("removing a volume of Pod %s, which is gone: %w", pod, err))
 			continue

@@ -160,7 +160,7 @@ func (w *world) publish(pv, address string) {
 	if err = errors.Join(err, os.MkdirAll(parent, 0o750), os.WriteFile(filepath.Join(parent, "vol_data.json"), record, 0o600)); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.host.Write(volume.Target{PodUID: w.pod.UID, Name: pv}, addresses(address)); err != nil {
+	if _, err := w.host.Write(volume.Target{PodUID: w.pod.UID, Name: pv, Namespace: w.pod.Namespace}, addresses(address)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -461,6 +461,30 @@ func TestPodListenersOfUnpublishedVolumesAreLeftToTheirFate(t *testing.T) {
 	if w.object() != nil {
 		t.Error("the hint was created again")
 	}
+}
+
+// Who may write PodListeners in one namespace must neither change nor remove what Pods of other namespaces read.
+func TestPodListenersOfAnotherNamespaceLeadToNoVolume(t *testing.T) {
+	w := newWorld(t)
+	w.publish("pvc-1", "192.0.2.1")
+	w.startAgent()
+	victim := w.pod.Namespace
+	w.pod.Namespace = apiserver.Namespace(t)
+	w.create(nil)
+	w.fill(entries{"a": entry("pvc-1", "203.0.113.66")})
+	w.waitUntilKept()
+	if got := w.file("pvc-1")(); got != "192.0.2.1" {
+		t.Errorf("the volume reads %q", got)
+	}
+	w.delete()
+	w.waitUntilKept()
+	if w.object() != nil {
+		t.Error("the agent asks for the Pod in the wrong namespace")
+	}
+	w.pod.Namespace = victim
+	w.create(nil)
+	w.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.2"))
 }
 
 func TestOtherNodesAreNotWatched(t *testing.T) {

@@ -16,6 +16,8 @@
 //	addresses                      -> ..data/addresses
 //	default-address                -> ..data/default-address
 //
+// X is the Pod's namespace and something random.
+//
 // Directories and files are made by mkdir and writeFile alone, with their final modes; that is also the one place for labels of SELinux,
 // which are not set so far.
 //

@@ -64,7 +64,7 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	if (first && !create) || want.visible(mount) {
 		return written, nil
 	}
-	if err := replace(mount, want); err != nil {
+	if err := replace(mount, want, target.Namespace); err != nil {
 		if first {
 			// The kubelet may take the error for final, and never ask to unpublish what is left.
 			err = errors.Join(err, h.remove(target))

@@ -15,6 +15,7 @@ type lock struct {
 
 // lock locks one volume, and returns what unlocks it.
 func (l *locks) lock(target Target) (unlock func()) {
+	target.Namespace = "" // not everyone who works on the volume knows it
 	l.mu.Lock()
 	if l.held == nil {
 		l.held = map[Target]*lock{}

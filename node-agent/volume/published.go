@@ -25,7 +25,8 @@ type Published struct {
 }
 
 // Published returns the volumes of our driver that a Pod has on this node, from the kubelet's own records, so that nothing needs to be
-// remembered over a restart. Volumes that were never written are not among them.
+// remembered over a restart. Volumes that were never written are not among them. The namespace is the one that a volume was last written
+// for; it is unknown for a volume that the peer wrote, and a Pod can only spoil that of its own volumes.
 func (h *Host) Published(pod types.UID) ([]Published, error) {
 	pods, err := os.OpenRoot(h.pods)
 	if err != nil {
@@ -43,7 +44,11 @@ func (h *Host) Published(pod types.UID) ([]Published, error) {
 	for _, entry := range entries {
 		target := Target{PodUID: pod, Name: entry.Name()}
 		id, ours := readRecord(pods, path.Join(target.parent(), recordFile))
-		if ours && h.populated(target) {
+		if !ours {
+			continue
+		}
+		if namespace, populated := h.namespace(target); populated {
+			target.Namespace = namespace
 			volumes = append(volumes, Published{Target: target, ID: id})
 		}
 	}
@@ -73,13 +78,14 @@ func (h *Host) Pods() ([]types.UID, error) {
 	return pods, nil
 }
 
-func (h *Host) populated(target Target) bool {
+// namespace returns the namespace that a volume was written for, and whether it was ever written.
+func (h *Host) namespace(target Target) (string, bool) {
 	mount, err := h.open(target, false)
 	if err != nil {
-		return false
+		return "", false
 	}
 	defer mount.Close()
-	return populated(mount)
+	return namespaceOf(currentGeneration(mount)), populated(mount)
 }
 
 // readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume is our driver's. One that cannot

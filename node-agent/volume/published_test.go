@@ -56,3 +56,23 @@ func TestPublishedVolumesAreFoundByTheKubeletsRecords(t *testing.T) {
 		}
 	}
 }
+
+func TestVolumesKeepTheNamespaceThatTheyWereLastWrittenFor(t *testing.T) {
+	n := newNode(t)
+	namespace := func() string {
+		t.Helper()
+		published, err := n.host.Published(podUID)
+		must(t, err)
+		return published[0].Namespace
+	}
+	n.write(ip("192.0.2.1", nil))
+	if got := namespace(); got != "" {
+		t.Errorf("namespace %q of a volume that was written without one", got)
+	}
+	n.target.Namespace = "my-shop"
+	n.write(ip("192.0.2.2", nil))
+	if got := namespace(); got != "my-shop" {
+		t.Errorf("namespace %q, want my-shop", got)
+	}
+	must(t, n.host.Remove(n.target))
+}

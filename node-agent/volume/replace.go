@@ -24,12 +24,29 @@ const (
 	fileMode = 0o444
 )
 
+// newGeneration is the name of a new directory for a tree. It keeps the namespace of the Pod, whose uid alone others could claim.
+func newGeneration(namespace string) string {
+	if namespace == "" {
+		return generationPrefix + rand.Text()
+	}
+	return generationPrefix + namespace + "." + rand.Text()
+}
+
+// namespaceOf is the namespace in the name of a generation, or "".
+func namespaceOf(generation string) string {
+	namespace, _, found := strings.Cut(strings.TrimPrefix(generation, generationPrefix), ".")
+	if !found {
+		return ""
+	}
+	return namespace
+}
+
 // replace makes want the content of a volume. Readers see the old tree or the new one; one that is still in the old tree finds it
 // complete until the next replacement.
-func replace(mount *os.Root, want tree) error {
+func replace(mount *os.Root, want tree, namespace string) error {
 	clean(mount)
 	_ = adopt(mount) // Not all file systems can do it. Then a directory goes aside, and readers that are in it may miss it.
-	generation := generationPrefix + rand.Text()
+	generation := newGeneration(namespace)
 	if err := want.build(mount, generation); err != nil {
 		_ = mount.RemoveAll(generation) // The disk may be full. If not even that can be done, the next write does.
 		return err

@@ -27,6 +27,8 @@ type Target struct {
 	PodUID types.UID
 	// Name is what the kubelet calls the volume: the name of its PersistentVolume.
 	Name string
+	// Namespace is that of the Pod, or "" if it is not known. It is no part of the path.
+	Namespace string
 }
 
 // Parse parses the target path of a CSI request, which must be
