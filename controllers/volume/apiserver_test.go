@@ -1,0 +1,154 @@
+package volume
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// cluster is an API server on which the provisioner runs. There is no scheduler: claims say themselves which node was selected.
+type cluster struct {
+	*WithT
+	t         *testing.T
+	api       client.Client
+	namespace string
+}
+
+func newCluster(t *testing.T) *cluster {
+	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	c.SetDefaultEventuallyTimeout(20 * time.Second)
+	for _, o := range []client.Object{
+		&storagev1.StorageClass{
+			ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver,
+			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+		},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}},
+	} {
+		c.Expect(client.IgnoreAlreadyExists(c.api.Create(t.Context(), o))).To(Succeed())
+	}
+	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error { return Add(mgr, apply.New(mgr.GetClient(), names.OwnerVolume)) })
+	return c
+}
+
+func (c *cluster) create(o client.Object) {
+	c.t.Helper()
+	if _, ok := o.(*listenersv1alpha1.ListenerClass); !ok {
+		o.SetNamespace(c.namespace)
+	}
+	c.Expect(c.api.Create(c.t.Context(), o)).To(Succeed())
+}
+
+// claim makes a claim whose Pod the scheduler wants on node-1.
+func (c *cluster) claim(name, annotation, value string) *corev1.PersistentVolumeClaim {
+	c.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+			annotation:                                 value,
+			"volume.kubernetes.io/selected-node":       "node-1",
+			"volume.kubernetes.io/storage-provisioner": names.Driver,
+		}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(names.Driver),
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+		},
+	}
+	c.create(claim)
+	return claim
+}
+
+// told waits for an event on the claim.
+func (c *cluster) told(claim *corev1.PersistentVolumeClaim, reason string) {
+	c.t.Helper()
+	c.Eventually(func(ctx context.Context) ([]string, error) {
+		var list eventsv1.EventList
+		err := c.api.List(ctx, &list, client.InNamespace(c.namespace))
+		var reasons []string
+		for i := range list.Items {
+			if list.Items[i].Regarding.Name == claim.Name && list.Items[i].ReportingController == "listener.listeners.stackable.tech" {
+				reasons = append(reasons, list.Items[i].Reason)
+			}
+		}
+		return reasons, err
+	}).WithContext(c.t.Context()).Should(ContainElement(reason))
+}
+
+// provisioned waits for the volume of the claim.
+func (c *cluster) provisioned(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	c.t.Helper()
+	pv := &corev1.PersistentVolume{}
+	c.Eventually(func(ctx context.Context) error {
+		return c.api.Get(ctx, client.ObjectKey{Name: "pvc-" + string(claim.UID)}, pv)
+	}).WithContext(c.t.Context()).Should(Succeed())
+	return pv
+}
+
+// Nothing is tried again by time here: after each event the claim rests until it is nudged.
+func TestAClaimOfAClassProceedsAsSoonAsWhatItWaitsForAppears(t *testing.T) {
+	c := newCluster(t)
+	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.namespace)
+	c.told(claim, "ClassNotFound")
+	c.create(&listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
+	})
+	c.told(claim, "NoConsumer")
+	c.create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
+			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+			}}},
+		},
+	})
+	pv := c.provisioned(claim)
+	c.Expect(pv.Finalizers).NotTo(ContainElement("external-provisioner.volume.kubernetes.io/finalizer"))
+	c.Expect(pv.Annotations).To(HaveKeyWithValue("pv.kubernetes.io/provisioned-by", "listeners.stackable.tech"))
+	c.Expect(pv.Spec.StorageClassName).To(Equal("listeners.stackable.tech"))
+	c.Expect(pv.Spec.ClaimRef.UID).To(Equal(claim.UID))
+	var listener listenersv1alpha1.Listener
+	c.Expect(c.api.Get(t.Context(), client.ObjectKeyFromObject(claim), &listener)).To(Succeed())
+	c.Expect(listener.Spec.Ports).To(HaveExactElements(HaveField("Name", "port-8080")))
+	c.Expect(slices.ContainsFunc(listener.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		return m.Manager == "listeners.stackable.tech/volume" && m.Operation == metav1.ManagedFieldsOperationApply
+	})).To(BeTrue(), "the Listener is applied in the name that the contract says")
+}
+
+func TestAClaimOfAListenerProceedsAsSoonAsWhatItWaitsForAppears(t *testing.T) {
+	c := newCluster(t)
+	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-name", "late")
+	c.told(claim, "ListenerNotFound")
+	late := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
+	c.create(late)
+	c.told(claim, "ClassNotSet")
+	before := late.DeepCopy()
+	late.Spec.ClassName = &c.namespace
+	c.Expect(c.api.Patch(t.Context(), late, client.MergeFrom(before))).To(Succeed())
+	c.told(claim, "ClassNotFound")
+	c.create(&listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
+	})
+	pv := c.provisioned(claim)
+	c.Expect(pv.Labels).To(HaveKeyWithValue("listeners.stackable.tech/listener-name", "late"))
+}
