@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -19,6 +20,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
 // SetupWithManager registers the controller and everything that it waits for, and the step that creates ListenerOperator/cluster when
@@ -33,6 +35,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeagent").
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(freed()))
 	for _, c := range components() {

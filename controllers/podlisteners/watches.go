@@ -20,6 +20,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
 // workers is how many Pods are worked on at once: as many as a node commonly starts together.
@@ -36,7 +37,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, r.Listeners.Forgetting(handler.EnqueueRequestsFromMapFunc(r.ofListener))).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicates.NodeReaddressed())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/retry"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
@@ -43,7 +44,7 @@ func NewKeeper(watch *Watch, host *volume.Host) *Keeper {
 	k := &Keeper{
 		watch: watch,
 		host:  host,
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
+		queue: workqueue.NewTypedRateLimitingQueue(retry.Limiter[cache.ObjectName]()),
 		lost:  map[cache.ObjectName]*listenersv1alpha1.PodListeners{},
 		asked: map[cache.ObjectName]types.UID{},
 	}
