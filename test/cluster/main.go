@@ -38,7 +38,7 @@ const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS]
   delete-node N        lose a node for good
   stop-kubelet N       stop only a node's kubelet
   start-kubelet N      start it again
-  build-tools [SET…]   build the programs that a cluster consists of, without using them
+  build-tools [SET…]   build the programs that a cluster consists of, or those of the sets, without using them
 `
 
 func main() {

@@ -10,6 +10,8 @@ type Set struct {
 	Rename map[string]string
 	// Hint tells someone who watches the first build how long it takes and why.
 	Hint string
+	// OnDemand leaves the set out of Names: it is built when something asks for it by name, and no test does.
+	OnDemand bool
 }
 
 // sets has one entry for each directory under hack/tools that the cluster or its tests run programs from.
@@ -32,4 +34,17 @@ var sets = map[string]Set{
 		Hint: "about 1 minute on two cores",
 	},
 	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
+	"operator-sdk": {
+		Tags:     containerTags,
+		Hint:     "the Operator SDK and its scorecard tests, about 2 minutes on two cores",
+		OnDemand: true,
+	},
+	"opm": {
+		Tags:     append([]string{"json1"}, containerTags...),
+		Hint:     "the Operator Package Manager, about 1 minute on two cores",
+		OnDemand: true,
+	},
 }
+
+// containerTags leave out what containers/image and containers/storage need C libraries for.
+var containerTags = []string{"containers_image_openpgp", "exclude_graphdriver_btrfs", "exclude_graphdriver_devicemapper"}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ func TestEverySetHasAModuleWithChecksums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range Names() {
+	for _, name := range allNames() {
 		for _, file := range []string{"go.mod", "go.sum"} {
 			if _, err := os.Stat(filepath.Join(root, "hack", "tools", name, file)); err != nil {
 				t.Errorf("tool set %s: %v", name, err)
@@ -24,6 +25,13 @@ func TestEverySetHasAModuleWithChecksums(t *testing.T) {
 		if sets[name].Hint == "" {
 			t.Errorf("tool set %s does not say how long it takes", name)
 		}
+	}
+}
+
+func TestOnlyWhatTheClusterNeedsIsBuiltUnasked(t *testing.T) {
+	want := []string{"containerd", "coredns", "etcd", "kubernetes"}
+	if got := Names(); !slices.Equal(got, want) {
+		t.Errorf("Names() = %v, want %v", got, want)
 	}
 }
 
