@@ -16,15 +16,12 @@ import (
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Limits of what a message or an event may hold.
-const (
-	maxMessage = 32768 // of a condition, by its schema
-	maxNote    = 1024  // of an event, by the API server's validation
-	maxListed  = 10    // names in a message
-)
+// maxListed is how many nodes a message names.
+const maxListed = 10
 
 // report writes the status if it changes, and tells users of changed conditions.
 func (r *Reconciler) report(ctx context.Context, o *observed, refusal *exposure.Refusal, serviceErr error) error {
@@ -83,7 +80,7 @@ func describe(o *observed, before *v1alpha1.ListenerStatus, refusal *exposure.Re
 	status.ObservedGeneration = o.listener.Generation
 	for _, c := range []metav1.Condition{accepted(o, refusal), ready(o, status, refusal)} {
 		c.ObservedGeneration = o.listener.Generation
-		c.Message = truncate(c.Message, maxMessage)
+		c.Message = message.Cut(c.Message, message.Condition)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
@@ -196,13 +193,6 @@ func (r *Reconciler) tell(o *observed, before, after *v1alpha1.ListenerStatus) {
 		if is.Status == metav1.ConditionFalse && (is.Type == v1alpha1.ListenerAccepted || is.Reason == v1alpha1.ReasonNodesMissing) {
 			kind = corev1.EventTypeWarning
 		}
-		r.Events.Eventf(o.listener, nil, kind, is.Reason, "Reconcile", "%s", truncate(is.Message, maxNote))
+		r.Events.Eventf(o.listener, nil, kind, is.Reason, "Reconcile", "%s", message.Cut(is.Message, message.Event))
 	}
-}
-
-func truncate(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }

@@ -15,6 +15,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
@@ -23,11 +24,8 @@ import (
 // replaced a tenth at a time.
 const patience = 15 * time.Minute
 
-// maxListed is how many claims a message names, and maxMessage how long in bytes it may be.
-const (
-	maxListed  = 5
-	maxMessage = 1024
-)
+// maxListed is how many claims a message names.
+const maxListed = 5
 
 // describe returns the status after a pass, and when to look at it again because time alone changes it, or 0 for never.
 func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.ListenerOperatorStatus, time.Duration) {
@@ -49,9 +47,7 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	}
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration, c.LastTransitionTime = o.config.Generation, metav1.NewTime(now)
-		if len(c.Message) > maxMessage {
-			c.Message = strings.ToValidUTF8(c.Message[:maxMessage-3], "") + "..."
-		}
+		c.Message = message.Cut(c.Message, message.Event) // which Degraded becomes as well
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	set(available(o, done))

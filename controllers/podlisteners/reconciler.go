@@ -21,6 +21,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -174,8 +175,9 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 		entry := m.entry(node, hint.Spec.Listeners[m.volume])
 		desired.Spec.Listeners[m.volume] = entry
 		if reason := m.waitsFor(node); len(entry.IngressAddresses) == 0 && reason != "" {
+			note := fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), reason)
 			r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, listenersv1alpha1.ReasonWaitingForAddress, "Mount",
-				"Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), reason)
+				"%s", message.Cut(note, message.Event))
 		}
 	}
 	keepUndecided(desired.Spec.Listeners, hint.Spec.Listeners, pod, mounts)

@@ -3,6 +3,7 @@ package podlisteners_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -478,6 +479,10 @@ func TestThePodsUserIsToldWhatIsMissing(t *testing.T) {
 			w.listener.Status.NodePorts = nil
 			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer took Service web"}}
 		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: no load balancer took Service web`},
+		"more than an event can hold": {func(w *world) {
+			w.listener.Status.NodePorts = nil
+			w.listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Message: strings.Repeat("a", 5000)}}
+		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` + strings.Repeat("a", 1024-61-3) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()

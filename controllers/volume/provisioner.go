@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -59,7 +60,7 @@ func (p *Provisioner) Provision(
 ) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	listener, class, err := p.resolve(ctx, options.PVC)
 	if u := (*unmet)(nil); errors.As(err, &u) {
-		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, u.reason, "Provision", "%s", u.message)
+		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, u.reason, "Provision", "%s", message.Cut(u.message, message.Event))
 		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: u.message}
 	}
 	if err != nil {

@@ -179,6 +179,7 @@ func TestAClaimThatCannotBeServedIsToldWhy(t *testing.T) {
 		"neither annotation":     {func(w *world) { w.pvc.Annotations = nil }, "InvalidClaim", "neither"},
 		"both annotations":       {func(w *world) { w.pvc.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
 		"unknown class":          {func(w *world) { w.class = nil }, "ClassNotFound", `"public"`},
+		"an endless class":       {func(w *world) { w.pvc.Annotations[names.AnnotationListenerClass] = strings.Repeat("a", 5000) }, "ClassNotFound", "aaa"},
 		"unknown Listener":       {func(w *world) { w.byName(nil) }, "ListenerNotFound", "shop/web"},
 		"Listener without class": {func(w *world) { w.byName(&listenersv1alpha1.Listener{}) }, "ClassNotSet", "shop/web"},
 		"Listener of an unknown class": {func(w *world) {
@@ -217,6 +218,9 @@ func TestAClaimThatCannotBeServedIsToldWhy(t *testing.T) {
 			}
 			select {
 			case event := <-recorded:
+				if note := strings.TrimPrefix(event, "Warning "+tc.reason+" "); len(note) > 1024 {
+					t.Errorf("the API server drops an event of %d bytes", len(note))
+				}
 				if !strings.HasPrefix(event, "Warning "+tc.reason+" ") || !strings.Contains(event, tc.words) {
 					t.Errorf("event %q, want reason %s and the words %s", event, tc.reason, tc.words)
 				}
