@@ -27,6 +27,10 @@ func TestNamesAreTheContract(t *testing.T) {
 			t.Errorf("got %q, the contract has %q", got, want)
 		}
 	}
+	// Not the contract's, but written down as well, in every cluster that there is.
+	if names.AnnotationNode != "listeners.stackable.tech/node" {
+		t.Errorf("got %q", names.AnnotationNode)
+	}
 	// Both are the contract's, and would collide as keys of the map.
 	if names.LabelListenerName != "listeners.stackable.tech/listener-name" || names.OwnerDefault != "listeners.stackable.tech" {
 		t.Errorf("got %q and %q", names.LabelListenerName, names.OwnerDefault)

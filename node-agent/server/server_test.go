@@ -156,6 +156,16 @@ func TestKubeletRegistersTheDriver(t *testing.T) {
 	}
 }
 
+// The kubelet, and whoever takes over from the peer, find the sockets by their names (contract 1.2).
+func TestSocketsLieWhereTheContractSays(t *testing.T) {
+	if got, want := server.Socket("/k"), "/k/plugins/listeners.stackable.tech/csi.sock"; got != want {
+		t.Errorf("the driver's socket is %s, want %s", got, want)
+	}
+	if got, want := server.RegistrationSocket("/k"), "/k/plugins_registry/listeners.stackable.tech-reg.sock"; got != want {
+		t.Errorf("the registration's socket is %s, want %s", got, want)
+	}
+}
+
 func TestKubeletsRefusalEndsTheProcess(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	_, err := a.registration().NotifyRegistrationStatus(limited(t), &registrationv1.RegistrationStatus{Error: "another driver of that name"})
