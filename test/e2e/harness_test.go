@@ -219,6 +219,14 @@ func pod(name string, volumes map[string]map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Spec: spec}
 }
 
+// podWith is the test server with one volume, "listener".
+func podWith(name string, source corev1.VolumeSource) *corev1.Pod {
+	p := pod(name, nil)
+	p.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: source}}
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "listener", MountPath: "/listeners/listener"}}
+	return p
+}
+
 // statefulSet is the test server with a claim of these annotations for each replica.
 func statefulSet(name string, replicas int32, annotations map[string]string) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}

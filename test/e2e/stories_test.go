@@ -326,12 +326,10 @@ func TestWhatAListenerCostsAPod(t *testing.T) {
 	took := map[string][]time.Duration{}
 	var writes map[string]float64
 	for i := range 7 {
-		plain := pod(fmt.Sprintf("plain-%d", i), nil)
-		plain.Spec.Volumes = []corev1.Volume{{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-		kept := pod(fmt.Sprintf("kept-%d", i), nil)
-		kept.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+		plain := podWith(fmt.Sprintf("plain-%d", i), corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+		kept := podWith(fmt.Sprintf("kept-%d", i), corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "kept"},
-		}}}
+		})
 		fresh := pod(fmt.Sprintf("fresh-%d", i), map[string]map[string]string{"listener": byClass(class.Name)})
 		for kind, p := range map[string]*corev1.Pod{"an emptyDir": plain, "a claim that is bound": kept, "a fresh claim": fresh} {
 			before := s.ourWrites()
@@ -497,11 +495,9 @@ func TestABadClaimSaysWhatIsWrong(t *testing.T) {
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
-	p := pod("inline", nil)
-	p.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+	p := podWith("inline", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: names.Driver, VolumeAttributes: byClass("external-unstable"),
-	}}}}
-	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "listener", MountPath: "/listeners/listener"}}
+	}})
 	// Inline CSI volumes of this driver are not for restricted namespaces.
 	space := &corev1.Namespace{}
 	s.get(space, client.ObjectKey{Name: s.namespace})
