@@ -40,6 +40,12 @@ generate: ## Generate deep copies and CRDs from api/.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 
+# Without VERSION or IMG, the bundle keeps those that it has.
+.PHONY: bundle
+bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: make bundle VERSION=1.2.3 IMG=registry/listener-operator:1.2.3
+	$(KUSTOMIZE) build config/manifests | \
+		go run ./hack/bundle $(if $(filter command,$(origin VERSION)),-version $(VERSION)) $(if $(IMG),-image $(IMG))
+
 .PHONY: fmt
 fmt: ## Format the code.
 	gofmt -w $(shell git ls-files '*.go')
@@ -49,9 +55,9 @@ lint: ## Run the linters.
 	$(GOLANGCI_LINT) run ./...
 
 .PHONY: verify
-verify: generate lint ## Check what needs no cluster: generated files are current, code is formatted, linted and tidy.
+verify: generate bundle lint ## Check what needs no cluster: generated files are current, code is formatted, linted and tidy.
 	@test -z "$$(gofmt -l $$(git ls-files '*.go') | tee /dev/stderr)" || { echo "error: the files above are not formatted; run 'make fmt'" >&2; exit 1; }
-	@git diff --exit-code -- api config || { echo "error: generated files are not current; run 'make generate' and commit" >&2; exit 1; }
+	@git diff --exit-code -- api config bundle bundle.Dockerfile || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	go mod tidy -diff
 	$(KUSTOMIZE) build config/default >/dev/null
 
