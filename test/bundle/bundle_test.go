@@ -1,0 +1,264 @@
+// Package bundle checks, without a cluster, what catalogues and their pipelines check of the bundle for the Operator Lifecycle Manager. It must
+// never generate anything: it reads bundle/ as it is committed.
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/blang/semver/v4"
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/manifests"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/api/pkg/validation"
+	interfaces "github.com/operator-framework/api/pkg/validation/interfaces"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	root     = "../../"
+	dir      = root + "bundle"
+	operator = "listener-operator"
+	agent    = "listener-node-agent"
+)
+
+// load returns the bundle as catalogues read it.
+func load(t *testing.T) *manifests.Bundle {
+	t.Helper()
+	b, err := manifests.GetBundleFromDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// csv returns the bundle's ClusterServiceVersion.
+func csv(t *testing.T) *operatorsv1alpha1.ClusterServiceVersion {
+	t.Helper()
+	return load(t).CSV
+}
+
+func TestValidatorsOfCataloguesHaveNothingToSay(t *testing.T) {
+	objects := append(load(t).ObjectsToValidate(), map[string]string{"k8s-version": "1.36"})
+	for name, v := range map[string]interfaces.Validator{
+		"ClusterServiceVersion":    validation.ClusterServiceVersionValidator,
+		"CustomResourceDefinition": validation.CustomResourceDefinitionValidator,
+		"Bundle":                   validation.BundleValidator,
+		"OperatorHubV2":            validation.OperatorHubV2Validator,
+		"StandardCapabilities":     validation.StandardCapabilitiesValidator,
+		"StandardCategories":       validation.StandardCategoriesValidator,
+		"AlphaDeprecatedAPIs":      validation.AlphaDeprecatedAPIsValidator,
+		"GoodPractices":            validation.GoodPracticesValidator,
+	} {
+		t.Run(name, func(t *testing.T) {
+			results := v.Validate(objects...)
+			if len(results) == 0 {
+				t.Fatal("the validator found nothing to look at")
+			}
+			for _, r := range results {
+				for _, e := range slices.Concat(r.Errors, r.Warnings) {
+					t.Errorf("%s: %v", r.Name, e)
+				}
+			}
+		})
+	}
+}
+
+func TestValidatorOfPlatformsFindsNoError(t *testing.T) {
+	// It runs docker to look at the images, and warns that it could not. What is in them is for the release to check.
+	t.Setenv("PATH", t.TempDir())
+	for _, r := range validation.MultipleArchitecturesValidator.Validate(load(t)) {
+		for _, e := range r.Errors {
+			t.Errorf("%s: %v", r.Name, e)
+		}
+	}
+}
+
+func TestBundleHasOnlyKindsThatEveryClusterInstalls(t *testing.T) {
+	// OLM installs a few more, but some only where their API is served, and pipelines refuse a NetworkPolicy.
+	want := []string{"ClusterServiceVersion", "CustomResourceDefinition"}
+	for _, o := range load(t).Objects {
+		if !slices.Contains(want, o.GetKind()) {
+			t.Errorf("%s %s does not belong into the bundle: the operator has to install it", o.GetKind(), o.GetName())
+		}
+		if o.GetNamespace() != "" {
+			t.Errorf("%s %s names a namespace: users choose it", o.GetKind(), o.GetName())
+		}
+	}
+}
+
+func TestBundleInstallsTheKindsOfConfig(t *testing.T) {
+	got, want := map[string]any{}, map[string]any{}
+	for _, o := range load(t).Objects {
+		if o.GetKind() == "CustomResourceDefinition" {
+			got[o.GetName()] = o.Object["spec"]
+		}
+	}
+	paths, err := filepath.Glob(root + "config/crd/bases/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		crd := &unstructured.Unstructured{}
+		read(t, path, crd)
+		want[crd.GetName()] = crd.Object["spec"]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the bundle's kinds differ from config/crd; run make bundle (-config +bundle):\n%s", diff)
+	}
+}
+
+func TestOperatorIsNamedAsItsPackageEverywhere(t *testing.T) {
+	b := load(t)
+	if b.Package != operator {
+		t.Errorf("the package is %q", b.Package)
+	}
+	if want := operator + ".v" + b.CSV.Spec.Version.String(); b.CSV.Name != want {
+		t.Errorf("the ClusterServiceVersion is named %q, want %q", b.CSV.Name, want)
+	}
+}
+
+func TestChannelsAreThoseOfTheCatalogue(t *testing.T) {
+	b := load(t)
+	if diff := cmp.Diff([]string{"candidate", "fast", "stable"}, b.Channels); diff != "" {
+		t.Errorf("channels (-want +got):\n%s", diff)
+	}
+	if !slices.Contains(b.Channels, b.DefaultChannel) {
+		t.Errorf("the default channel %q is none of %v", b.DefaultChannel, b.Channels)
+	}
+}
+
+func TestAnnotationsNameWhatIsThere(t *testing.T) {
+	annotations := bundleAnnotations(t)
+	const prefix = "operators.operatorframework.io."
+	for name, want := range map[string]string{
+		prefix + "bundle.mediatype.v1": "registry+v1",
+		prefix + "test.mediatype.v1":   "scorecard+v1",
+	} {
+		if got := annotations[name]; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	for _, name := range []string{"bundle.manifests.v1", "bundle.metadata.v1", "test.config.v1"} {
+		path := annotations[prefix+name]
+		if info, err := os.Stat(filepath.Join(dir, path)); path == "" || err != nil || !info.IsDir() {
+			t.Errorf("%s%s is %q, which is no directory of the bundle", prefix, name, path)
+		}
+	}
+}
+
+func TestOpenShiftVersionsAreAClosedRangeFromTheOldestKubernetes(t *testing.T) {
+	first, last, ok := strings.Cut(bundleAnnotations(t)["com.redhat.openshift.versions"], "-")
+	if !ok || !strings.HasPrefix(last, "v4.") {
+		t.Fatalf("want a range like v4.19-v4.23, not %q-%q", first, last)
+	}
+	// OpenShift 4.y has Kubernetes 1.(y+13).
+	minimum := semver.MustParse(csv(t).Spec.MinKubeVersion)
+	if v, err := semver.ParseTolerant(first); err != nil || v.Minor+13 != minimum.Minor {
+		t.Errorf("OpenShift %s does not have Kubernetes %s, which minKubeVersion asks for", first, minimum)
+	}
+}
+
+func TestImageHasTheAnnotationsAsLabels(t *testing.T) {
+	data, err := os.ReadFile(root + "bundle.Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if label, ok := strings.CutPrefix(line, "LABEL "); ok {
+			name, value, _ := strings.Cut(strings.TrimSpace(label), "=")
+			got[name] = strings.Trim(value, `"`)
+		}
+	}
+	if diff := cmp.Diff(bundleAnnotations(t), got); diff != "" {
+		t.Errorf("labels of bundle.Dockerfile (-annotations +labels):\n%s", diff)
+	}
+}
+
+func TestScorecardRunsBothSuites(t *testing.T) {
+	var config struct {
+		Kind   string
+		Stages []struct {
+			Tests []struct {
+				Entrypoint []string
+				Labels     struct{ Suite string }
+			}
+		}
+	}
+	path := filepath.Join(dir, "tests/scorecard/config.yaml")
+	read(t, path, &config)
+	got := map[string][]string{}
+	for _, stage := range config.Stages {
+		for _, test := range stage.Tests {
+			got[test.Labels.Suite] = append(got[test.Labels.Suite], test.Entrypoint[1])
+		}
+	}
+	want := map[string][]string{
+		"basic": {"basic-check-spec"},
+		"olm": {
+			"olm-bundle-validation", "olm-crds-have-validation", "olm-crds-have-resources", "olm-spec-descriptors", "olm-status-descriptors",
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tests of the scorecard (-want +got):\n%s", diff)
+	}
+	// The scorecard's reader knows no aliases.
+	if data, err := os.ReadFile(path); err != nil || bytes.ContainsAny(data, "&*") {
+		t.Errorf("%s has an alias, or: %v", path, err)
+	}
+}
+
+func TestBundleFitsIntoAConfigMap(t *testing.T) {
+	// OLM unpacks a bundle into a ConfigMap, which holds 1 MiB.
+	var size int64
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil || size > 1<<19 {
+		t.Errorf("the bundle has %d bytes: %v", size, err)
+	}
+}
+
+// bundleAnnotations returns the content of metadata/annotations.yaml.
+func bundleAnnotations(t *testing.T) map[string]string {
+	t.Helper()
+	var content struct{ Annotations map[string]string }
+	read(t, filepath.Join(dir, "metadata/annotations.yaml"), &content)
+	return content.Annotations
+}
+
+// read parses a file of one YAML document.
+func read(t *testing.T, path string, o any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, o); err != nil {
+		t.Fatalf("parsing %s: %v", path, err)
+	}
+}
+
+// decode parses an annotation that holds JSON.
+func decode[T any](t *testing.T, csv *operatorsv1alpha1.ClusterServiceVersion, name string) (o T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(csv.Annotations[name]), &o); err != nil {
+		t.Fatalf("the annotation %s: %v", name, err)
+	}
+	return o
+}

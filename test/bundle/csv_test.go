@@ -1,0 +1,346 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/xml"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestAnnotationsAreThoseThatPipelinesAskFor(t *testing.T) {
+	annotations := csv(t).Annotations
+	const feature = "features.operators.openshift.io/"
+	for name, pattern := range map[string]string{
+		"capabilities":   `^(Basic Install|Seamless Upgrades|Full Lifecycle|Deep Insights|Auto Pilot)$`,
+		"categories":     `^Networking$`, // known to both lists of categories that there are
+		"certified":      `^(true|false)$`,
+		"containerImage": `^([^/]+/)+[^/:]+:.+$`,
+		"createdAt":      `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`,
+		"description":    `^.{10,}$`,
+		"repository":     `^https://`,
+		"support":        `^.{3,}$`,
+		// What the operator does not do yet is not claimed.
+		feature + "cnf":                            `^false$`,
+		feature + "cni":                            `^false$`,
+		feature + "csi":                            `^true$`,
+		feature + "disconnected":                   `^(true|false)$`,
+		feature + "fips-compliant":                 `^false$`,
+		feature + "proxy-aware":                    `^false$`,
+		feature + "tls-profiles":                   `^false$`,
+		feature + "token-auth-aws":                 `^false$`,
+		feature + "token-auth-azure":               `^false$`,
+		feature + "token-auth-gcp":                 `^false$`,
+		"operators.openshift.io/uninstall-message": `managementState`,
+	} {
+		if got := annotations[name]; !regexp.MustCompile(pattern).MatchString(got) {
+			t.Errorf("%s is %q, want %s", name, got, pattern)
+		}
+	}
+	if _, ok := annotations["olm.properties"]; ok {
+		t.Error("properties belong into metadata/properties.yaml")
+	}
+	// OLM copies them to the Pod, which has room for 256 KiB.
+	size := 0
+	for name, value := range annotations {
+		size += len(name) + len(value)
+	}
+	if size > 16<<10 {
+		t.Errorf("the annotations have %d bytes", size)
+	}
+}
+
+func TestFieldsAreThoseThatPipelinesAskFor(t *testing.T) {
+	spec := csv(t).Spec
+	if n := len(spec.DisplayName); n < 3 || n > 50 {
+		t.Errorf("the display name is %q", spec.DisplayName)
+	}
+	if len(spec.Description) < 20 {
+		t.Errorf("the description is %q", spec.Description)
+	}
+	if len(spec.Provider.Name) < 3 {
+		t.Errorf("the provider is %q", spec.Provider.Name)
+	}
+	if spec.MinKubeVersion != "1.32.0" {
+		t.Errorf("minKubeVersion is %q: the claims of the agents' tokens and the policy on them need 1.32", spec.MinKubeVersion)
+	}
+	for what, n := range map[string]int{"links": len(spec.Links), "maintainers": len(spec.Maintainers), "keywords": len(spec.Keywords)} {
+		if n == 0 {
+			t.Errorf("there are no %s", what)
+		}
+	}
+	if spec.Maturity == "" {
+		t.Error("the maturity is missing")
+	}
+	if len(spec.WebhookDefinitions) > 0 {
+		t.Error("there are webhooks")
+	}
+}
+
+func TestOperatorIsInstalledForAllNamespacesOnly(t *testing.T) {
+	got := map[operatorsv1alpha1.InstallModeType]bool{}
+	for _, m := range csv(t).Spec.InstallModes {
+		got[m.Type] = m.Supported
+	}
+	want := map[operatorsv1alpha1.InstallModeType]bool{
+		operatorsv1alpha1.InstallModeTypeOwnNamespace:    false,
+		operatorsv1alpha1.InstallModeTypeSingleNamespace: false,
+		operatorsv1alpha1.InstallModeTypeMultiNamespace:  false,
+		operatorsv1alpha1.InstallModeTypeAllNamespaces:   true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("install modes (-want +got):\n%s", diff)
+	}
+}
+
+func TestIconIsASquareDrawing(t *testing.T) {
+	icons := csv(t).Spec.Icon
+	if len(icons) != 1 || icons[0].MediaType != "image/svg+xml" {
+		t.Fatalf("want one icon, SVG")
+	}
+	data, err := base64.StdEncoding.DecodeString(icons[0].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var svg struct {
+		XMLName xml.Name `xml:"svg"`
+		Width   string   `xml:"width,attr"`
+		Height  string   `xml:"height,attr"`
+	}
+	if err := xml.NewDecoder(bytes.NewReader(data)).Decode(&svg); err != nil || svg.Width == "" || svg.Width != svg.Height {
+		t.Errorf("the icon is %q wide and %q high: %v", svg.Width, svg.Height, err)
+	}
+}
+
+func TestLabelsAreOfPlatforms(t *testing.T) {
+	want := map[string]string{"operatorframework.io/arch.amd64": "supported", "operatorframework.io/os.linux": "supported"}
+	if diff := cmp.Diff(want, csv(t).Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+func TestEachKindHasAnExampleThatItsSchemaKnows(t *testing.T) {
+	c := csv(t)
+	examples := decode[[]unstructured.Unstructured](t, c, "alm-examples")
+	var kinds []string
+	for _, e := range examples {
+		kinds = append(kinds, e.GetKind())
+		spec, ok, err := unstructured.NestedMap(e.Object, "spec")
+		if !ok || err != nil {
+			t.Errorf("the example of kind %s has no spec", e.GetKind())
+		}
+		schema := schemaOf(t, e.GetKind())
+		for key := range spec {
+			if _, ok := schema.Properties["spec"].Properties[key]; !ok {
+				t.Errorf("the example of kind %s has spec.%s, which its kind does not have", e.GetKind(), key)
+			}
+		}
+		if _, ok := e.Object["status"]; ok {
+			t.Errorf("the example of kind %s has a status", e.GetKind())
+		}
+	}
+	var owned []string
+	for _, o := range c.Spec.CustomResourceDefinitions.Owned {
+		owned = append(owned, o.Kind)
+	}
+	slices.Sort(owned)
+	if diff := cmp.Diff(owned, kinds); diff != "" {
+		t.Errorf("examples (-owned kinds +examples):\n%s", diff)
+	}
+}
+
+func TestEachFieldHasADescriptor(t *testing.T) {
+	for _, owned := range csv(t).Spec.CustomResourceDefinitions.Owned {
+		if owned.DisplayName == "" || owned.Description == "" || len(owned.Resources) == 0 {
+			t.Errorf("%s lacks a display name, a description or its resources", owned.Kind)
+		}
+		var spec, status []string
+		for _, d := range owned.SpecDescriptors {
+			spec = append(spec, d.Path)
+			if d.DisplayName == "" || d.Description == "" {
+				t.Errorf("%s spec.%s lacks a display name or a description", owned.Kind, d.Path)
+			}
+		}
+		for _, d := range owned.StatusDescriptors {
+			status = append(status, d.Path)
+			if d.DisplayName == "" || d.Description == "" {
+				t.Errorf("%s status.%s lacks a display name or a description", owned.Kind, d.Path)
+			}
+		}
+		schema := schemaOf(t, owned.Kind)
+		for _, path := range slices.Sorted(maps.Keys(schema.Properties["spec"].Properties)) {
+			if !slices.Contains(spec, path) {
+				t.Errorf("%s spec.%s has no descriptor", owned.Kind, path)
+			}
+		}
+		for _, path := range slices.Sorted(maps.Keys(schema.Properties["status"].Properties)) {
+			if !slices.Contains(status, path) {
+				t.Errorf("%s status.%s has no descriptor", owned.Kind, path)
+			}
+		}
+	}
+}
+
+func TestConsoleStartsFromTheConfiguration(t *testing.T) {
+	initial := decode[unstructured.Unstructured](t, csv(t), "operatorframework.io/initialization-resource")
+	if initial.GetKind() != "ListenerOperator" || initial.GetName() != "cluster" {
+		t.Errorf("the first object that a console offers is %s %s", initial.GetKind(), initial.GetName())
+	}
+}
+
+func TestConsoleOffersTheNamespaceOfConfig(t *testing.T) {
+	got := decode[corev1.Namespace](t, csv(t), "operatorframework.io/suggested-namespace-template")
+	var want corev1.Namespace
+	read(t, root+"config/default/namespace.yaml", &want)
+	if got.Name != want.Name {
+		t.Errorf("the namespace is %q, want %q", got.Name, want.Name)
+	}
+	for name, value := range want.Labels {
+		if got.Labels[name] != value {
+			t.Errorf("the namespace's label %s is %q, want %q", name, got.Labels[name], value)
+		}
+	}
+	if value, ok := got.Annotations["openshift.io/node-selector"]; !ok || value != "" {
+		t.Error("the default node selector would keep node agents from nodes")
+	}
+}
+
+func TestEveryImageIsRelated(t *testing.T) {
+	c := csv(t)
+	used, related := map[string]bool{}, map[string]bool{}
+	for _, container := range pod(t, c).Containers {
+		used[container.Image] = true
+		for _, e := range container.Env {
+			if strings.HasPrefix(e.Name, "RELATED_IMAGE_") {
+				used[e.Value] = true
+			}
+		}
+	}
+	for _, r := range c.Spec.RelatedImages {
+		related[r.Image] = true
+	}
+	if diff := cmp.Diff(used, related); diff != "" {
+		t.Errorf("related images (-used +related):\n%s", diff)
+	}
+	if !used[c.Annotations["containerImage"]] {
+		t.Errorf("containerImage %s is not used", c.Annotations["containerImage"])
+	}
+}
+
+func TestOnlyPinnedImagesAreForDisconnectedClusters(t *testing.T) {
+	c := csv(t)
+	pinned := "true"
+	for _, r := range c.Spec.RelatedImages {
+		if !strings.Contains(r.Image, "@sha256:") {
+			pinned = "false"
+		}
+	}
+	if got := c.Annotations["features.operators.openshift.io/disconnected"]; got != pinned {
+		t.Errorf("disconnected is %q, but whether all images are pinned is %s", got, pinned)
+	}
+}
+
+func TestOperatorReadsTheImagesThatItIsTold(t *testing.T) {
+	source, err := os.ReadFile(root + "cmd/operator/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, e := range pod(t, csv(t)).Containers[0].Env {
+		if strings.HasPrefix(e.Name, "RELATED_IMAGE_") {
+			told[e.Name] = true
+		}
+	}
+	read := map[string]bool{}
+	for _, name := range regexp.MustCompile(`RELATED_IMAGE_[A-Z_]+`).FindAllString(string(source), -1) {
+		read[name] = true
+	}
+	if diff := cmp.Diff(read, told); diff != "" {
+		t.Errorf("variables that name images (-read +told):\n%s", diff)
+	}
+}
+
+func TestOperatorFitsTheRestrictedProfileInAnyNamespace(t *testing.T) {
+	p := pod(t, csv(t))
+	if p.HostNetwork || p.HostPID || p.HostIPC {
+		t.Error("the Pod shares a namespace with its node")
+	}
+	if s := p.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil ||
+		s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || s.RunAsUser != nil {
+		t.Errorf("the Pod's security context is %v", s)
+	}
+	for _, v := range p.Volumes {
+		if v.HostPath != nil {
+			t.Errorf("volume %s is a path of the node", v.Name)
+		}
+	}
+	for _, c := range p.Containers {
+		s := c.SecurityContext
+		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			t.Errorf("the security context of %s is %v", c.Name, s)
+		}
+		if len(c.Resources.Requests) != 2 || len(c.Resources.Limits) > 0 {
+			t.Errorf("%s has to have requests, and no limits: %v", c.Name, c.Resources)
+		}
+		for _, e := range c.Env {
+			if strings.HasSuffix(e.Name, "_NAMESPACE") && e.ValueFrom == nil {
+				t.Errorf("%s is %q, but users choose the namespace", e.Name, e.Value)
+			}
+		}
+	}
+}
+
+func TestDeploymentIsThatOfConfig(t *testing.T) {
+	c := csv(t)
+	got := c.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0]
+	var want appsv1.Deployment
+	read(t, root+"config/manager/deployment.yaml", &want)
+	image := c.Annotations["containerImage"]
+	container := &want.Spec.Template.Spec.Containers[0]
+	container.Image = image
+	for i := range container.Env {
+		if strings.HasPrefix(container.Env[i].Name, "RELATED_IMAGE_") {
+			container.Env[i].Value = image
+		}
+	}
+	if got.Name != want.Name {
+		t.Errorf("the Deployment is named %q, want %q", got.Name, want.Name)
+	}
+	if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+		t.Errorf("the Deployment differs from config/manager; run make bundle (-config +bundle):\n%s", diff)
+	}
+}
+
+// pod returns the Pod of the only Deployment.
+func pod(t *testing.T, c *operatorsv1alpha1.ClusterServiceVersion) corev1.PodSpec {
+	t.Helper()
+	deployments := c.Spec.InstallStrategy.StrategySpec.DeploymentSpecs
+	if len(deployments) != 1 {
+		t.Fatalf("there are %d Deployments", len(deployments))
+	}
+	return deployments[0].Spec.Template.Spec
+}
+
+// schemaOf returns the schema of a kind.
+func schemaOf(t *testing.T, kind string) *apiextensionsv1.JSONSchemaProps {
+	t.Helper()
+	for _, crd := range load(t).V1CRDs {
+		if crd.Spec.Names.Kind == kind {
+			return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+		}
+	}
+	t.Fatalf("there is no kind %s", kind)
+	return nil
+}

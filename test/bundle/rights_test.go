@@ -1,0 +1,96 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// rightsOf returns the rules of each service account.
+func rightsOf(all []operatorsv1alpha1.StrategyDeploymentPermissions) map[string][]rbacv1.PolicyRule {
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, p := range all {
+		rules[p.ServiceAccountName] = append(rules[p.ServiceAccountName], p.Rules...)
+	}
+	return rules
+}
+
+func TestRightsAreThoseOfConfig(t *testing.T) {
+	namespaced, cluster := map[string][]rbacv1.PolicyRule{}, map[string][]rbacv1.PolicyRule{}
+	for _, name := range []string{"operator.yaml", "node-agent.yaml"} {
+		data, err := os.ReadFile(root + "config/rbac/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+		for {
+			var role rbacv1.ClusterRole // a Role has the same fields
+			err := decoder.Decode(&role)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("parsing %s: %v", name, err)
+			}
+			switch role.Kind {
+			case "Role":
+				namespaced[role.Name] = role.Rules
+			case "ClusterRole":
+				cluster[role.Name] = role.Rules
+			}
+		}
+	}
+	strategy := csv(t).Spec.InstallStrategy.StrategySpec
+	if diff := cmp.Diff(namespaced, rightsOf(strategy.Permissions)); diff != "" {
+		t.Errorf("rights in the namespace; run make bundle (-config +bundle):\n%s", diff)
+	}
+	if diff := cmp.Diff(cluster, rightsOf(strategy.ClusterPermissions)); diff != "" {
+		t.Errorf("rights in the cluster; run make bundle (-config +bundle):\n%s", diff)
+	}
+}
+
+func TestNoRightIsMoreThanAnOperatorShouldHave(t *testing.T) {
+	strategy := csv(t).Spec.InstallStrategy.StrategySpec
+	for _, p := range slices.Concat(strategy.Permissions, strategy.ClusterPermissions) {
+		for _, r := range p.Rules {
+			for _, word := range slices.Concat(r.APIGroups, r.Resources, r.ResourceNames, r.Verbs, r.NonResourceURLs) {
+				if strings.Contains(word, "*") {
+					t.Errorf("%s has a right with a wildcard: %v", p.ServiceAccountName, r)
+				}
+			}
+			for _, verb := range []string{"escalate", "bind", "impersonate", "deletecollection"} {
+				if slices.Contains(r.Verbs, verb) {
+					t.Errorf("%s may %s: %v", p.ServiceAccountName, verb, r)
+				}
+			}
+			for _, resource := range []string{
+				"secrets", "nodes/proxy", "pods/exec", "customresourcedefinitions", "serviceaccounts/token",
+				"roles", "rolebindings", "clusterroles", "clusterrolebindings",
+			} {
+				if slices.Contains(r.Resources, resource) {
+					t.Errorf("%s has a right to %s: %v", p.ServiceAccountName, resource, r)
+				}
+			}
+		}
+	}
+}
+
+func TestNodeAgentReadsAndAnnouncesOnly(t *testing.T) {
+	strategy := csv(t).Spec.InstallStrategy.StrategySpec
+	want := []rbacv1.PolicyRule{{APIGroups: []string{"listeners.stackable.tech"}, Resources: []string{"podlisteners"}, Verbs: []string{"list", "watch", "create"}}}
+	if diff := cmp.Diff(want, rightsOf(strategy.ClusterPermissions)[agent]); diff != "" {
+		t.Errorf("rights of the node agent in the cluster (-want +got):\n%s", diff)
+	}
+	if rules := rightsOf(strategy.Permissions)[agent]; len(rules) > 0 {
+		t.Errorf("rights of the node agent in its namespace: %v", rules)
+	}
+}
