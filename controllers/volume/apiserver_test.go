@@ -25,6 +25,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
+// timeout is long for a busy machine. A context alone would let a wait take for ever.
+const timeout = 20 * time.Second
+
 // cluster is an API server on which the provisioner runs. There is no scheduler: claims say themselves which node was selected.
 type cluster struct {
 	*WithT
@@ -35,7 +38,6 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t), namespace: apiserver.Namespace(t)}
-	c.SetDefaultEventuallyTimeout(20 * time.Second)
 	for _, o := range []client.Object{
 		&storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver,
@@ -89,7 +91,7 @@ func (c *cluster) told(claim *corev1.PersistentVolumeClaim, reason string) {
 			}
 		}
 		return reasons, err
-	}).WithContext(c.t.Context()).Should(ContainElement(reason))
+	}).WithContext(c.t.Context()).WithTimeout(timeout).Should(ContainElement(reason))
 }
 
 // provisioned waits for the volume of the claim.
@@ -98,7 +100,7 @@ func (c *cluster) provisioned(claim *corev1.PersistentVolumeClaim) *corev1.Persi
 	pv := &corev1.PersistentVolume{}
 	c.Eventually(func(ctx context.Context) error {
 		return c.api.Get(ctx, client.ObjectKey{Name: "pvc-" + string(claim.UID)}, pv)
-	}).WithContext(c.t.Context()).Should(Succeed())
+	}).WithContext(c.t.Context()).WithTimeout(timeout).Should(Succeed())
 	return pv
 }
 
