@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -60,5 +61,30 @@ func TestEachKindIsWrittenInTheNameOfItsFieldOwner(t *testing.T) {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestAPodOfTheSameNameIsNotLabelled guards against a Pod that took the place of the one that was read: the patch names the uid, and the API server
+// refuses it for any other.
+func TestAPodOfTheSameNameIsNotLabelled(t *testing.T) {
+	var patches []string
+	_, _, err := newWorld().run(t, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if _, ok := o.(*corev1.Pod); ok {
+				raw, err := patch.Data(o)
+				if err != nil {
+					return err
+				}
+				patches = append(patches, string(raw))
+			}
+			return c.Patch(ctx, o, patch, options...)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`{"metadata":{"labels":{"listener.stackable.tech/mnt.aaaabbbb":"web"},"uid":"` + string(podUID) + `"}}`}
+	if diff := cmp.Diff(want, patches); diff != "" {
+		t.Errorf("patches of Pods (-want +got):\n%s", diff)
 	}
 }
