@@ -56,7 +56,7 @@ lint: ## Run the linters.
 
 .PHONY: verify
 verify: generate bundle lint ## Check what needs no cluster: generated files are current, code is formatted, linted and tidy.
-	@test -z "$$(gofmt -l $$(git ls-files '*.go') | tee /dev/stderr)" || { echo "error: the files above are not formatted; run 'make fmt'" >&2; exit 1; }
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "error: these files are not formatted; run 'make fmt':" $$files >&2; exit 1; }
 	@git diff --exit-code -- api config bundle bundle.Dockerfile || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	go mod tidy -diff
 	$(KUSTOMIZE) build config/default >/dev/null
