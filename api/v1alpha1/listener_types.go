@@ -100,7 +100,7 @@ type ListenerSpec struct {
 	// +kubebuilder:default={}
 	ExtraPodSelectorLabels map[string]string `json:"extraPodSelectorLabels,omitempty"`
 
-	// The ports to expose. The list is applied as a whole; of two ports with the same name the last one counts.
+	// The ports to expose. The list is applied as a whole; of two ports with the same name and protocol the last one counts.
 	// +optional
 	// +nullable
 	// +listType=atomic
