@@ -8,6 +8,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -30,8 +31,10 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
+// clusterName is the cluster's name, "e2e" unless the environment variable CLUSTER names one that nobody else's tests use.
+var clusterName = cmp.Or(os.Getenv("CLUSTER"), "e2e")
+
 const (
-	clusterName   = "e2e"
 	operatorSpace = "listener-operator"
 	operatorImage = "listener-operator:e2e"
 	serverImage   = "e2e-server:1"
