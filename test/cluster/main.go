@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/listener-operator/listener-operator/internal/image"
 	"github.com/listener-operator/listener-operator/test/cluster/cluster"
-	"github.com/listener-operator/listener-operator/test/cluster/image"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/image"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/test/cluster/image"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
