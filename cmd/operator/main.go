@@ -31,6 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
@@ -100,11 +101,15 @@ func run(ctx context.Context, options Options) error {
 	}
 	// The API server's priority and fairness protects it; a second limit here would only delay mounts.
 	config.QPS = -1
+	apis, err := platform.Watch(ctx, config)
+	if err != nil {
+		return err
+	}
 	mgr, err := newManager(config, options)
 	if err != nil {
 		return err
 	}
-	if err := setup(ctx, mgr, options); err != nil {
+	if err := setup(ctx, mgr, apis, options); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", options.Namespace)
@@ -150,7 +155,7 @@ func newManager(config *rest.Config, options Options) (manager.Manager, error) {
 }
 
 // setup adds the indexes and the controllers to the manager.
-func setup(ctx context.Context, mgr manager.Manager, options Options) error {
+func setup(ctx context.Context, mgr manager.Manager, _ *platform.APIs, options Options) error {
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}

@@ -72,8 +72,12 @@ func TestNoRightIsMoreThanAnOperatorShouldHave(t *testing.T) {
 					t.Errorf("%s may %s: %v", p.ServiceAccountName, verb, r)
 				}
 			}
+			onlyLooksAtNamed := len(r.ResourceNames) > 0 && !slices.ContainsFunc(r.Verbs, func(verb string) bool { return verb != "list" && verb != "watch" })
+			if slices.Contains(r.Resources, "customresourcedefinitions") && !onlyLooksAtNamed {
+				t.Errorf("%s may do more than look at definitions that are named: %v", p.ServiceAccountName, r)
+			}
 			for _, resource := range []string{
-				"secrets", "nodes/proxy", "pods/exec", "customresourcedefinitions", "serviceaccounts/token",
+				"secrets", "nodes/proxy", "pods/exec", "serviceaccounts/token",
 				"roles", "rolebindings", "clusterroles", "clusterrolebindings",
 			} {
 				if slices.Contains(r.Resources, resource) {

@@ -1,0 +1,213 @@
+package platform_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	routev1 "github.com/openshift/api/route/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+var (
+	route          = routev1.GroupVersion.WithKind("Route")
+	serviceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
+)
+
+// watch returns what the API server serves, and a client of it, on which none of the definitions is left.
+func watch(t *testing.T) (*platform.APIs, client.Client) {
+	t.Helper()
+	c := apiserver.Client(t)
+	crds.Remove(t, c, crds.Routes, crds.ServiceMonitors)
+	apis, err := platform.Watch(t.Context(), apiserver.Config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return apis, c
+}
+
+func TestAnAPIThatComesAndGoesIsNoticed(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	serves := func() bool { return apis.Serves(serviceMonitor) }
+	g.Expect(serves()).To(BeFalse())
+	for range 2 {
+		crds.Install(t, c, crds.ServiceMonitors)
+		g.Eventually(serves, "10s", "10ms").Should(BeTrue())
+		g.Expect(apis.Serves(route)).To(BeFalse())
+		again, err := platform.Watch(t.Context(), apiserver.Config(t))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(again.Serves(serviceMonitor)).To(BeTrue(), "at the first look")
+		crds.Remove(t, c, crds.ServiceMonitors)
+		g.Eventually(serves, "10s", "10ms").Should(BeFalse())
+	}
+}
+
+func TestADefinitionWithoutTheVersionIsNotEnough(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	other := crds.Read(t, crds.ServiceMonitors)
+	versions, _, err := unstructured.NestedSlice(other.Object, "spec", "versions")
+	g.Expect(err).NotTo(HaveOccurred())
+	versions[0].(map[string]any)["name"] = "v1beta1"
+	g.Expect(unstructured.SetNestedSlice(other.Object, versions, "spec", "versions")).To(Succeed())
+	g.Expect(c.Create(t.Context(), other)).To(Succeed())
+	g.Eventually(func() bool {
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
+		return strings.Contains(toJSON(g, other), `"type":"Established"`)
+	}, "10s", "10ms").Should(BeTrue())
+	g.Consistently(func() bool { return apis.Serves(serviceMonitor) }, "300ms", "10ms").Should(BeFalse())
+	crds.Remove(t, c, crds.ServiceMonitors)
+}
+
+func toJSON(g Gomega, u *unstructured.Unstructured) string {
+	raw, err := u.MarshalJSON()
+	g.Expect(err).NotTo(HaveOccurred())
+	return string(raw)
+}
+
+// TestADefinitionThatIsBeingDeletedIsNoLongerServed waits with the last object of the kind: the definition stays until it is gone.
+func TestADefinitionThatIsBeingDeletedIsNoLongerServed(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	crds.Install(t, c, crds.ServiceMonitors)
+	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, "10s", "10ms").Should(BeTrue())
+	held := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"endpoints": []any{}, "selector": map[string]any{}}}}
+	held.SetGroupVersionKind(serviceMonitor)
+	held.SetNamespace(apiserver.Namespace(t))
+	held.SetName("held")
+	held.SetFinalizers([]string{"example.com/hold"})
+	g.Eventually(func() error { return c.Create(t.Context(), held) }, "10s", "50ms").Should(Succeed())
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.ServiceMonitors)}}
+	admin, err := client.New(apiserver.Config(t), client.Options{Scheme: definitions(g)})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(admin.Delete(t.Context(), definition)).To(Succeed())
+	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, "10s", "10ms").Should(BeFalse())
+	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed(), "it is still there")
+	g.Expect(c.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	crds.Remove(t, c, crds.ServiceMonitors)
+}
+
+func definitions(g Gomega) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	g.Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
+	return scheme
+}
+
+// TestAnAggregatedAPIThatIsDownIsStillServed is what OpenShift's Routes look like while openshift-apiserver restarts.
+func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	service := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1.route.openshift.io"},
+		"spec": map[string]any{
+			"group": "route.openshift.io", "version": "v1", "groupPriorityMinimum": int64(9900), "versionPriority": int64(15),
+			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "nowhere", "name": "api", "port": int64(443)},
+		},
+	}}
+	g.Expect(c.Create(t.Context(), service)).To(Succeed())
+	g.Eventually(func() bool { return apis.Serves(route) }, "10s", "10ms").Should(BeTrue())
+	view := routes(g, apis)
+	g.Expect(view.Served()).To(BeTrue())
+	err := view.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, &routev1.Route{})
+	g.Expect(err).To(MatchError(ContainSubstring("did not answer")))
+	g.Expect(meta.IsNoMatchError(err)).To(BeFalse())
+	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
+	g.Eventually(func() bool { return apis.Serves(route) }, "10s", "10ms").Should(BeFalse())
+}
+
+func routes(g Gomega, apis *platform.APIs) *platform.Kind {
+	scheme := runtime.NewScheme()
+	g.Expect(routev1.AddToScheme(scheme)).To(Succeed())
+	view, err := apis.Kind(platform.KindOptions{
+		Scheme: scheme, Object: &routev1.Route{},
+		Cache:   cache.ByObject{Label: labels.SelectorFromSet(labels.Set{"ours": "true"})},
+		Handler: &handler.EnqueueRequestForObject{},
+		Changed: func(context.Context) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "changed"}}}
+		},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	return view
+}
+
+// TestAControllerFollowsAKindThatComesAndGoes has Routes appear, disappear and appear again while a controller runs that was started
+// without them.
+func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	view := routes(g, apis)
+	var woken, seen atomic.Int32
+	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+		return ctrl.NewControllerManagedBy(mgr).Named("routes").WatchesRawSource(view).
+			Complete(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+				if request.Name == "changed" {
+					woken.Add(1)
+				} else {
+					seen.Add(1)
+				}
+				return reconcile.Result{}, nil
+			}))
+	})
+	namespace := apiserver.Namespace(t)
+	key := client.ObjectKey{Namespace: namespace, Name: "web"}
+	read := func() error { return view.Get(t.Context(), key, &routev1.Route{}) }
+	for range 2 {
+		g.Expect(meta.IsNoMatchError(read())).To(BeTrue())
+		woken.Store(0)
+		seen.Store(0)
+		crds.Install(t, c, crds.Routes)
+		g.Eventually(woken.Load, "20s", "10ms").Should(BeEquivalentTo(1))
+		g.Expect(client.IgnoreNotFound(read())).To(Succeed())
+		for name, ours := range map[string]string{"web": "true", "other": "false"} {
+			created := &unstructured.Unstructured{Object: map[string]any{
+				"spec": map[string]any{"to": map[string]any{"kind": "Service", "name": "web"}},
+			}}
+			created.SetGroupVersionKind(route)
+			created.SetNamespace(namespace)
+			created.SetName(name)
+			created.SetLabels(map[string]string{"ours": ours})
+			g.Expect(c.Create(t.Context(), created)).To(Succeed())
+		}
+		g.Eventually(read, "10s", "10ms").Should(Succeed())
+		g.Eventually(seen.Load, "10s", "10ms").Should(BeEquivalentTo(1))
+		var list routev1.RouteList
+		g.Expect(view.List(t.Context(), &list)).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(1), "only those with the label")
+		crds.Remove(t, c, crds.Routes)
+		g.Eventually(woken.Load, "10s", "10ms").Should(BeEquivalentTo(2))
+	}
+}
+
+func TestWatchSaysWhatItMayNotRead(t *testing.T) {
+	config := apiserver.Config(t)
+	config.Impersonate.UserName = "somebody"
+	ctx, cancel := context.WithTimeout(t.Context(), 2_000_000_000)
+	defer cancel()
+	_, err := platform.Watch(ctx, config)
+	if err == nil || !strings.Contains(err.Error(), "is forbidden") || !strings.Contains(err.Error(), "somebody") {
+		t.Errorf("error is %v", err)
+	}
+}

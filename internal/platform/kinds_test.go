@@ -1,0 +1,41 @@
+package platform
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func TestTheOperatorMayReadTheDefinitionOfEachOptionalKindAndOfNoOther(t *testing.T) {
+	want := map[string][]string{}
+	for _, o := range kinds() {
+		want["customresourcedefinitions"] = append(want["customresourcedefinitions"], o.plural+"."+o.kind.Group)
+		if o.aggregated {
+			want["apiservices"] = append(want["apiservices"], o.kind.Version+"."+o.kind.Group)
+		}
+	}
+	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if resource := rule.Resources[0]; slices.Contains([]string{"customresourcedefinitions", "apiservices"}, resource) {
+				got[resource] = append(got[resource], rule.ResourceNames...)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("definitions that may be read (-want +got):\n%s", diff)
+	}
+}

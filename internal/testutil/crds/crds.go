@@ -1,0 +1,175 @@
+// Package crds installs CustomResourceDefinitions of other projects on the API server of a test: those of OpenShift, of the Prometheus
+// operator and of the Operator Lifecycle Manager. They come from the projects' own Go modules, in the versions that go.mod pins; none is
+// copied here.
+//
+// It must never be imported by anything but tests.
+package crds
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// CRD is the name of a CustomResourceDefinition.
+type CRD string
+
+// The definitions that tests may ask for.
+const (
+	Routes                     CRD = "routes.route.openshift.io"
+	SecurityContextConstraints CRD = "securitycontextconstraints.security.openshift.io"
+	ClusterVersions            CRD = "clusterversions.config.openshift.io"
+	APIServers                 CRD = "apiservers.config.openshift.io"
+	ConsoleYAMLSamples         CRD = "consoleyamlsamples.console.openshift.io"
+	ConsoleQuickStarts         CRD = "consolequickstarts.console.openshift.io"
+	ServiceMonitors            CRD = "servicemonitors.monitoring.coreos.com"
+	PrometheusRules            CRD = "prometheusrules.monitoring.coreos.com"
+	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
+)
+
+// file says where a definition lies.
+type file struct {
+	// modfile is the go.mod, below the root of the checkout, that pins the module's version.
+	modfile string
+	module  string
+	path    string
+}
+
+const (
+	ownModfile = "go.mod"
+	openshift  = "github.com/openshift/api"
+	prometheus = "github.com/prometheus-operator/prometheus-operator"
+	olm        = "github.com/operator-framework/api"
+)
+
+func files() map[CRD]file {
+	const toolsModfile = "hack/tools/crds/go.mod"
+	return map[CRD]file{
+		Routes: {ownModfile, openshift, "route/v1/zz_generated.crd-manifests/routes.crd.yaml"},
+		SecurityContextConstraints: {
+			ownModfile, openshift, "security/v1/zz_generated.crd-manifests/0000_03_config-operator_01_securitycontextconstraints.crd.yaml",
+		},
+		ClusterVersions: {
+			ownModfile, openshift, "config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
+		},
+		APIServers: {
+			ownModfile, openshift, "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_apiservers-Default.crd.yaml",
+		},
+		ConsoleYAMLSamples: {ownModfile, openshift, "console/v1/zz_generated.crd-manifests/00_consoleyamlsamples.crd.yaml"},
+		ConsoleQuickStarts: {ownModfile, openshift, "console/v1/zz_generated.crd-manifests/00_consolequickstarts.crd.yaml"},
+		ServiceMonitors:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"},
+		PrometheusRules:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
+		OperatorConditions: {ownModfile, olm, "crds/operators.coreos.com_operatorconditions.yaml"},
+	}
+}
+
+// Install installs the definitions, and returns when the API server serves them. They stay until Remove, because several tests share an
+// API server.
+func Install(t testing.TB, c client.Client, names ...CRD) {
+	t.Helper()
+	for _, name := range names {
+		if err := c.Create(t.Context(), Read(t, name)); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatalf("installing %s: %v", name, err)
+		}
+	}
+	for _, name := range names {
+		await(t, c, name, func(crd *unstructured.Unstructured, err error) bool { return err == nil && established(crd) })
+	}
+}
+
+// Remove removes the definitions with all objects, and returns when they are gone.
+func Remove(t testing.TB, c client.Client, names ...CRD) {
+	t.Helper()
+	for _, name := range names {
+		if err := client.IgnoreNotFound(c.Delete(t.Context(), empty(name))); err != nil {
+			t.Fatalf("removing %s: %v", name, err)
+		}
+	}
+	for _, name := range names {
+		await(t, c, name, func(_ *unstructured.Unstructured, err error) bool { return apierrors.IsNotFound(err) })
+	}
+}
+
+// Read returns a definition as its project ships it.
+func Read(t testing.TB, name CRD) *unstructured.Unstructured {
+	t.Helper()
+	f, ok := files()[name]
+	if !ok {
+		t.Fatalf("there is no definition %s here", name)
+	}
+	raw, err := os.ReadFile(filepath.Join(module(t, f), filepath.FromSlash(f.path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(raw, crd); err != nil {
+		t.Fatalf("parsing %s: %v", f.path, err)
+	}
+	if crd.GetName() != string(name) {
+		t.Fatalf("%s defines %s, not %s", f.path, crd.GetName(), name)
+	}
+	return crd
+}
+
+// module returns the directory of a module, which is downloaded first if need be.
+func module(t testing.TB, f file) string {
+	t.Helper()
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", f.module)
+	cmd.Dir = filepath.Join(root, filepath.Dir(f.modfile))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("downloading module %s as %s pins it: %v", f.module, f.modfile, err)
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(out, &downloaded); err != nil {
+		t.Fatal(err)
+	}
+	return downloaded.Dir
+}
+
+func empty(name CRD) *unstructured.Unstructured {
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName(string(name))
+	return crd
+}
+
+// await returns when a definition, as it is read, is as wanted.
+func await(t testing.TB, c client.Client, name CRD, wanted func(*unstructured.Unstructured, error) bool) {
+	t.Helper()
+	crd := empty(name)
+	var last error
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		last = c.Get(ctx, client.ObjectKeyFromObject(crd), crd)
+		return wanted(crd, last), nil
+	}); err != nil {
+		t.Fatalf("waiting for %s, last seen as %v (%v): %v", name, crd.Object["status"], last, err)
+	}
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}
