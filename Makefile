@@ -46,6 +46,12 @@ bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: mak
 	$(KUSTOMIZE) build config/manifests | \
 		go run ./hack/bundle $(if $(filter command,$(origin VERSION)),-version $(VERSION)) $(if $(IMG),-image $(IMG))
 
+# Without VERSION and IMG, the catalogue has the release that bundle/ has; without BUNDLE_IMG, its image lies beside the operator's.
+.PHONY: catalog
+catalog: bundle ## Make dist/catalog of the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate]
+	tools=$$(go run ./test/cluster build-tools olm); go run ./hack/catalog -opm "$$tools/opm" \
+		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS))
+
 .PHONY: fmt
 fmt: ## Format the code.
 	gofmt -w $(shell git ls-files '*.go')

@@ -1,9 +1,10 @@
 // The command bundle generates the bundle for the Operator Lifecycle Manager from what `kustomize build config/manifests` prints, which it reads
-// from its standard input: bundle/ and bundle.Dockerfile in the current directory. The same input gives the same files. It must never hold a right,
+// from its standard input: bundle/ and bundle.Dockerfile in the current directory or another one. The same input gives the same files. It must never hold a right,
 // an image or a field description of its own: those come from config/, so that there is one source for clusters with and without the manager.
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -29,12 +30,15 @@ type Options struct {
 	Version string
 	// Image is the operator's image; empty means that of the bundle that is there.
 	Image string
+	// Output is where bundle/ and bundle.Dockerfile go; empty means the checkout.
+	Output string
 }
 
 func main() {
 	var options Options
 	flag.StringVar(&options.Version, "version", "", "semantic version of the release, by default that of the bundle that is there")
 	flag.StringVar(&options.Image, "image", "", "image of the release, by default that of the bundle that is there")
+	flag.StringVar(&options.Output, "output", "", "directory for bundle/ and bundle.Dockerfile, by default the current one")
 	flag.Parse()
 	if err := run(options, ".", os.Stdin); err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
@@ -42,7 +46,7 @@ func main() {
 	}
 }
 
-// run generates the bundle in dir from the objects in manifests.
+// run generates the bundle from the objects in manifests and the files of the checkout in dir.
 func run(options Options, dir string, manifests io.Reader) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -68,7 +72,12 @@ func run(options Options, dir string, manifests io.Reader) error {
 	if err != nil {
 		return err
 	}
-	return write(root, files)
+	output, err := os.OpenRoot(cmp.Or(options.Output, dir))
+	if err != nil {
+		return fmt.Errorf("opening the output: %w", err)
+	}
+	defer output.Close()
+	return write(output, files)
 }
 
 // complete takes what is not given from the bundle in root, and checks it.

@@ -105,6 +105,18 @@ func generate(t *testing.T, dir string, o Options) map[string]string {
 	return generated(t, dir)
 }
 
+func TestBundleGoesElsewhereOnDemand(t *testing.T) {
+	dir, elsewhere := checkout(t), t.TempDir()
+	want := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})
+	generate(t, dir, Options{Version: "1.2.4", Image: "registry.example/a:2", Output: elsewhere})
+	if diff := cmp.Diff(want, generated(t, dir)); diff != "" {
+		t.Errorf("the bundle in the checkout changed:\n%s", diff)
+	}
+	if csv := generated(t, elsewhere)[csvFile]; !strings.Contains(csv, "version: 1.2.4") {
+		t.Errorf("the bundle elsewhere is not of the version asked for:\n%s", csv)
+	}
+}
+
 func TestBundleIsTheSameWhenNothingChanged(t *testing.T) {
 	dir := checkout(t)
 	first := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})

@@ -39,10 +39,11 @@ var sets = map[string]Set{
 		Hint:     "the Operator SDK and its scorecard tests, about 2 minutes on two cores",
 		OnDemand: true,
 	},
-	"opm": {
-		Tags:     append([]string{"json1"}, containerTags...),
-		Hint:     "the Operator Package Manager, about 1 minute on two cores",
-		OnDemand: true,
+	"olm": {
+		Tags: append([]string{"json1"}, containerTags...),
+		// The name that OLM runs it by.
+		Rename: map[string]string{"grpc-health-probe": "grpc_health_probe"},
+		Hint:   "the Operator Lifecycle Manager and its package manager opm, about 3 minutes on two cores",
 	},
 }
 

@@ -27,7 +27,7 @@ const modulePath = "github.com/listener-operator/listener-operator"
 // ErrNoCheckout says that no directory above the current one is a checkout of this module.
 var ErrNoCheckout = errors.New("not inside a checkout of " + modulePath)
 
-// Names returns the names of the sets that the cluster and its tests need, in alphabetical order.
+// Names returns the names of the sets that the tests of this module need, in alphabetical order.
 func Names() []string {
 	return slices.DeleteFunc(allNames(), func(name string) bool { return sets[name].OnDemand })
 }

@@ -28,8 +28,8 @@ func TestEverySetHasAModuleWithChecksums(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatTheClusterNeedsIsBuiltUnasked(t *testing.T) {
-	want := []string{"containerd", "coredns", "etcd", "kubernetes"}
+func TestOnlyWhatTestsNeedIsBuiltUnasked(t *testing.T) {
+	want := []string{"containerd", "coredns", "etcd", "kubernetes", "olm"}
 	if got := Names(); !slices.Equal(got, want) {
 		t.Errorf("Names() = %v, want %v", got, want)
 	}

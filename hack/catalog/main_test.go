@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/golden"
+)
+
+// empty lists no release.
+const empty = `
+schema: olm.template.basic
+entries:
+  - {schema: olm.package, name: listener-operator, defaultChannel: stable}
+`
+
+// published lists two releases, of which the second is not stable yet.
+const published = empty + `
+  - schema: olm.channel
+    package: listener-operator
+    name: candidate
+    entries:
+      - {name: listener-operator.v0.1.0}
+      - {name: listener-operator.v0.2.0, replaces: listener-operator.v0.1.0, skipRange: '>=0.1.0 <0.2.0'}
+  - schema: olm.channel
+    package: listener-operator
+    name: stable
+    entries:
+      - {name: listener-operator.v0.1.0}
+  - {schema: olm.bundle, image: 'registry.example/listener-operator-bundle:v0.1.0'}
+  - {schema: olm.bundle, image: 'registry.example/listener-operator-bundle:v0.2.0'}
+  - schema: olm.deprecations
+    package: listener-operator
+    entries:
+      - {reference: {schema: olm.bundle, name: listener-operator.v0.1.0}, message: update}
+`
+
+// bundleOf returns the directory of a bundle of a package and version.
+func bundleOf(t *testing.T, pkg, version, channels string) string {
+	t.Helper()
+	return files(t, map[string]string{
+		"manifests/csv.yaml": fmt.Sprintf(`
+apiVersion: operators.coreos.com/v1alpha1
+kind: ClusterServiceVersion
+metadata:
+  name: listener-operator.v%[1]s
+  annotations: {containerImage: 'registry.example:5000/listener-operator:%[1]s'}
+spec:
+  version: %[1]s
+  description: Gives addresses.
+  icon: [{base64data: PHN2Zy8+, mediatype: image/svg+xml}]
+`, version),
+		"metadata/annotations.yaml": fmt.Sprintf(`
+annotations:
+  operators.operatorframework.io.bundle.package.v1: %s
+  operators.operatorframework.io.bundle.channels.v1: %q
+`, pkg, channels),
+	})
+}
+
+// files returns a directory with files.
+func files(t *testing.T, contents map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range contents {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// shown renders a bundle as what was asked for.
+func shown(_ context.Context, source, image string) ([]byte, error) {
+	if image != "" {
+		source = "a directory"
+	}
+	return fmt.Appendf(nil, "---\nschema: olm.bundle\nimage: %q\nsource: %q\n", image, source), nil
+}
+
+// options make a catalogue of a template and bundles.
+func options(t *testing.T, template string, bundles ...Source) Options {
+	t.Helper()
+	return Options{
+		Template: filepath.Join(files(t, map[string]string{"template.yaml": template}), "template.yaml"),
+		Bundles:  bundles,
+		Output:   filepath.Join(t.TempDir(), "catalog"),
+	}
+}
+
+// read returns what is in the output.
+func read(t *testing.T, o Options, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(o.Output, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// documents parses a stream of YAML.
+func documents(t *testing.T, stream string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for document := range strings.SplitSeq(strings.TrimPrefix(stream, "---\n"), "---\n") {
+		var fields map[string]any
+		if err := yaml.UnmarshalStrict([]byte(document), &fields); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, fields)
+	}
+	return all
+}
+
+func TestCatalogue(t *testing.T) {
+	bundle := Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "candidate,fast,stable")}
+	for name, tc := range map[string]struct {
+		template string
+		channels []string
+	}{
+		"first-release-starts-its-channels":           {template: empty},
+		"next-release-replaces-the-last-of-a-channel": {template: published},
+		"release-enters-only-the-channels-given":      {template: published, channels: []string{"candidate"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, tc.template, bundle)
+			o.Channels = tc.channels
+			if err := run(t.Context(), o, shown); err != nil {
+				t.Fatal(err)
+			}
+			golden.Compare(t, name, documents(t, read(t, o, "configs/listener-operator/catalog.yaml")))
+		})
+	}
+}
+
+func TestBundleAtHandIsReadAlsoWhenTheTemplateListsIt(t *testing.T) {
+	first := options(t, empty, Source{Dir: bundleOf(t, "listener-operator", "0.1.0", "stable"), Image: "registry.example/bundle@sha256:1"})
+	if err := run(t.Context(), first, shown); err != nil {
+		t.Fatal(err)
+	}
+	second := options(t, read(t, first, "template.yaml"), first.Bundles...)
+	if err := run(t.Context(), second, shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"template.yaml", "configs/listener-operator/catalog.yaml"} {
+		if diff := cmp.Diff(read(t, first, file), read(t, second, file)); diff != "" {
+			t.Errorf("%s differs although nothing is new (-first +second):\n%s", file, diff)
+		}
+	}
+}
+
+func TestCatalogueThatCannotBeIsRefused(t *testing.T) {
+	good := Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable")}
+	for name, tc := range map[string]struct {
+		template string
+		bundle   Source
+		want     string
+	}{
+		"an older release":    {published, Source{Dir: bundleOf(t, "listener-operator", "0.1.5", "candidate")}, "listener-operator.v0.2.0 is there, which is not older"},
+		"another package":     {empty, Source{Dir: bundleOf(t, "other", "0.3.0", "stable")}, `"other"`},
+		"no channel":          {empty, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "")}, "no channel"},
+		"a strange release":   {strings.ReplaceAll(published, "operator.v0.1.0", "operator-1"), good, "not named like"},
+		"another schema":      {strings.Replace(empty, "basic", "semver", 1), good, "olm.template.semver"},
+		"no package":          {strings.Replace(empty, "olm.package", "olm.other", 1), good, "no olm.package"},
+		"no template":         {"entries: 1", good, "parsing"},
+		"no bundle":           {empty, Source{Dir: t.TempDir()}, "reading the bundle"},
+		"a bundle without it": {empty, Source{Dir: "does-not-exist"}, "does-not-exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t, tc.template, tc.bundle)
+			err := run(t.Context(), o, shown)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one about %q", err, tc.want)
+			}
+			if _, err := os.Stat(o.Output); err == nil {
+				t.Error("there is a catalogue")
+			}
+		})
+	}
+}
+
+func TestBundleThatCannotBeRenderedLeavesTheLastCatalogue(t *testing.T) {
+	o := options(t, empty, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable")})
+	if err := run(t.Context(), o, shown); err != nil {
+		t.Fatal(err)
+	}
+	before := read(t, o, "template.yaml")
+	cause := errors.New("no such image")
+	err := run(t.Context(), o, func(context.Context, string, string) ([]byte, error) { return nil, cause })
+	if !errors.Is(err, cause) {
+		t.Errorf("error %v, want %v", err, cause)
+	}
+	if diff := cmp.Diff(before, read(t, o, "template.yaml")); diff != "" {
+		t.Errorf("the catalogue changed:\n%s", diff)
+	}
+}
+
+func TestImageOfABundleLiesBesideTheOperators(t *testing.T) {
+	dir := bundleOf(t, "listener-operator", "1.2.3", "stable")
+	for operator, want := range map[string]string{
+		"registry.example/a":              "registry.example/a-bundle:v1.2.3",
+		"registry.example/a:1":            "registry.example/a-bundle:v1.2.3",
+		"registry.example:5000/a":         "registry.example:5000/a-bundle:v1.2.3",
+		"registry.example:5000/a:1":       "registry.example:5000/a-bundle:v1.2.3",
+		"registry.example/a@sha256:12ab":  "registry.example/a-bundle:v1.2.3",
+		"registry.example/a:1@sha256:1ab": "registry.example/a-bundle:v1.2.3",
+	} {
+		b, err := readBundle(Source{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := imageOf(operator, b.version); got != want {
+			t.Errorf("the bundle's image beside %s is %s, want %s", operator, got, want)
+		}
+	}
+}
+
+func TestTemplateOfTheRepositoryListsWholeReleases(t *testing.T) {
+	g, err := readTemplate("../../config/catalog/template.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, channel := range g.of(schemaChannel) {
+		names := releases(channel)
+		for _, name := range names {
+			all[name] = true
+		}
+		entries, _ := channel["entries"].([]any)
+		for i, e := range entries {
+			fields, _ := e.(entry)
+			replaces, _ := fields["replaces"].(string)
+			if (i > 0) != (replaces != "") || replaces != "" && !slices.Contains(names, replaces) {
+				t.Errorf("channel %v: %v replaces %q, which is not in the channel", channel["name"], fields["name"], replaces)
+			}
+		}
+	}
+	if bundles := len(g.of(schemaBundle)); bundles != len(all) {
+		t.Errorf("the channels have %d releases, and there are %d bundles", len(all), bundles)
+	}
+}
