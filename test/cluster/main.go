@@ -19,6 +19,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/image"
 	"github.com/listener-operator/listener-operator/test/cluster/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/olm"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -38,6 +39,7 @@ const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS]
   delete-node N        lose a node for good
   stop-kubelet N       stop only a node's kubelet
   start-kubelet N      start it again
+  olm                  install the Operator Lifecycle Manager
   build-tools [SET…]   build the programs that a cluster consists of, or those of the sets, without using them
 `
 
@@ -78,6 +80,7 @@ var verbs = map[string]verb{
 	"client":        client,
 	"node":          node,
 	"load-image":    loadImage,
+	"olm":           installOLM,
 	"build-tools":   buildTools,
 	"stop-node":     onNode((*cluster.Cluster).StopNode),
 	"start-node":    onNode((*cluster.Cluster).StartNode),
@@ -236,6 +239,14 @@ func loadImage(ctx context.Context, c command, _ []string) error {
 		return k.LoadArchive(ctx, c.tar)
 	}
 	return k.LoadImage(ctx, c.ref, c.image)
+}
+
+func installOLM(ctx context.Context, c command, _ []string) error {
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	return olm.Install(ctx, k, c.stderr)
 }
 
 func buildTools(ctx context.Context, c command, names []string) error {

@@ -1,0 +1,139 @@
+// Package olm installs the Operator Lifecycle Manager (v0) on a test cluster, built from its Go modules like the cluster itself.
+//
+// It must never know anything of what is installed through it.
+package olm
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/operator-framework/api/crds"
+
+	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/test/cluster/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// Namespace is where the manager runs. A CatalogSource in it serves all namespaces.
+const Namespace = "olm"
+
+// uid is the user that the manager's own image runs as.
+const uid = "1001"
+
+//go:embed olm.yaml
+var manifest string
+
+var manifests = template.Must(template.New("olm").Option("missingkey=error").Parse(manifest))
+
+// Install installs the manager, or completes it, and returns once it works. Progress may be nil.
+func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error {
+	if progress == nil {
+		progress = io.Discard
+	}
+	programs, err := Programs(ctx)
+	if err != nil {
+		return err
+	}
+	ref, err := push(ctx, c, programs)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(progress, "installing the Operator Lifecycle Manager")
+	kinds, err := definitions()
+	if err != nil {
+		return err
+	}
+	if err := kubectl(ctx, c, kinds, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("installing the manager's kinds: %w", err)
+	}
+	if err := kubectl(ctx, c, kinds, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
+		return fmt.Errorf("waiting for the manager's kinds: %w", err)
+	}
+	objects, err := render(ref)
+	if err != nil {
+		return err
+	}
+	if err := kubectl(ctx, c, objects, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("installing the manager: %w", err)
+	}
+	for _, name := range []string{"olm-operator", "catalog-operator"} {
+		if err := kubectl(ctx, c, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", "deployment/"+name); err != nil {
+			return fmt.Errorf("waiting for %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Programs returns the directory of the manager's programs and of opm, and builds them if that has not been done.
+func Programs(ctx context.Context) (string, error) {
+	return tools.Ensure(ctx, "olm")
+}
+
+// push makes the one image that the manager runs everything from, itself and the helpers of its jobs, and returns its name.
+func push(ctx context.Context, c *cluster.Cluster, programs string) (string, error) {
+	shell, err := exec.LookPath("busybox")
+	if err != nil {
+		return "", fmt.Errorf("looking for the shell of the manager's image: %w", err)
+	}
+	spec, err := image.Busybox(ctx, shell) // its jobs run cp
+	if err != nil {
+		return "", err
+	}
+	for _, program := range []string{"olm", "catalog", "copy-content", "cpb", "opm", "grpc_health_probe"} {
+		spec.Files["/bin/"+program] = image.File{Source: filepath.Join(programs, program)}
+	}
+	spec.User = uid
+	return c.PushImage(ctx, "olm", spec)
+}
+
+// definitions returns the manager's kinds as YAML.
+func definitions() ([]byte, error) {
+	var all bytes.Buffer
+	for _, name := range slices.Sorted(slices.Values(crds.AssetNames())) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		content, err := crds.Asset(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		fmt.Fprintf(&all, "---\n%s\n", content)
+	}
+	return all.Bytes(), nil
+}
+
+// render returns everything but the kinds as YAML.
+func render(ref string) ([]byte, error) {
+	var all bytes.Buffer
+	err := manifests.Execute(&all, map[string]any{
+		"Image": ref,
+		"Commands": map[string][]string{
+			"olm-operator": {"/bin/olm", "--namespace=" + Namespace},
+			"catalog-operator": {
+				"/bin/catalog", "--namespace=" + Namespace, "--opmImage=" + ref, "--util-image=" + ref, "--set-workload-user-id=true",
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rendering the manager's manifests: %w", err)
+	}
+	return all.Bytes(), nil
+}
+
+// kubectl runs kubectl on the cluster with input, and returns what it printed when it fails.
+func kubectl(ctx context.Context, c *cluster.Cluster, input []byte, args ...string) error {
+	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	cmd.Stdin = bytes.NewReader(input)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(output))
+	}
+	return nil
+}
