@@ -5,6 +5,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,8 @@ type Spec struct {
 	WorkingDir string
 	// Labels are the image's labels.
 	Labels map[string]string
+	// Architecture is what the image's programs are built for, as Go names it. Empty means that of this machine.
+	Architecture string
 }
 
 // File is what a file in an image holds: the content of the host's file Source or, if that is empty, Content.
@@ -64,7 +67,12 @@ func Build(spec Spec) (v1.Image, error) {
 		return nil, fmt.Errorf("packing the layer: %w", err)
 	}
 	// Uncompressed: the image travels no further than this machine, and compressing is most of the work.
-	img, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer, types.DockerUncompressedLayer))
+	return spec.complete(empty.Image, static.NewLayer(layer, types.DockerUncompressedLayer))
+}
+
+// complete returns img with the layer and what else spec says.
+func (s Spec) complete(img v1.Image, layer v1.Layer) (v1.Image, error) {
+	img, err := mutate.AppendLayers(img, layer)
 	if err != nil {
 		return nil, fmt.Errorf("adding the layer: %w", err)
 	}
@@ -73,16 +81,16 @@ func Build(spec Spec) (v1.Image, error) {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
+	config.OS, config.Architecture = "linux", cmp.Or(s.Architecture, runtime.GOARCH)
 	config.Config = v1.Config{
-		Entrypoint: spec.Entrypoint,
-		Cmd:        spec.Cmd,
-		User:       spec.User,
-		Env:        slices.Clone(spec.Env),
-		WorkingDir: spec.WorkingDir,
-		Labels:     spec.Labels,
+		Entrypoint: s.Entrypoint,
+		Cmd:        s.Cmd,
+		User:       s.User,
+		Env:        slices.Clone(s.Env),
+		WorkingDir: s.WorkingDir,
+		Labels:     s.Labels,
 	}
-	if !slices.ContainsFunc(spec.Env, func(e string) bool { return strings.HasPrefix(e, "PATH=") }) {
+	if !slices.ContainsFunc(s.Env, func(e string) bool { return strings.HasPrefix(e, "PATH=") }) {
 		config.Config.Env = append(config.Config.Env, defaultPath)
 	}
 	img, err = mutate.ConfigFile(img, config)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,14 +55,7 @@ func (d *demo) loadOperator(ctx context.Context) (string, error) {
 	if err := tools.BuildLocal(ctx, dir, "./cmd/operator", "./cmd/node-agent"); err != nil {
 		return "", err
 	}
-	spec := image.Spec{
-		Files: map[string]image.File{
-			"/operator":   {Source: filepath.Join(dir, "operator")},
-			"/node-agent": {Source: filepath.Join(dir, "node-agent")},
-		},
-		Entrypoint: []string{"/operator"},
-		User:       "65532",
-	}
+	spec := image.Operator(d.root, dir, "demo", "")
 	img, err := image.Build(spec)
 	if err != nil {
 		return "", fmt.Errorf("making the operator's image: %w", err)

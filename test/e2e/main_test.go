@@ -111,14 +111,7 @@ func loadImages(ctx context.Context) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the test server: %w", err)
 	}
-	if err := testbed.LoadImage(ctx, operatorImage, image.Spec{
-		Files: map[string]image.File{
-			"/operator":   {Source: filepath.Join(root, "bin", "operator"), Mode: 0o755},
-			"/node-agent": {Source: filepath.Join(root, "bin", "node-agent"), Mode: 0o755},
-		},
-		Entrypoint: []string{"/operator"},
-		User:       "65532",
-	}); err != nil {
+	if err := testbed.LoadImage(ctx, operatorImage, image.Operator(root, filepath.Join(root, "bin"), "e2e", "")); err != nil {
 		return err
 	}
 	return testbed.LoadImage(ctx, serverImage, image.Spec{

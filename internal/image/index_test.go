@@ -1,0 +1,135 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// published returns an index for two architectures, of a program of the given age.
+func published(t *testing.T, age time.Duration) v1.ImageIndex {
+	t.Helper()
+	var specs []Spec
+	for _, architecture := range []string{"amd64", "s390x"} {
+		spec := example(source(t, age))
+		spec.Architecture = architecture
+		specs = append(specs, spec)
+	}
+	index, err := BuildIndex(specs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func TestIndexHasAnImageForEachArchitecture(t *testing.T) {
+	index := published(t, 0)
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type described struct {
+		MediaType          types.MediaType
+		Platform           string
+		Architecture, User string
+	}
+	var got []described
+	for _, m := range manifest.Manifests {
+		img, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, described{m.MediaType, m.Platform.String(), config.Architecture, config.Config.User})
+	}
+	want := []described{
+		{types.OCIManifestSchema1, "linux/amd64", "amd64", "65532"},
+		{types.OCIManifestSchema1, "linux/s390x", "s390x", "65532"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestArchiveOfAnIndexIsTheSameForTheSameInput(t *testing.T) {
+	var archives [2]bytes.Buffer
+	for i := range archives {
+		if err := WriteIndex(&archives[i], published(t, time.Duration(i)*time.Hour), "registry.example/a", "1.2.3"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(archives[0].Bytes(), archives[1].Bytes()) {
+		t.Error("the archives differ")
+	}
+}
+
+func TestArchiveOfAnIndexIsALayoutWithItsName(t *testing.T) {
+	index := published(t, 0)
+	var written bytes.Buffer
+	if err := WriteIndex(&written, index, "registry.example/a", "1.2.3"); err != nil {
+		t.Fatal(err)
+	}
+	read, err := layout.ImageIndexFromPath(unpack(t, &written))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(read); err != nil {
+		t.Error(err)
+	}
+	manifest, err := read.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest != digest {
+		t.Fatalf("the layout holds %v, want the index %s", manifest.Manifests, digest)
+	}
+	want := map[string]string{"org.opencontainers.image.ref.name": "1.2.3", "io.containerd.image.name": "registry.example/a:1.2.3"}
+	if diff := cmp.Diff(want, manifest.Manifests[0].Annotations); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// unpack returns a directory with the files of an archive.
+func unpack(t *testing.T, r io.Reader) string {
+	t.Helper()
+	dir := t.TempDir()
+	for archive := tar.NewReader(r); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(dir, header.Name)
+		if header.Typeflag == tar.TypeDir {
+			err = os.MkdirAll(target, 0o755)
+		} else {
+			var content []byte
+			if content, err = io.ReadAll(archive); err == nil {
+				err = os.WriteFile(target, content, 0o644)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

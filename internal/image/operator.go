@@ -1,0 +1,29 @@
+package image
+
+import "path/filepath"
+
+// Operator returns the spec of the operator's image. It has the programs operator and node-agent of the directory programs, which were built for
+// architecture, and the license of the checkout in root. The Dockerfile makes the same image, if on another base.
+func Operator(root, programs, version, architecture string) Spec {
+	return Spec{
+		Files: map[string]File{
+			"/operator":         {Source: filepath.Join(programs, "operator"), Mode: 0o755},
+			"/node-agent":       {Source: filepath.Join(programs, "node-agent"), Mode: 0o755},
+			"/licenses/LICENSE": {Source: filepath.Join(root, "LICENSE"), Mode: 0o644},
+		},
+		Entrypoint: []string{"/operator"},
+		// The DaemonSet alone sets runAsUser: 0, which writing below the kubelet's directory takes.
+		User: "65532",
+		// Those that OpenShift's preflight asks for.
+		Labels: map[string]string{
+			"name":        "listener-operator",
+			"vendor":      "The listener operator authors",
+			"maintainer":  "The listener operator authors",
+			"version":     version,
+			"release":     "1",
+			"summary":     "Stable addresses for Pods, from outside the cluster",
+			"description": "Gives Pods stable addresses that clients outside a Kubernetes or OpenShift cluster can use, and tells each Pod its own.",
+		},
+		Architecture: architecture,
+	}
+}

@@ -1,0 +1,71 @@
+package image
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// dockerfile returns what the last stage of the Dockerfile says, as a Spec without sources.
+func dockerfile(t *testing.T) Spec {
+	t.Helper()
+	data, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Spec{Files: map[string]File{}, Labels: map[string]string{}}
+	stages := strings.Split(strings.ReplaceAll(string(data), "\\\n", " "), "\nFROM ")
+	for line := range strings.Lines(stages[len(stages)-1]) {
+		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch instruction {
+		case "COPY":
+			words := strings.Fields(rest)
+			s.Files[words[len(words)-1]] = File{}
+		case "ENTRYPOINT":
+			s.Entrypoint = []string{strings.Trim(rest, `[]"`)}
+		case "USER":
+			s.User = rest
+		case "LABEL":
+			for rest = strings.TrimSpace(rest); rest != ""; {
+				name, value, _ := strings.Cut(rest, `="`)
+				value, rest, _ = strings.Cut(value, `"`)
+				s.Labels[strings.TrimSpace(name)] = value
+				rest = strings.TrimSpace(rest)
+			}
+		}
+	}
+	return s
+}
+
+func TestDockerfileMakesTheSameImage(t *testing.T) {
+	want := Operator("", "", "${VERSION}", "")
+	for name := range want.Files {
+		want.Files[name] = File{}
+	}
+	if diff := cmp.Diff(want, dockerfile(t)); diff != "" {
+		t.Errorf("the Dockerfile differs (-image.Operator +Dockerfile):\n%s", diff)
+	}
+}
+
+func TestOperatorsImageIsWhatPreflightAsksFor(t *testing.T) {
+	spec := Operator("", "", "1.2.3", "amd64")
+	for _, name := range []string{"name", "vendor", "maintainer", "version", "release", "summary", "description"} {
+		if spec.Labels[name] == "" {
+			t.Errorf("the label %s is missing", name)
+		}
+		if value := strings.ToLower(spec.Labels[name]); strings.Contains(value, "red hat") || name != "description" && strings.Contains(value, "openshift") {
+			t.Errorf("the label %s holds a trademark: %q", name, value)
+		}
+	}
+	if strings.Trim(spec.User, "0123456789") != "" || strings.Trim(spec.User, "0") == "" {
+		t.Errorf("the user is %q, want the number of one who is not root", spec.User)
+	}
+	if _, ok := spec.Files["/licenses/LICENSE"]; !ok {
+		t.Error("there is no license")
+	}
+	if len(spec.Files) != 3 {
+		t.Errorf("the image holds more than two programs and a license: %v", spec.Files)
+	}
+}
