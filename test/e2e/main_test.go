@@ -71,7 +71,7 @@ func run(m *testing.M) (code int, err error) {
 	if api, err = newClient(testbed); err != nil {
 		return 0, err
 	}
-	if err := loadImages(ctx); err != nil {
+	if err := loadServer(ctx); err != nil {
 		return 0, err
 	}
 	if err := deploy(ctx); err != nil {
@@ -96,13 +96,10 @@ func newClient(c *cluster.Cluster) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// loadImages builds the operator and the test server and gives both images to all nodes.
-func loadImages(ctx context.Context) error {
+// loadServer builds the test server and gives its image to all nodes.
+func loadServer(ctx context.Context) error {
 	root, err := tools.ModuleRoot()
 	if err != nil {
-		return err
-	}
-	if err := command(ctx, root, "make", "build"); err != nil {
 		return err
 	}
 	server := filepath.Join(root, "bin", "e2e-server")
@@ -110,9 +107,6 @@ func loadImages(ctx context.Context) error {
 	build.Dir, build.Stderr, build.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the test server: %w", err)
-	}
-	if err := testbed.LoadImage(ctx, operatorImage, image.Operator(root, filepath.Join(root, "bin"), "e2e", "")); err != nil {
-		return err
 	}
 	return testbed.LoadImage(ctx, serverImage, image.Spec{
 		Files:      map[string]image.File{"/server": {Source: server, Mode: 0o755}},
@@ -125,6 +119,12 @@ func loadImages(ctx context.Context) error {
 func deploy(ctx context.Context) error {
 	root, err := tools.ModuleRoot()
 	if err != nil {
+		return err
+	}
+	if err := command(ctx, root, "make", "build"); err != nil {
+		return err
+	}
+	if err := testbed.LoadImage(ctx, operatorImage, image.Operator(root, filepath.Join(root, "bin"), "e2e", "")); err != nil {
 		return err
 	}
 	if err := command(ctx, root, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl()); err != nil {
