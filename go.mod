@@ -11,6 +11,7 @@ require (
 	github.com/google/uuid v1.6.0
 	github.com/kubernetes-csi/csi-test/v5 v5.6.0
 	github.com/onsi/gomega v1.44.0
+	github.com/openshift/api v0.0.0-20260420151639-34e60874783e
 	github.com/operator-framework/api v0.42.0
 	github.com/prometheus/common v0.67.5
 	golang.org/x/sync v0.24.0
