@@ -58,12 +58,12 @@ func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, p *parts, o Options)
 	csv.Annotations["containerImage"] = o.Image
 	// What runs comes from these images alone, but only pinned ones can be mirrored.
 	csv.Annotations["features.operators.openshift.io/disconnected"] = strconv.FormatBool(strings.Contains(o.Image, "@sha256:"))
+	initial := examples[slices.IndexFunc(examples, func(u *unstructured.Unstructured) bool { return u.GetKind() == "ListenerOperator" })].DeepCopy()
+	unstructured.RemoveNestedField(initial.Object, "status")
 	for name, content := range map[string]any{
 		"alm-examples": examples,
 		"operatorframework.io/suggested-namespace-template": p.namespace,
-		"operatorframework.io/initialization-resource": examples[slices.IndexFunc(examples, func(u *unstructured.Unstructured) bool {
-			return u.GetKind() == "ListenerOperator"
-		})],
+		"operatorframework.io/initialization-resource":      initial,
 	} {
 		data, err := json.MarshalIndent(content, "", "  ")
 		if err != nil {

@@ -146,8 +146,14 @@ func TestEachKindHasAnExampleThatItsSchemaKnows(t *testing.T) {
 				t.Errorf("the example of kind %s has spec.%s, which its kind does not have", e.GetKind(), key)
 			}
 		}
-		if _, ok := e.Object["status"]; ok {
-			t.Errorf("the example of kind %s has a status", e.GetKind())
+		status, _, err := unstructured.NestedMap(e.Object, "status")
+		if has := len(schema.Properties["status"].Properties) > 0; err != nil || has != (len(status) > 0) {
+			t.Errorf("the example of kind %s has the status %v: want one exactly if its kind has one (%t)", e.GetKind(), status, has)
+		}
+		for key := range status {
+			if _, ok := schema.Properties["status"].Properties[key]; !ok {
+				t.Errorf("the example of kind %s has status.%s, which its kind does not have", e.GetKind(), key)
+			}
 		}
 	}
 	var owned []string
@@ -196,6 +202,9 @@ func TestConsoleStartsFromTheConfiguration(t *testing.T) {
 	initial := decode[unstructured.Unstructured](t, csv(t), "operatorframework.io/initialization-resource")
 	if initial.GetKind() != "ListenerOperator" || initial.GetName() != "cluster" {
 		t.Errorf("the first object that a console offers is %s %s", initial.GetKind(), initial.GetName())
+	}
+	if _, ok := initial.Object["status"]; ok {
+		t.Error("the first object that a console offers has a status, which users do not write")
 	}
 }
 
