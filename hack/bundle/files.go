@@ -23,8 +23,22 @@ var copied = map[string]string{
 	"bundle/tests/scorecard/config.yaml": "scorecard/config.yaml",
 }
 
+// ownTests is the image of the operator's own scorecard tests in scorecard/config.yaml.
+const ownTests = "listener-operator-scorecard:latest"
+
+// testImage is the image of the scorecard tests of a release: beside the operator's image, with the version as its tag.
+func testImage(o Options) string {
+	repository, _, _ := strings.Cut(o.Image, "@")
+	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
+		repository = repository[:colon]
+	}
+	return repository + "-scorecard:" + o.Version
+}
+
 // render returns the content of each file.
-func render(root *os.Root, csv *operatorsv1alpha1.ClusterServiceVersion, crds []*apiextensionsv1.CustomResourceDefinition) (map[string]string, error) {
+func render(
+	root *os.Root, o Options, csv *operatorsv1alpha1.ClusterServiceVersion, crds []*apiextensionsv1.CustomResourceDefinition,
+) (map[string]string, error) {
 	files := map[string]string{}
 	var err error
 	if files[csvFile], err = manifest(csv); err != nil {
@@ -50,7 +64,7 @@ func render(root *os.Root, csv *operatorsv1alpha1.ClusterServiceVersion, crds []
 		if err != nil {
 			return nil, fmt.Errorf("encoding %s: %w", to, err)
 		}
-		files[to] = header + string(plain)
+		files[to] = header + strings.ReplaceAll(string(plain), ownTests, testImage(o))
 	}
 	files["bundle.Dockerfile"], err = dockerfile(files["bundle/metadata/annotations.yaml"])
 	return files, err

@@ -68,7 +68,7 @@ func run(options Options, dir string, manifests io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("generating the ClusterServiceVersion: %w", err)
 	}
-	files, err := render(root, csv, parts.crds)
+	files, err := render(root, options, csv, parts.crds)
 	if err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func TestImageHasTheAnnotationsAsLabels(t *testing.T) {
 	}
 }
 
-func TestScorecardRunsBothSuites(t *testing.T) {
+func TestScorecardRunsTheSuitesOfTheSDKAndTheOwnOne(t *testing.T) {
 	var config struct {
 		Kind   string
 		Stages []struct {
@@ -206,6 +206,7 @@ func TestScorecardRunsBothSuites(t *testing.T) {
 		"olm": {
 			"olm-bundle-validation", "olm-crds-have-validation", "olm-crds-have-resources", "olm-spec-descriptors", "olm-status-descriptors",
 		},
+		operator: {"bundle-is-installable", "operator-comes-up", "volume-mounts", "uninstall-leaves-nothing"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tests of the scorecard (-want +got):\n%s", diff)

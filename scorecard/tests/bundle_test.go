@@ -1,0 +1,61 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/operator-framework/api/pkg/manifests"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// object returns what a bundle may have.
+func object(kind, namespace, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// bundleOf returns a bundle that owns the kind ListenerOperator and has the objects.
+func bundleOf(objects ...*unstructured.Unstructured) *manifests.Bundle {
+	b := &manifests.Bundle{CSV: &operatorsv1alpha1.ClusterServiceVersion{}, Objects: objects}
+	b.CSV.Spec.CustomResourceDefinitions.Owned = []operatorsv1alpha1.CRDDescription{{
+		Name: "listeneroperators.listener-operator.dev", Kind: "ListenerOperator",
+		Resources: []operatorsv1alpha1.APIResourceReference{{Kind: "DaemonSet", Name: "agent"}, {Kind: "CSIDriver", Name: "driver"}},
+	}}
+	return b
+}
+
+func TestBundleOfThisTreeIsInstallable(t *testing.T) {
+	b, err := manifests.GetBundleFromDir("../../bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bundleIsInstallable(t.Context(), &environment{bundle: b}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBundleThatOLMCannotInstallEverywhereFails(t *testing.T) {
+	crd := object("CustomResourceDefinition", "", "listeneroperators.listener-operator.dev")
+	for name, tc := range map[string]struct {
+		objects []*unstructured.Unstructured
+		want    string
+	}{
+		"a kind that OLM does not install":       {[]*unstructured.Unstructured{crd, object("DaemonSet", "", "a")}, "DaemonSet a"},
+		"a kind that only some clusters have":    {[]*unstructured.Unstructured{crd, object("ServiceMonitor", "", "a")}, "ServiceMonitor a"},
+		"a kind that catalogues refuse":          {[]*unstructured.Unstructured{crd, object("NetworkPolicy", "", "a")}, "NetworkPolicy a"},
+		"an object in a namespace":               {[]*unstructured.Unstructured{crd, object("ConfigMap", "x", "a")}, "namespace x"},
+		"an owned kind that nothing defines":     {nil, "no CustomResourceDefinition"},
+		"every fault is told, and not the first": {[]*unstructured.Unstructured{object("DaemonSet", "", "a")}, "DaemonSet a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := bundleIsInstallable(t.Context(), &environment{bundle: bundleOf(tc.objects...)})
+			if _, ok := err.(interface{ Unwrap() []error }); !ok || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want a failure about %q", err, tc.want)
+			}
+		})
+	}
+}

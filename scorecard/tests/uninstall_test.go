@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+func ownedBy(uid types.UID) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "x", Name: "x", UID: uid}}
+}
+
+func TestBelongingsAreWhatTheConfigurationOwns(t *testing.T) {
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "config"}}
+	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "agent", UID: "agent", OwnerReferences: ownedBy("config")}}
+	other := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "other", UID: "other", OwnerReferences: ownedBy("somebody")}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "agent-1", OwnerReferences: ownedBy("agent")}}
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "other-1", OwnerReferences: ownedBy("other")}}
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "driver", OwnerReferences: ownedBy("config")}}
+	orphan := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "driver"}}
+	extra := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "extra", OwnerReferences: ownedBy("config")}}
+
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    []string
+		err     string
+	}{
+		"all that it owns":            {[]client.Object{agent, other, pod, stranger, driver}, []string{"CSIDriver driver", "DaemonSet agent", "Pod agent-1"}, ""},
+		"an object without its owner": {[]client.Object{agent, orphan}, []string{"DaemonSet agent"}, "CSIDriver driver does not belong"},
+		"an object that is not told":  {[]client.Object{agent, driver, extra}, []string{"StorageClass extra", "CSIDriver driver", "DaemonSet agent"}, "StorageClass extra"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &environment{bundle: bundleOf(), client: fakeclient.New(t, interceptor.Funcs{}, tc.objects...)}
+			all, err := belongings(t.Context(), e, config)
+			var got []string
+			for _, f := range all {
+				got = append(got, f.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("belongings (-want +got):\n%s", diff)
+			}
+			if err = errors.Join(err, listed(e, all)); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("got %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
+
+func TestVolumesInUseKeepTheTestFromRemoval(t *testing.T) {
+	volume := func(driver string, claim *corev1.ObjectReference) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}}, ClaimRef: claim,
+		}}
+	}
+	claim := &corev1.ObjectReference{Namespace: "x", Name: "c"}
+	for name, tc := range map[string]struct {
+		volume *corev1.PersistentVolume
+		inUse  bool
+	}{
+		"of the operator": {volume("listeners.stackable.tech", claim), true},
+		"of nobody":       {volume("listeners.stackable.tech", nil), false},
+		"of others":       {volume("example.com", claim), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := unused(t.Context(), &environment{client: fakeclient.New(t, interceptor.Funcs{}, tc.volume)})
+			if (err != nil) != tc.inUse {
+				t.Errorf("got %v, want in use %t", err, tc.inUse)
+			}
+			if _, ok := errors.AsType[failure](err); ok {
+				t.Errorf("%v is the operator's fault", err)
+			}
+		})
+	}
+}
+
+func TestScorecardMayLookForAllThatItLooksFor(t *testing.T) {
+	data, err := os.ReadFile("../rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := map[string]bool{}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
+		var role rbacv1.ClusterRole
+		err := decoder.Decode(&role)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role.Kind != "ClusterRole" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range rule.Resources {
+				may[rule.APIGroups[0]+"/"+resource] = slices.Contains(rule.Verbs, "list") && slices.Contains(rule.Verbs, "watch")
+			}
+		}
+	}
+	for _, kind := range kinds {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		if !may[kind.Group+"/"+resource.Resource] {
+			t.Errorf("scorecard/rbac.yaml does not let the tests list and watch %s of the group %q", resource.Resource, kind.Group)
+		}
+	}
+}
