@@ -90,6 +90,10 @@ test-unit: tools cc ## Run the tests that need no cluster; those of the API brin
 test-e2e: ## Run the stories on a real cluster, which is brought up and taken down.
 	go test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./test/e2e
 
+.PHONY: scorecard
+scorecard: ## Run the Operator SDK's scorecard of the bundle on a real cluster, which is brought up and taken down.
+	go test -tags e2e -count 1 -timeout 20m -v ./test/scorecard
+
 .PHONY: fuzz
 FUZZTIME ?= 30s
 fuzz: ## Fuzz what is made of untrusted input, FUZZTIME for each target.
