@@ -6,9 +6,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // cacheOptions keeps the operator's memory small in a large cluster: it watches all Pods, Nodes and claims, but keeps of each only
@@ -20,6 +23,10 @@ func cacheOptions(namespace string) cache.Options {
 			&corev1.Pod{}:       {Transform: trim(trimPod)},
 			&corev1.Node{}:      {Transform: trim(trimNode)},
 			&appsv1.DaemonSet{}: {Namespaces: map[string]cache.Config{namespace: {}}},
+			// The operator's own, and no other.
+			&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{namespace: {
+				FieldSelector: fields.OneTermEqualSelector("metadata.name", names.Operator),
+			}}},
 		},
 	}
 }

@@ -47,12 +47,18 @@ type Options struct {
 	HealthAddress string
 	// LeaderElection is needed as soon as there may be two operators, if only during an update.
 	LeaderElection bool
+	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns of conditions: the environment variable
+	// OPERATOR_CONDITION_NAME, which it sets. Empty without it.
+	OperatorCondition string
 	// LogLevel is "info", or "debug" for a line per pass.
 	LogLevel string
 }
 
 func main() {
-	options := Options{Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT")}
+	options := Options{
+		Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT"),
+		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"),
+	}
 	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443", "address to serve metrics on over HTTPS; 0 turns them off")
 	flag.StringVar(&options.HealthAddress, "health-probe-bind-address", ":8081", "address to serve /healthz and /readyz on")
 	flag.BoolVar(&options.LeaderElection, "leader-elect", true, "work only while holding the lease, so that two operators never work at once")
@@ -173,7 +179,7 @@ func setup(ctx context.Context, mgr manager.Manager, _ *platform.APIs, options O
 		}).SetupWithManager},
 		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, listeners) }},
 		{"nodeagent", (&nodeagent.Reconciler{
-			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage,
+			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 	} {

@@ -11,9 +11,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -32,7 +34,12 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 func fresh(t *testing.T) (c client.Client, namespace string) {
 	t.Helper()
 	c, namespace = apiserver.Client(t), apiserver.Namespace(t)
-	leftovers := []client.Object{&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}}
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if err := client.IgnoreNotFound(c.Patch(t.Context(), config, release)); err != nil {
+		t.Fatal(err)
+	}
+	leftovers := []client.Object{config}
 	for _, component := range components() {
 		if object := component.empty(); !component.namespaced {
 			object.SetName(component.name)
@@ -114,28 +121,57 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 		return available() && config.Status.NodeAgent.Ready == 2 && meta.IsStatusConditionFalse(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 	}, "20s", "50ms").Should(BeTrue())
 
-	// A volume that is deleted lets a removal go on.
+	// A volume that is deleted lets a removal go on, whose message follows who uses it.
 	pv := volume("in-use", "claim", corev1.VolumeBound)
+	pv.Spec.ClaimRef.Namespace = namespace
 	pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: *agents.Spec.Template.Spec.Containers[0].Resources.Requests.Memory()}
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	pod := user("web", "claim")
+	pod.Namespace = namespace
+	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
 	g.Expect(c.Create(t.Context(), pv)).To(Succeed())
-	g.Expect(c.Patch(t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"managementState":"Removed"}}`)))).To(Succeed())
-	g.Eventually(func() string {
+	g.Expect(c.Create(t.Context(), pod)).To(Succeed())
+	g.Expect(c.Delete(t.Context(), config)).To(Succeed())
+	message := func() string {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
-		return meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded).Reason
-	}, "20s", "50ms").Should(Equal(operatorv1alpha1.ReasonVolumesInUse))
+		return meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded).Message
+	}
+	g.Eventually(message, "20s", "50ms").Should(HaveSuffix(": Pods " + namespace + "/web"))
+	g.Expect(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	g.Eventually(message, "20s", "50ms").Should(HaveSuffix(": claims without a Pod " + namespace + "/claim"))
 	pv.Finalizers = nil
 	g.Expect(c.Update(t.Context(), pv)).To(Succeed())
 	g.Expect(c.Delete(t.Context(), pv)).To(Succeed())
+
+	// The rest waits for the agents' Pods.
+	g.Eventually(func() []string {
+		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
+		return agents.Finalizers
+	}, "20s", "50ms").Should(ConsistOf(metav1.FinalizerDeleteDependents))
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: names.Driver}, class)).NotTo(Succeed())
+	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: names.Driver}, &storagev1.CSIDriver{})).To(Succeed())
+	g.Expect(message()).To(Equal("nothing is wrong"))
+	collectGarbage(t, c, agents)
 	g.Eventually(func() bool {
-		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
-		progressing := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
-		return progressing.Status == metav1.ConditionFalse && progressing.Reason == operatorv1alpha1.ReasonRemoved
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))
 	}, "20s", "50ms").Should(BeTrue())
 	for _, component := range components() {
 		err := c.Get(t.Context(), component.key(namespace), component.empty())
-		g.Expect(client.IgnoreNotFound(err)).To(Succeed())
-		g.Expect(err).To(HaveOccurred(), "%s is still there", component.kind)
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", component.kind, err)
+	}
+
+	// The deletion was meant, until somebody creates it again.
+	g.Expect((&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context())).To(Succeed())
+	g.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))).To(BeTrue())
+	config = createConfig(t, c)
+	g.Eventually(available, "20s", "50ms").Should(BeTrue())
+}
+
+// collectGarbage does for a DaemonSet that is deleted in the foreground what the garbage collector does once its Pods are gone.
+func collectGarbage(t *testing.T, c client.Client, agents *appsv1.DaemonSet) {
+	t.Helper()
+	if err := c.Patch(t.Context(), agents, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -199,8 +235,8 @@ func TestNothingToDoCostsNoWrite(t *testing.T) {
 	counter := &writeCounter{Client: plain}
 	r := reconciler(counter, namespace)
 	config := mustReconcile(t, r)
-	if counter.writes != len(components()) {
-		t.Errorf("%d writes to install, want %d", counter.writes, len(components()))
+	if want := 1 + len(components()); counter.writes != want {
+		t.Errorf("%d writes to install, want %d: the finalizer and the components", counter.writes, want)
 	}
 	counter.writes = 0
 	before := config.ResourceVersion

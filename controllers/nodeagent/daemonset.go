@@ -29,7 +29,7 @@ const probesPort = 8081
 
 // daemonSet runs the node agent on each node. It is root, to write where the kubelet wants it, but with hardly any of root's rights.
 func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
-	pod, err := podSpec(config.Spec.NodeAgent, s)
+	pod, err := podSpec(placed(config.Spec.NodeAgent, s.operator), s)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +58,14 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpe
 		return nil, err
 	}
 	directories := hostDirectories(cmp.Or(agent.KubeletDir, defaultKubeletDir))
+	agents := container(agent, s, directories).WithResources(resources)
+	for _, variable := range proxyEnv(s.operator) {
+		env, err := converted[corev1ac.EnvVarApplyConfiguration](variable)
+		if err != nil {
+			return nil, err
+		}
+		agents.WithEnv(env)
+	}
 	pod := corev1ac.PodSpec().
 		WithServiceAccountName(names.NodeAgent).
 		WithAutomountServiceAccountToken(true).
@@ -68,7 +76,7 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpe
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)).
 			// A confined container may not write to the kubelet's directories. Ignored on nodes without SELinux.
 			WithSELinuxOptions(corev1ac.SELinuxOptions().WithType("spc_t"))).
-		WithContainers(container(agent, s, directories).WithResources(resources))
+		WithContainers(agents)
 	for _, d := range directories {
 		pod.WithVolumes(corev1ac.Volume().WithName(d.name).
 			WithHostPath(corev1ac.HostPathVolumeSource().WithPath(d.path).WithType(d.kind)))

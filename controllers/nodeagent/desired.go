@@ -6,6 +6,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +24,8 @@ const (
 	labelComponent = "app.kubernetes.io/component"
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	componentAgent = "node-agent"
+	// componentOperator is also the name of the container in the operator's Pods.
+	componentOperator = "operator"
 )
 
 func nodeAgentLabels() map[string]string {
@@ -33,6 +36,8 @@ func nodeAgentLabels() map[string]string {
 type settings struct {
 	namespace string
 	image     string
+	// operator is what the operator's own Pods are.
+	operator corev1.PodSpec
 }
 
 // component is one of the objects that make up the node component.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,8 @@ import (
 )
 
 // firstStart creates ListenerOperator/cluster with its defaults if it never existed, so that installing the operator is enough. That it
-// once existed is remembered by a ConfigMap beside the operator: whoever deletes the configuration means it.
+// once existed is remembered by a ConfigMap beside the operator: whoever deletes the configuration means it. The ConfigMap goes with the
+// operator's Deployment: whoever installs the operator anew means that, too.
 type firstStart struct {
 	writer    client.Writer
 	live      client.Reader
@@ -59,8 +61,14 @@ func (s *firstStart) ensure(ctx context.Context) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
 	}
+	owners, err := s.owners(ctx)
+	if err != nil {
+		return err
+	}
 	memory = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: names.Operator, Labels: map[string]string{labelManagedBy: names.Operator}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace, Name: names.Operator, Labels: map[string]string{labelManagedBy: names.Operator}, OwnerReferences: owners,
+		},
 		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
 			" has existed. While this is here, the operator does not create it again.\n"},
 	}
@@ -69,4 +77,19 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		return fmt.Errorf("creating config map %s/%s: %w", s.namespace, names.Operator, err)
 	}
 	return nil
+}
+
+// owners refers to the operator's Deployment, if there is one.
+func (s *firstStart) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
+	var deployment appsv1.Deployment
+	err := s.live.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, &deployment)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading deployment %s/%s: %w", s.namespace, names.Operator, err)
+	}
+	return []metav1.OwnerReference{{
+		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: deployment.Name, UID: deployment.UID,
+	}}, nil
 }

@@ -2,8 +2,8 @@
 // DaemonSet of node agents, the policy that confines them, the CSIDriver and the StorageClass. All of it belongs to ListenerOperator/cluster,
 // so that an update of the operator takes nothing away.
 //
-// It must never touch an object that another installation controls, nor take anything away while volumes are in use. It grants no
-// rights: the ServiceAccount of the agents and its ClusterRole come with the operator's manifests.
+// It must never touch an object that another installation controls, nor take anything away while volumes are in use, even when
+// ListenerOperator/cluster is deleted, which a finalizer holds up meanwhile. It grants no rights: the ServiceAccount of the agents and its ClusterRole come with the operator's manifests.
 package nodeagent
 
 import (
@@ -12,7 +12,9 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -32,34 +34,39 @@ type Reconciler struct {
 	Namespace string
 	// Image is the image of the node agent.
 	Image string
+	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns whether the operator may be upgraded. Empty
+	// where there is none.
+	OperatorCondition string
 
 	// live reads without the cache.
 	live    client.Reader
 	applier *apply.Applier
 	events  events.EventRecorder
 	clock   clock.PassiveClock
+
+	// What is remembered from pass to pass, of which there is never more than one at a time.
+	operator  corev1.PodSpec
+	drift     drift
+	announced *metav1.Condition
 }
 
 // Reconcile brings the node component and the status up to date. What an administrator can mend is told by conditions; the error is for
 // what may pass by itself.
 func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
-	if !config.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // all that is installed is garbage-collected with it
-	}
 	o, err := r.observe(ctx, config)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	var outcome outcome
-	switch config.Spec.ManagementState {
-	case operatorv1alpha1.Unmanaged:
+	var done outcome
+	switch wanted(config) {
 	case operatorv1alpha1.Removed:
-		outcome = r.remove(ctx, o)
+		done = r.remove(ctx, o)
+	case operatorv1alpha1.Unmanaged:
 	default:
-		outcome = r.install(ctx, o)
+		done = r.install(ctx, o)
 	}
-	status, recheck := describe(o, outcome, r.clock.Now())
-	if err := errors.Join(outcome.err, r.report(ctx, config, status)); err != nil {
+	status, recheck := describe(o, done, r.clock.Now())
+	if err := errors.Join(done.err, r.report(ctx, config, status), r.announce(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: recheck}, nil
@@ -67,8 +74,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 
 // observed is what a pass starts from.
 type observed struct {
-	config *operatorv1alpha1.ListenerOperator
-	parts  []part
+	config   *operatorv1alpha1.ListenerOperator
+	settings settings
+	parts    []part
 }
 
 // part is a component as it exists, if it does.
@@ -82,14 +90,18 @@ type part struct {
 type outcome struct {
 	// foreign says which object is another installation's, so that nothing was installed.
 	foreign string
-	// inUse are the claims whose volumes are in use, so that nothing was removed.
-	inUse []string
+	// users use volumes, so that nothing was removed.
+	users users
 	// err is what went wrong on the way.
 	err error
 }
 
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
-	o := &observed{config: config}
+	operator, err := r.ownPod(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := &observed{config: config, settings: settings{namespace: r.Namespace, image: r.Image, operator: operator}}
 	for _, c := range components() {
 		object, err := r.get(ctx, c)
 		if err != nil {
@@ -117,40 +129,62 @@ func (r *Reconciler) get(ctx context.Context, c component) (client.Object, error
 	return object, nil
 }
 
-// install applies all components, in order, so that none is there before those that it needs.
+// install applies all components, in order, so that none is there before those that it needs, and deletes what earlier versions had
+// instead.
 func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
+	if why := o.foreign(); why != "" {
+		return outcome{foreign: why}
+	}
+	if err := r.hold(ctx, o.config); err != nil {
+		return outcome{err: err}
+	}
+	for i := range o.parts {
+		if err := r.apply(ctx, o, &o.parts[i]); err != nil {
+			return outcome{err: err}
+		}
+	}
+	return outcome{err: r.prune(ctx, o)}
+}
+
+// foreign returns which of the objects is another installation's, or "".
+func (o *observed) foreign() string {
 	for _, p := range o.parts {
 		if p.object == nil {
 			continue
 		}
 		if why := p.foreign(o.config, p.object); why != "" {
-			return outcome{foreign: why}
+			return why
 		}
 	}
-	for i := range o.parts {
-		if err := r.apply(ctx, o.config, &o.parts[i]); err != nil {
-			return outcome{err: err}
-		}
-	}
-	return outcome{}
+	return ""
 }
 
 // apply brings one object up to date, and puts what became of it into the part.
-func (r *Reconciler) apply(ctx context.Context, config *operatorv1alpha1.ListenerOperator, p *part) error {
-	desired, err := p.component.object(config, settings{namespace: r.Namespace, image: r.Image})
+func (r *Reconciler) apply(ctx context.Context, o *observed, p *part) error {
+	desired, err := p.component.object(o.config, o.settings)
 	if err != nil {
 		return err
 	}
-	if err := r.applier.Apply(ctx, desired, p.object); err != nil {
+	before, asked := p.object, desired.DeepCopy()
+	if err := r.applier.Apply(ctx, desired, before); err != nil {
 		return err
 	}
-	if desired.GetResourceVersion() == "" || p.object != nil && p.object.GetResourceVersion() == desired.GetResourceVersion() {
-		return nil // nothing was sent, or nothing changed
+	if desired.GetResourceVersion() == "" {
+		return nil // nothing was sent
 	}
-	log.FromContext(ctx).Info("Applied", p.kind, p.name)
-	p.object = p.empty()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, p.object); err != nil {
+	after := p.empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, after); err != nil {
 		return fmt.Errorf("decoding %s %s: %w", p.kind, p.name, err)
+	}
+	p.object = after
+	repaired, err := r.drift.repaired(p.component, asked, before, after)
+	switch {
+	case err != nil:
+		return err
+	case repaired:
+		log.FromContext(ctx).Info("Repaired what somebody else had changed", p.kind, p.name)
+	case before == nil || before.GetResourceVersion() != after.GetResourceVersion():
+		log.FromContext(ctx).Info("Applied", p.kind, p.name)
 	}
 	return nil
 }

@@ -79,14 +79,35 @@ func (h *harness) setState(state operatorv1alpha1.ManagementState) {
 	h.update(config)
 }
 
-// conditions returns "status reason" of each condition.
+// conditions returns "status reason" of each condition but Upgradeable, which follows from the others.
 func (h *harness) conditions() map[string]string {
 	h.t.Helper()
 	found := map[string]string{}
 	for _, c := range h.config().Status.Conditions {
-		found[c.Type] = fmt.Sprintf("%s %s", c.Status, c.Reason)
+		if c.Type != operatorv1alpha1.ConditionUpgradeable {
+			found[c.Type] = fmt.Sprintf("%s %s", c.Status, c.Reason)
+		}
 	}
 	return found
+}
+
+// wantsUpgradeable checks the condition Upgradeable.
+func (h *harness) wantsUpgradeable(want metav1.ConditionStatus, reason string) {
+	h.t.Helper()
+	c := meta.FindStatusCondition(h.config().Status.Conditions, operatorv1alpha1.ConditionUpgradeable)
+	if c == nil || c.Status != want || c.Reason != reason {
+		h.t.Errorf("condition is %+v, want %s %s", c, want, reason)
+	}
+}
+
+// passes reconciles until nothing happens any more, as the watches of what is deleted would.
+func (h *harness) passes() {
+	h.t.Helper()
+	for before := -1; before != len(h.installed()); {
+		before = len(h.installed())
+		h.mustPass()
+	}
+	h.mustPass()
 }
 
 func (h *harness) message(condition string) string {
@@ -179,15 +200,21 @@ func TestInstallsAndSettles(t *testing.T) {
 	if diff := cmp.Diff(all(), h.installed()); diff != "" {
 		t.Fatalf("installed (-want +got):\n%s", diff)
 	}
+	config := h.config()
+	config.Status.NodeAgent.Version = "0.9.0" // before an upgrade
+	if err := h.Client.Status().Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
 	h.rollOut(3, 2, 1)
 	if got := h.mustPass().RequeueAfter; got != patience {
 		t.Errorf("looks again after %s, want %s", got, patience)
 	}
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}, all())
-	want := operatorv1alpha1.NodeAgentStatus{Desired: 3, Ready: 1, Updated: 2}
+	want := operatorv1alpha1.NodeAgentStatus{Desired: 3, Ready: 1, Updated: 2, Version: "0.9.0"}
 	if diff := cmp.Diff(want, h.config().Status.NodeAgent); diff != "" {
 		t.Errorf("agents (-want +got):\n%s", diff)
 	}
+	h.wantsUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonAgentsRollout)
 
 	h.clock.SetTime(start.Add(patience - time.Second))
 	if got := h.mustPass().RequeueAfter; got != time.Second {
@@ -203,6 +230,9 @@ func TestInstallsAndSettles(t *testing.T) {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
 
+	// An upgrade may be what mends it.
+	h.wantsUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
+
 	h.rollOut(3, 3, 2)
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
@@ -210,9 +240,10 @@ func TestInstallsAndSettles(t *testing.T) {
 	h.rollOut(3, 3, 3)
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, all())
-	if got := h.config().Status; got.ObservedGeneration != 1 || got.Version != "dev" {
-		t.Errorf("observed generation %d and version %q, want 1 and dev", got.ObservedGeneration, got.Version)
+	if got := h.config().Status; got.ObservedGeneration != 1 || got.Version != "dev" || got.NodeAgent.Version != "dev" {
+		t.Errorf("observed generation %d and versions %q and %q, want 1 and dev", got.ObservedGeneration, got.Version, got.NodeAgent.Version)
 	}
+	h.wantsUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
 	agents := h.agents()
 	agents.Generation++ // as the API server does when the DaemonSet is changed
 	h.update(agents)
@@ -291,50 +322,107 @@ func TestUnmanagedTouchesNothing(t *testing.T) {
 	}
 }
 
-func TestRemovalWaitsForVolumesInUse(t *testing.T) {
-	other := volume("other", "of-another-driver", corev1.VolumeBound)
-	other.Spec.CSI.Driver = "example.com"
-	objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("new", "c0", corev1.VolumePending)}
-	for i := range 6 {
-		objects = append(objects, volume(fmt.Sprintf("v%d", i), fmt.Sprintf("c%d", i+1), corev1.VolumeBound))
+// user returns a Pod that mounts the claims.
+func user(name string, claims ...string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	for _, claim := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
 	}
-	h := newHarness(t, interceptor.Funcs{}, objects...)
+	return pod
+}
+
+// removals are the two ways to have everything removed.
+var removals = map[string]func(*harness){
+	"by management state": func(h *harness) { h.setState(operatorv1alpha1.Removed) },
+	"by deletion":         func(h *harness) { h.deleteConfig() },
+}
+
+func (h *harness) deleteConfig() {
+	h.t.Helper()
+	if err := h.Client.Delete(h.t.Context(), h.config()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func TestRemovalWaitsForVolumesInUse(t *testing.T) {
+	for way, begin := range removals {
+		t.Run(way, func(t *testing.T) {
+			other := volume("other", "of-another-driver", corev1.VolumeBound)
+			other.Spec.CSI.Driver = "example.com"
+			used := []client.Object{
+				volume("new", "c0", corev1.VolumePending), volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound),
+				user("web", "c0", "c1"), user("db", "c1", "of-another-driver"),
+			}
+			for i := range 5 {
+				used = append(used, user(fmt.Sprintf("z%d", i), "c1"))
+			}
+			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), user("of-nothing", "c9")}
+			h := newHarness(t, interceptor.Funcs{}, append(objects, used...)...)
+			h.mustPass()
+			begin(h)
+			h.mustPass()
+			h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
+			h.wantsUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonVolumesInUse)
+			if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/db, ns/web, ns/z0, ns/z1, ns/z2 and 2 more; claims without a Pod ns/c2") {
+				t.Errorf("message is %q, which does not name the users", got)
+			}
+
+			// Whatever somebody does to it meanwhile, volumes in use keep their agents.
+			if err := h.Client.Delete(t.Context(), h.agents()); err != nil {
+				t.Fatal(err)
+			}
+			h.mustPass()
+			h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
+
+			for _, o := range used {
+				if err := h.Client.Delete(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			h.mustPass()
+			allButStorage := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CSIDriver", "DaemonSet"}
+			h.wants(map[string]string{"Available": "True Removed", "Progressing": "True Removed", "Degraded": "False AsExpected"}, allButStorage)
+
+			// A volume that was on its way holds the rest, but does not bring the StorageClass back.
+			late := volume("late", "late", corev1.VolumePending)
+			if err := h.Client.Create(t.Context(), late); err != nil {
+				t.Fatal(err)
+			}
+			h.mustPass()
+			h.wants(map[string]string{"Available": "False Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allButStorage)
+			if err := h.Client.Delete(t.Context(), late); err != nil {
+				t.Fatal(err)
+			}
+			for left := 3; left >= 0; left-- {
+				h.mustPass()
+				if diff := cmp.Diff(upTo(left), h.installed()); diff != "" {
+					t.Errorf("installed (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatWasRemovedCanBeInstalledAgain(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustPass()
 	h.setState(operatorv1alpha1.Removed)
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
-	if got := h.message("Degraded"); !strings.HasSuffix(got, ": ns/c0, ns/c1, ns/c2, ns/c3, ns/c4 and 2 more") {
-		t.Errorf("message is %q, which does not name the first claims", got)
-	}
-
-	for _, o := range objects[3:] {
-		if err := h.Client.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True Removed", "Degraded": "False AsExpected"},
-		[]string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CSIDriver", "DaemonSet"})
-
-	// A volume that was on its way holds the rest.
-	late := volume("late", "late", corev1.VolumePending)
-	if err := h.Client.Create(t.Context(), late); err != nil {
-		t.Fatal(err)
-	}
-	h.mustPass()
-	h.wants(map[string]string{"Available": "False Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"},
-		[]string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CSIDriver", "DaemonSet"})
-	if err := h.Client.Delete(t.Context(), late); err != nil {
-		t.Fatal(err)
-	}
-	h.mustPass()
-	h.mustPass()
+	h.passes()
 	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
-
+	h.wantsUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
+	// So that it may be deleted when the operator is gone.
+	if got := h.config().Finalizers; len(got) > 0 {
+		t.Errorf("the configuration still has finalizers %v", got)
+	}
 	h.setState(operatorv1alpha1.Managed)
 	h.mustPass()
 	if diff := cmp.Diff(all(), h.installed()); diff != "" {
 		t.Errorf("installed again (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{operatorv1alpha1.FinalizerNodeAgent}, h.config().Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
 }
 
@@ -351,43 +439,63 @@ func TestRemovalLeavesWhatIsForeign(t *testing.T) {
 // TestEveryWriteMayFail fails each write once: the error is returned and told, and the next passes put everything right.
 func TestEveryWriteMayFail(t *testing.T) {
 	boom := errors.New("boom")
-	for n := range len(components()) {
+	writes := 1 + len(components()) // the finalizer and each component, to install as to remove
+	for n := range writes {
 		t.Run(fmt.Sprintf("installing, write %d", n), func(t *testing.T) {
 			h := newHarness(t, fakeclient.FailWrite(n, boom), newConfig())
 			if _, err := h.pass(); !errors.Is(err, boom) {
 				t.Fatalf("error is %v, want boom", err)
 			}
-			h.wants(map[string]string{"Available": "False ApplyFailed", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n))
+			h.wants(map[string]string{"Available": "False ApplyFailed", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n-1))
 			h.mustPass()
 			h.rollOut(1, 1, 1)
 			h.mustPass()
 			h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, all())
 		})
-		t.Run(fmt.Sprintf("removing, write %d", n), func(t *testing.T) {
-			h := newHarness(t, fakeclient.FailWrite(len(components())+n, boom), newConfig())
-			h.mustPass()
-			h.setState(operatorv1alpha1.Removed)
-			failed := 0
-			for range 4 { // one for the StorageClass, one for the rest, one that finds nothing, and one that fails
-				_, err := h.pass()
-				if err != nil && !errors.Is(err, boom) {
-					t.Fatal(err)
+		for way, begin := range removals {
+			t.Run(fmt.Sprintf("removing %s, write %d", way, n), func(t *testing.T) {
+				fail := n
+				if way == "by deletion" {
+					fail++ // the deletion itself
 				}
-				if err != nil {
-					failed++
+				h := newHarness(t, fakeclient.FailWrite(writes+fail, boom), newConfig(), volume("other", "other", corev1.VolumeReleased))
+				h.mustPass()
+				begin(h)
+				for range n {
+					h.mustPass()
 				}
-			}
-			if failed != 1 {
-				t.Errorf("%d passes failed, want 1", failed)
-			}
-			h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
-		})
+				if _, err := h.pass(); !errors.Is(err, boom) {
+					t.Fatalf("error is %v, want boom", err)
+				}
+				if got := h.conditions()["Degraded"]; got != "True RemovalFailed" {
+					t.Errorf("Degraded is %s, want True RemovalFailed", got)
+				}
+				for range writes - n {
+					h.mustPass()
+				}
+				err := h.Client.Get(t.Context(), client.ObjectKey{Name: "cluster"}, &operatorv1alpha1.ListenerOperator{})
+				if gone := apierrors.IsNotFound(err); gone != (way == "by deletion") {
+					t.Fatalf("reading the configuration says %v", err)
+				}
+				h.gone()
+			})
+		}
+	}
+}
+
+// gone checks that nothing is installed.
+func (h *harness) gone() {
+	h.t.Helper()
+	for _, c := range components() {
+		if err := h.Client.Get(h.t.Context(), c.key(namespace), c.empty()); !apierrors.IsNotFound(err) {
+			h.t.Errorf("reading %s %s says %v, want not found", c.kind, c.name, err)
+		}
 	}
 }
 
 // upTo returns the first n kinds.
 func upTo(n int) []string {
-	if n == 0 {
+	if n <= 0 {
 		return nil
 	}
 	return all()[:n]
@@ -404,12 +512,98 @@ func TestStatusThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestADyingConfigurationIsLeftToTheGarbageCollector(t *testing.T) {
+// TestADeletionEndsWhenEverythingIsGone has a finalizer of somebody else, without which the configuration would be gone before it is looked at.
+func TestADeletionEndsWhenEverythingIsGone(t *testing.T) {
 	config := newConfig()
-	config.DeletionTimestamp, config.Finalizers = &metav1.Time{Time: start}, []string{"example.com/wait"}
+	config.Finalizers = []string{"example.com/wait"}
 	h := newHarness(t, interceptor.Funcs{}, config)
 	h.mustPass()
-	if got := h.installed(); got != nil {
-		t.Errorf("installed %v, want nothing", got)
+	h.update(withFinalizers(h.config(), "example.com/wait", operatorv1alpha1.FinalizerNodeAgent)) // the fake client's apply knows no sets
+	h.deleteConfig()
+	h.passes()
+	h.gone()
+	if diff := cmp.Diff([]string{"example.com/wait"}, h.config().Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
+	}
+	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
+	h.mustPass()
+	h.gone()
+	if diff := cmp.Diff([]string{"example.com/wait"}, h.config().Finalizers); diff != "" {
+		t.Errorf("finalizers afterwards (-want +got):\n%s", diff)
+	}
+}
+
+func withFinalizers(config *operatorv1alpha1.ListenerOperator, finalizers ...string) *operatorv1alpha1.ListenerOperator {
+	config.Finalizers = finalizers
+	return config
+}
+
+// TestADeletionRemovesWhatIsUnmanagedToo because the garbage collector would do it otherwise, with volumes in use or not.
+func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
+	h.mustPass()
+	h.setState(operatorv1alpha1.Unmanaged)
+	changed := h.agents()
+	changed.Spec.Template.Spec.Containers[0].Image = "somebody-elses-choice"
+	h.update(changed)
+	h.deleteConfig()
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
+	if got := h.agents().Spec.Template.Spec.Containers[0].Image; got != "somebody-elses-choice" {
+		t.Errorf("the image is %s again", got)
+	}
+	if err := h.Client.Delete(t.Context(), volume("v", "c", corev1.VolumeBound)); err != nil {
+		t.Fatal(err)
+	}
+	for range len(components()) + 1 {
+		h.mustPass()
+	}
+	h.gone()
+}
+
+// TestADeletionThatOrphansTakesNothingAway is kubectl delete --cascade=orphan: the garbage collector is about to take the owner off all that is
+// installed.
+func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.mustPass()
+	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
+	h.deleteConfig()
+	h.mustPass()
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Fatalf("installed (-want +got):\n%s", diff)
+	}
+	for _, c := range components() {
+		object := c.empty()
+		if err := h.Client.Get(t.Context(), c.key(namespace), object); err != nil {
+			t.Fatal(err)
+		}
+		object.SetOwnerReferences(nil)
+		h.update(object)
+	}
+	h.update(withFinalizers(h.config(), operatorv1alpha1.FinalizerNodeAgent))
+	h.mustPass()
+	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: "cluster"}, &operatorv1alpha1.ListenerOperator{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the configuration says %v, want not found", err)
+	}
+	h.agents()
+
+	again := newConfig()
+	again.UID = "c0f1c0f1-0000-4000-8000-000000000002"
+	if err := h.Client.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	h.mustPass()
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Errorf("installed for the next configuration (-want +got):\n%s", diff)
+	}
+}
+
+// TestNothingHoldsUpADeletionWhereNothingWasInstalled because another installation was in the way, whose volumes are in use.
+func TestNothingHoldsUpADeletionWhereNothingWasInstalled(t *testing.T) {
+	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
+	h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign, volume("v", "c", corev1.VolumeBound))
+	h.mustPass()
+	if got := h.config().Finalizers; len(got) > 0 {
+		t.Errorf("the configuration has finalizers %v", got)
 	}
 }

@@ -5,35 +5,64 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// remove takes away what is installed, last first, unless volumes are in use: without an agent, their Pods could neither start nor
-// end. The StorageClass goes in a pass of its own: only once it is gone do no volumes appear any more, and only then is it certain that
-// there are none. What another installation controls stays.
+// wanted returns the management state that counts. A deletion means Removed whatever is set: the garbage collector, which would take away
+// instead what is installed, asks neither for an order nor for volumes in use.
+func wanted(config *operatorv1alpha1.ListenerOperator) operatorv1alpha1.ManagementState {
+	if !config.DeletionTimestamp.IsZero() {
+		return operatorv1alpha1.Removed
+	}
+	return config.Spec.ManagementState
+}
+
+// remove takes away what is installed, one object after the other and last first, unless volumes are in use: without an agent, their Pods
+// could neither start nor end. The StorageClass is the first to go: only then do no volumes appear any more, and the next pass is certain that
+// there are none. The policy that confines the agents goes after their last Pod. What another installation controls stays.
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
-	if len(o.owned()) == 0 {
-		return outcome{}
+	owned := o.owned()
+	if len(owned) == 0 && !held(o.config) || controllerutil.ContainsFinalizer(o.config, metav1.FinalizerOrphanDependents) {
+		return outcome{} // the latter is kubectl delete --cascade=orphan, after which nothing is owned
 	}
-	inUse, err := r.claimsInUse(ctx)
-	if err != nil || len(inUse) > 0 {
-		return outcome{inUse: inUse, err: err}
+	users, err := r.users(ctx)
+	switch {
+	case err != nil:
+		return outcome{err: err}
+	case users.any():
+		return outcome{users: users, err: r.keepUp(ctx, o)}
+	case len(owned) > 0:
+		return outcome{err: r.delete(ctx, owned[len(owned)-1])} // the next pass follows when it is gone
 	}
-	for _, p := range slices.Backward(o.owned()) {
-		if err := r.delete(ctx, p); err != nil {
-			return outcome{err: err}
+	if err := r.prune(ctx, o); err != nil {
+		return outcome{err: err}
+	}
+	return outcome{err: r.release(ctx, o.config)}
+}
+
+// keepUp repairs what volumes in use need while a removal waits for them, which is all but the StorageClass. A deletion in the foreground
+// takes parts of it away, because it makes the garbage collector start before the finalizer is gone.
+func (r *Reconciler) keepUp(ctx context.Context, o *observed) error {
+	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreign() != "" {
+		return nil
+	}
+	for i := range o.parts {
+		if o.parts[i].kind == "StorageClass" {
+			continue
 		}
-		if p.kind == "StorageClass" {
-			return outcome{} // the next pass follows when it is gone
+		if err := r.apply(ctx, o, &o.parts[i]); err != nil {
+			return err
 		}
 	}
-	return outcome{}
+	return nil
 }
 
 // owned returns the parts that exist and belong to the configuration.
@@ -43,40 +72,59 @@ func (o *observed) owned() []part {
 	})
 }
 
+// delete deletes a part. A DaemonSet is gone only once its Pods are.
 func (r *Reconciler) delete(ctx context.Context, p part) error {
 	if !p.object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	err := r.Client.Delete(ctx, p.object, client.Preconditions{UID: ptr.To(p.object.GetUID())})
-	if client.IgnoreNotFound(err) != nil {
+	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(p.object.GetUID())}}
+	if p.kind == "DaemonSet" {
+		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	}
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, p.object, options...)); err != nil {
 		return fmt.Errorf("deleting %s %s: %w", p.kind, p.name, err)
 	}
 	r.applier.Forget(p.object.GetUID())
+	r.drift.forget(p.component)
 	log.FromContext(ctx).Info("Deleted", p.kind, p.name)
 	return nil
 }
 
-// claimsInUse returns the claims with a volume of ours, sorted. It asks the API server rather than the cache, which may not know of the
-// latest volume yet.
-func (r *Reconciler) claimsInUse(ctx context.Context) ([]string, error) {
-	var volumes corev1.PersistentVolumeList
-	if err := r.live.List(ctx, &volumes); err != nil {
-		return nil, fmt.Errorf("listing volumes: %w", err)
-	}
-	var claims []string
-	for i := range volumes.Items {
-		if volume := &volumes.Items[i]; inUse(volume) {
-			claims = append(claims, volume.Spec.ClaimRef.Namespace+"/"+volume.Spec.ClaimRef.Name)
-		}
-	}
-	slices.Sort(claims)
-	return claims, nil
+// held tells whether the configuration has our finalizer.
+func held(config *operatorv1alpha1.ListenerOperator) bool {
+	return controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
 }
 
-// inUse tells whether a volume is ours and has a claim. A new volume has one before it is Bound.
-func inUse(volume *corev1.PersistentVolume) bool {
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver || volume.Spec.ClaimRef == nil {
-		return false
+// hold adds our finalizer, before anything is installed. Server-side apply leaves those of others alone, whatever the cache knows of them.
+func (r *Reconciler) hold(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
+	if held(config) {
+		return nil
 	}
-	return volume.Status.Phase != corev1.VolumeReleased && volume.Status.Phase != corev1.VolumeFailed
+	desired := &unstructured.Unstructured{}
+	desired.SetGroupVersionKind(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
+	desired.SetName(config.Name)
+	desired.SetUID(config.UID) // so that a namesake is never written to
+	desired.SetFinalizers([]string{operatorv1alpha1.FinalizerNodeAgent})
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.OwnerOperator), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("adding the finalizer to ListenerOperator %s: %w", config.Name, err)
+	}
+	controllerutil.AddFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
+	return nil
+}
+
+// release takes our finalizer off, when nothing is installed any more. It does so even if somebody else, such as a restored backup,
+// applied the finalizer, too, which server-side apply would not.
+func (r *Reconciler) release(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
+	released := config.DeepCopy()
+	if !controllerutil.RemoveFinalizer(released, operatorv1alpha1.FinalizerNodeAgent) {
+		return nil
+	}
+	unchanged := client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, released, unchanged, client.FieldOwner(names.OwnerOperator))); err != nil {
+		return fmt.Errorf("taking the finalizer off ListenerOperator %s: %w", config.Name, err)
+	}
+	config.Finalizers = released.Finalizers
+	log.FromContext(ctx).Info("Removed all that was installed")
+	return nil
 }

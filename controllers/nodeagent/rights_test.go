@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -51,14 +53,23 @@ func TestRightsOfTheOperatorSuffice(t *testing.T) {
 	}
 	r := reconciler(c, namespace)
 	installed := mustReconcile(t, r)
-	if err := admin.Patch(t.Context(), installed, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"managementState":"Removed"}}`))); err != nil {
+	if err := admin.Delete(t.Context(), installed); err != nil {
 		t.Fatal(err)
 	}
-	mustReconcile(t, r)
-	removed := mustReconcile(t, r)
-	for _, c := range removed.Status.Conditions {
-		if c.Reason != operatorv1alpha1.ReasonRemoved && c.Reason != operatorv1alpha1.ReasonAsExpected {
-			t.Errorf("%s is %s: %s", c.Type, c.Reason, c.Message)
+	for range len(components()) + 1 {
+		config := &operatorv1alpha1.ListenerOperator{}
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(installed), config); err != nil {
+			t.Fatal(err)
 		}
+		if _, err := r.Reconcile(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		agents := &appsv1.DaemonSet{}
+		if err := admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents); err == nil && agents.DeletionTimestamp != nil {
+			collectGarbage(t, admin, agents)
+		}
+	}
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(installed), installed); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the configuration says %v, want not found", err)
 	}
 }

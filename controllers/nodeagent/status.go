@@ -24,7 +24,7 @@ import (
 // replaced a tenth at a time.
 const patience = 15 * time.Minute
 
-// maxListed is how many claims a message names.
+// maxListed is how many Pods, and how many claims, a message names.
 const maxListed = 5
 
 // describe returns the status after a pass, and when to look at it again because time alone changes it, or 0 for never.
@@ -37,11 +37,13 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 			Desired: agents.Status.DesiredNumberScheduled,
 			Ready:   agents.Status.NumberReady,
 			Updated: agents.Status.UpdatedNumberScheduled,
+			Version: rolledOut(o, done),
 		},
 	}
 	for _, c := range o.config.Status.Conditions {
 		switch c.Type {
-		case operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionProgressing, operatorv1alpha1.ConditionDegraded:
+		case operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionProgressing, operatorv1alpha1.ConditionDegraded,
+			operatorv1alpha1.ConditionUpgradeable:
 			status.Conditions = append(status.Conditions, c)
 		}
 	}
@@ -53,13 +55,26 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	set(available(o, done))
 	set(progressing(o, done))
 	is := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionProgressing)
-	if is.Reason != operatorv1alpha1.ReasonAgentsRollout {
-		set(degraded(o, done, false))
-		return status, 0
+	var left time.Duration
+	if is.Reason == operatorv1alpha1.ReasonAgentsRollout {
+		left = max(is.LastTransitionTime.Add(patience).Sub(now), 0)
 	}
-	left := is.LastTransitionTime.Add(patience).Sub(now)
-	set(degraded(o, done, left <= 0))
-	return status, max(left, 0)
+	late := is.Reason == operatorv1alpha1.ReasonAgentsRollout && left == 0
+	set(degraded(o, done, late))
+	set(upgradeable(o, *is, late))
+	return status, left
+}
+
+// rolledOut returns the version of the agents, which is that of the operator once they are as it wants them.
+func rolledOut(o *observed, done outcome) string {
+	switch state := wanted(o.config); {
+	case o.agents().Name == "":
+		return ""
+	case state != operatorv1alpha1.Removed && state != operatorv1alpha1.Unmanaged && done.err == nil && done.foreign == "" && settled(o):
+		return version.Version
+	default:
+		return o.config.Status.NodeAgent.Version
+	}
 }
 
 // available says whether volumes can be provisioned, and mounted on the nodes that have an agent: where an agent is not ready yet, Pods wait.
@@ -72,12 +87,11 @@ func available(o *observed, done outcome) metav1.Condition {
 	if len(missing) > 0 {
 		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
 	}
-	state := o.config.Spec.ManagementState
-	switch {
-	case state == operatorv1alpha1.Unmanaged:
-		c.Reason = operatorv1alpha1.ReasonUnmanaged
+	switch state := wanted(o.config); {
 	case state == operatorv1alpha1.Removed:
 		c.Reason = operatorv1alpha1.ReasonRemoved
+	case state == operatorv1alpha1.Unmanaged:
+		c.Reason = operatorv1alpha1.ReasonUnmanaged
 	case len(missing) == 0:
 		c.Reason = operatorv1alpha1.ReasonAsExpected
 	case done.foreign != "":
@@ -91,30 +105,40 @@ func available(o *observed, done outcome) metav1.Condition {
 // progressing says whether there is something that has to become as the configuration wants it, and does so by itself.
 func progressing(o *observed, done outcome) metav1.Condition {
 	c := metav1.Condition{Type: operatorv1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
-	state, agents := o.config.Spec.ManagementState, o.agents()
-	switch {
+	switch state := wanted(o.config); {
+	case state == operatorv1alpha1.Removed:
+		return removal(o, done)
 	case state == operatorv1alpha1.Unmanaged:
 		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonUnmanaged
 		c.Message = "managementState is Unmanaged: what is installed is left alone"
 	case done.foreign != "":
 		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonForeignObject
 		c.Message = "nothing is installed until the condition Degraded is resolved"
-	case len(done.inUse) > 0:
-		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, "removal waits for volumes that are in use"
-	case state == operatorv1alpha1.Removed && done.err != nil:
-		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, "removal is tried again"
-	case state == operatorv1alpha1.Removed && len(o.owned()) > 0:
-		c.Reason, c.Message = operatorv1alpha1.ReasonRemoved, "what was installed is being removed"
-	case state == operatorv1alpha1.Removed:
-		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonRemoved
-		c.Message = "what was installed is removed"
 	case done.err != nil:
 		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, "installing is tried again"
 	case !settled(o):
 		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsRollout, rollout(o)
 	default:
 		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonAgentsRolledOut
-		c.Message = fmt.Sprintf("the agents of all %d nodes are ready", agents.Status.DesiredNumberScheduled)
+		c.Message = fmt.Sprintf("the agents of all %d nodes are ready", o.agents().Status.DesiredNumberScheduled)
+	}
+	return c
+}
+
+// removal is what progressing says while what is installed is to be taken away.
+func removal(o *observed, done outcome) metav1.Condition {
+	c := metav1.Condition{Type: operatorv1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: operatorv1alpha1.ReasonRemoved}
+	owned := o.owned()
+	switch {
+	case done.users.any():
+		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, "removal waits for volumes that are in use"
+	case done.err != nil:
+		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, "removal is tried again"
+	case len(owned) > 0:
+		last := owned[len(owned)-1]
+		c.Message = fmt.Sprintf("removal waits until %s %s is gone", last.kind, last.name)
+	default:
+		c.Status, c.Message = metav1.ConditionFalse, "what was installed is removed"
 	}
 	return c
 }
@@ -139,14 +163,12 @@ func rollout(o *observed) string {
 // degraded says whether something is wrong that does not pass by itself.
 func degraded(o *observed, done outcome, late bool) metav1.Condition {
 	c := metav1.Condition{Type: operatorv1alpha1.ConditionDegraded, Status: metav1.ConditionTrue}
-	state := o.config.Spec.ManagementState
 	switch {
 	case done.foreign != "":
 		c.Reason, c.Message = operatorv1alpha1.ReasonForeignObject, done.foreign
-	case len(done.inUse) > 0:
-		c.Reason = operatorv1alpha1.ReasonVolumesInUse
-		c.Message = "delete the Pods and claims that use listener volumes, or set managementState to Managed again: " + listed(done.inUse)
-	case done.err != nil && state == operatorv1alpha1.Removed:
+	case done.users.any():
+		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, waiting(o.config, done)
+	case done.err != nil && wanted(o.config) == operatorv1alpha1.Removed:
 		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, done.err.Error()
 	case done.err != nil:
 		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, done.err.Error()
@@ -160,17 +182,37 @@ func degraded(o *observed, done outcome, late bool) metav1.Condition {
 	return c
 }
 
-// listed names the first of the claims.
-func listed(claims []string) string {
-	if more := len(claims) - maxListed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(claims[:maxListed], ", "), more)
+// waiting says what a removal waits for, and what else can be done.
+func waiting(config *operatorv1alpha1.ListenerOperator, done outcome) string {
+	told := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
+	if !config.DeletionTimestamp.IsZero() {
+		told = "the deletion waits, because listener volumes are in use; delete what uses them: "
 	}
-	return strings.Join(claims, ", ")
+	told += done.users.String()
+	if done.err != nil {
+		told += "; meanwhile: " + done.err.Error()
+	}
+	return told
+}
+
+// upgradeable says whether the operator may be replaced by another version. That something is wrong does not forbid it, for an upgrade may be
+// what mends it; so a rollout that is late does not forbid it either, or one broken node would for ever.
+func upgradeable(o *observed, progressing metav1.Condition, late bool) metav1.Condition {
+	c := metav1.Condition{Type: operatorv1alpha1.ConditionUpgradeable, Status: metav1.ConditionTrue}
+	switch {
+	case progressing.Status == metav1.ConditionTrue && wanted(o.config) == operatorv1alpha1.Removed:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, progressing.Reason, "what was installed is to be removed: "+progressing.Message
+	case progressing.Reason == operatorv1alpha1.ReasonAgentsRollout && !late:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, progressing.Reason, "the agents are still being rolled out: "+progressing.Message
+	default:
+		c.Reason, c.Message = operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded"
+	}
+	return c
 }
 
 // report writes the status if it changed.
 func (r *Reconciler) report(ctx context.Context, config *operatorv1alpha1.ListenerOperator, status operatorv1alpha1.ListenerOperatorStatus) error {
-	if reflect.DeepEqual(config.Status, status) {
+	if gone := !config.DeletionTimestamp.IsZero() && len(config.Finalizers) == 0; gone || reflect.DeepEqual(config.Status, status) {
 		return nil
 	}
 	desired, err := apply.Unstructured(&operatorv1alpha1.ListenerOperator{Status: status})

@@ -3,7 +3,9 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -19,6 +21,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
@@ -36,8 +39,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeagent").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(freed()))
+		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, refinalized()))).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(theConfiguration), builder.WithPredicates(r.ownDeployment())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(useChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(comesOrGoes()))
 	for _, c := range components() {
 		// By name, not by owner: a foreign object that makes way has to be noticed, too.
 		b = b.Watches(c.empty(), handler.EnqueueRequestsFromMapFunc(theConfiguration), builder.WithPredicates(r.at(c)))
@@ -56,23 +61,57 @@ func theConfiguration(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}}}
 }
 
-// freed passes volumes that stop being in use.
-func freed() predicate.Predicate {
+// refinalized passes configurations whose finalizers change, which is no new generation.
+func refinalized() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+	}}
+}
+
+// ownDeployment passes the operator's own Deployment when its specification changes.
+func (r *Reconciler) ownDeployment() predicate.Predicate {
+	return predicate.And[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return o.GetNamespace() == r.Namespace && o.GetName() == names.Operator
+	}))
+}
+
+// useChanged passes volumes that come into use, or stop being in use.
+func useChanged() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
+		CreateFunc: func(e event.CreateEvent) bool { return inUse(e.Object.(*corev1.PersistentVolume)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return inUse(e.ObjectOld.(*corev1.PersistentVolume)) && !inUse(e.ObjectNew.(*corev1.PersistentVolume))
+			return inUse(e.ObjectOld.(*corev1.PersistentVolume)) != inUse(e.ObjectNew.(*corev1.PersistentVolume))
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool { return inUse(e.Object.(*corev1.PersistentVolume)) },
 	}
+}
+
+// comesOrGoes passes Pods with claims that come or go, for their names are told.
+func comesOrGoes() predicate.Predicate {
+	return predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }),
+		predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
 }
 
 // whileRemoving asks for the configuration if its removal may be waiting for volumes.
 func (r *Reconciler) whileRemoving(ctx context.Context, o client.Object) []reconcile.Request {
 	var config operatorv1alpha1.ListenerOperator
 	err := r.Client.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, &config)
-	if err != nil || config.Spec.ManagementState != operatorv1alpha1.Removed {
+	if err != nil || wanted(&config) != operatorv1alpha1.Removed {
 		return nil // from the cache, the only error is that there is none
 	}
 	return theConfiguration(ctx, o)
+}
+
+// ownPod returns the template of the operator's own Pods. Without a Deployment it is the one that was last there: the operator is being
+// uninstalled then, which must not change the agents.
+func (r *Reconciler) ownPod(ctx context.Context) (corev1.PodSpec, error) {
+	var deployment appsv1.Deployment
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &deployment)
+	if client.IgnoreNotFound(err) != nil {
+		return corev1.PodSpec{}, fmt.Errorf("reading deployment %s/%s: %w", r.Namespace, names.Operator, err)
+	}
+	if err == nil {
+		r.operator = deployment.Spec.Template.Spec
+	}
+	return r.operator, nil
 }

@@ -8,6 +8,10 @@ import (
 // ListenerOperatorName is the name of the only ListenerOperator that a cluster may have.
 const ListenerOperatorName = "cluster"
 
+// FinalizerNodeAgent is on the ListenerOperator as long as something is installed. It lets a deletion take things away in order, and no
+// sooner than volumes are out of use.
+const FinalizerNodeAgent = "listener-operator.dev/node-agent"
+
 // Condition types of a ListenerOperator, with the meaning that OpenShift gives them.
 const (
 	// ConditionAvailable is true when volumes can be provisioned and mounted on the nodes that have an agent.
@@ -16,6 +20,8 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded is true when something is wrong that the operator cannot mend by itself.
 	ConditionDegraded = "Degraded"
+	// ConditionUpgradeable is false while the operator had better not be replaced by another version. The Operator Lifecycle Manager waits for it.
+	ConditionUpgradeable = "Upgradeable"
 )
 
 // Reasons of the conditions.
@@ -40,7 +46,7 @@ type ManagementState string
 const (
 	// Managed keeps the installed objects as they should be.
 	Managed ManagementState = "Managed"
-	// Unmanaged leaves the installed objects alone.
+	// Unmanaged leaves the installed objects alone, until the configuration is deleted.
 	Unmanaged ManagementState = "Unmanaged"
 	// Removed takes the installed objects away, once no volume is in use.
 	Removed ManagementState = "Removed"
@@ -60,8 +66,27 @@ const (
 	PresetNone Preset = "none"
 )
 
+// Placement says where node agents run, as far as nothing else does.
+//
+// +kubebuilder:validation:Enum=Everywhere;LikeOperator
+type Placement string
+
+const (
+	// PlacementEverywhere runs agents on all nodes, whatever their taints.
+	PlacementEverywhere Placement = "Everywhere"
+	// PlacementLikeOperator runs agents where the operator's own Pods may run.
+	PlacementLikeOperator Placement = "LikeOperator"
+)
+
 // NodeAgentSpec configures the DaemonSet listener-node-agent.
 type NodeAgentSpec struct {
+	// Where agents run, as far as nodeSelector, tolerations and affinity do not say. Everywhere: on all nodes, whatever their taints.
+	// LikeOperator: by the node selector, tolerations and node affinity of the operator's Deployment, which are those of its Subscription in the
+	// Operator Lifecycle Manager. Pods with listener volumes then start on these nodes only.
+	// +optional
+	// +kubebuilder:default=Everywhere
+	Placement Placement `json:"placement,omitempty"`
+
 	// The nodes to run on; empty means all.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -100,7 +125,9 @@ type NodeAgentSpec struct {
 
 // ListenerOperatorSpec is the operator's configuration.
 type ListenerOperatorSpec struct {
-	// Whether the operator looks after what it installed.
+	// Whether the operator looks after what it installed. Managed: it does. Unmanaged: it leaves everything as it is. Removed: it takes everything
+	// away, but not while listener volumes are in use, which the condition Degraded then tells. Deleting this object takes everything away in
+	// the same way, whatever is set here, and is finished only by a running operator: uninstall the operator last.
 	// +optional
 	// +kubebuilder:default=Managed
 	ManagementState ManagementState `json:"managementState,omitempty"`
@@ -131,6 +158,9 @@ type NodeAgentStatus struct {
 	Ready int32 `json:"ready"`
 	// The number of nodes whose agent is of the wanted version.
 	Updated int32 `json:"updated"`
+	// The version that all agents were last rolled out with; empty until they were for the first time.
+	// +optional
+	Version string `json:"version,omitempty"`
 }
 
 // ListenerOperatorStatus reports what the operator installed.
@@ -144,7 +174,7 @@ type ListenerOperatorStatus struct {
 	// The node agents.
 	// +optional
 	NodeAgent NodeAgentStatus `json:"nodeAgent,omitzero"`
-	// Available, Progressing and Degraded.
+	// Available, Progressing, Degraded and Upgradeable.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,0 +1,59 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// operatorCondition is the kind by which the Operator Lifecycle Manager learns of conditions. It makes one object for each version that it
+// installs, and grants the operator the right to read and patch it.
+var operatorCondition = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2", Kind: "OperatorCondition"}
+
+// announce tells the Operator Lifecycle Manager, if there is one, whether the operator may be upgraded now. It reads without the cache:
+// the right is to this one object.
+func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
+	upgradeable := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable)
+	if r.OperatorCondition == "" || r.announced != nil && sameCondition(*r.announced, *upgradeable) {
+		return nil
+	}
+	observed := &unstructured.Unstructured{}
+	observed.SetGroupVersionKind(operatorCondition)
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}, observed)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil // nobody asks
+	}
+	if err != nil {
+		return fmt.Errorf("reading OperatorCondition %s: %w", r.OperatorCondition, err)
+	}
+	desired := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conditions": []any{map[string]any{
+		"type":               upgradeable.Type,
+		"status":             string(upgradeable.Status),
+		"reason":             upgradeable.Reason,
+		"message":            upgradeable.Message,
+		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
+	}}}}}
+	desired.SetGroupVersionKind(operatorCondition)
+	desired.SetNamespace(r.Namespace)
+	desired.SetName(r.OperatorCondition)
+	desired.SetUID(observed.GetUID()) // so that none is made
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.OwnerOperator), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("applying OperatorCondition %s: %w", r.OperatorCondition, err)
+	}
+	r.announced = upgradeable
+	return nil
+}
+
+func sameCondition(a, b metav1.Condition) bool {
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+}
