@@ -189,6 +189,9 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := c.writeKubeconfigs(); err != nil {
 		return err
 	}
+	if err := c.writeAuditPolicy(); err != nil {
+		return err
+	}
 	if err := c.writeSystemImages(ctx); err != nil {
 		return err
 	}
@@ -287,6 +290,10 @@ func (c *Cluster) Kubectl() string { return c.tool("kubernetes", "kubectl") }
 
 // LogDir returns the directory that holds the logs of everything that runs.
 func (c *Cluster) LogDir() string { return c.logDir() }
+
+// AuditLog returns the path of the API server's audit log since the cluster was made: a JSON audit.k8s.io/v1 Event on each line, of the
+// requests of ServiceAccounts outside of kube-system.
+func (c *Cluster) AuditLog() string { return filepath.Join(c.logDir(), "audit.jsonl") }
 
 // KubeletDir returns the host's path of what a node sees as /var/lib/kubelet. Mounts that the kubelet made below it are
 // only visible on the node.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -15,6 +16,9 @@ import (
 
 // apiTimeout is how long the API server may take to become ready.
 const apiTimeout = 2 * time.Minute
+
+// auditLogMegabytes is how large the audit log may grow before the API server begins a new one: more than a cluster of this kind lives for.
+const auditLogMegabytes = 1000
 
 // etcd stores the cluster's objects. What it writes need not survive a crash of the machine.
 func (c *Cluster) etcd() daemon {
@@ -74,6 +78,9 @@ func (c *Cluster) apiServer() daemon {
 		// Webhooks are dialled by Pod address, as there is no kube-proxy on the host.
 		"--enable-aggregator-routing=true",
 		"--allow-privileged=true",
+		"--audit-policy-file=" + c.auditPolicyFile(),
+		"--audit-log-path=" + c.AuditLog(),
+		"--audit-log-maxsize=" + strconv.Itoa(auditLogMegabytes),
 		// Pods leave a lost node after half a minute instead of five.
 		"--default-not-ready-toleration-seconds=30",
 		"--default-unreachable-toleration-seconds=30",
@@ -215,6 +222,14 @@ func (c *Cluster) apiReady(ctx context.Context) error {
 		return fmt.Errorf("API server: %w", errNotReady)
 	}
 	return nil
+}
+
+// auditPolicyFile is the path of the policy that says what the API server writes to its audit log.
+func (c *Cluster) auditPolicyFile() string { return filepath.Join(c.control().dir, "audit-policy.yaml") }
+
+// writeAuditPolicy writes the audit policy.
+func (c *Cluster) writeAuditPolicy() error {
+	return renderTo(c.auditPolicyFile(), "audit-policy.yaml", nil)
 }
 
 // pkiFile is the path of a certificate or key.
