@@ -77,7 +77,10 @@ func run(m *testing.M) (code int, err error) {
 	if err := deploy(ctx); err != nil {
 		return 0, err
 	}
-	return m.Run(), nil
+	code = m.Run()
+	ctx, cancel = context.WithTimeout(context.Background(), patience) // the stories may have taken long
+	defer cancel()
+	return code, checkRights(ctx)
 }
 
 func newClient(c *cluster.Cluster) (client.WithWatch, error) {
