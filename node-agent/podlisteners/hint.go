@@ -52,15 +52,6 @@ func (p Pod) hint(node string) *listenersv1alpha1.PodListeners {
 	}
 }
 
-// podOf is the Pod of a PodListeners, or false for an object that was not made for a Pod.
-func podOf(o *listenersv1alpha1.PodListeners) (Pod, bool) {
-	if len(o.OwnerReferences) != 1 {
-		return Pod{}, false
-	}
-	pod := Pod{Namespace: o.Namespace, Name: o.OwnerReferences[0].Name, UID: o.OwnerReferences[0].UID}
-	return pod, pod.key().Name == o.Name
-}
-
 // uidOf is the uid of the Pod that a PodListeners of this name is for, or "".
 func uidOf(name string) types.UID {
 	uid, ok := strings.CutPrefix(name, listenersv1alpha1.PodListenersName(""))
@@ -70,22 +61,18 @@ func uidOf(name string) types.UID {
 	return types.UID(uid)
 }
 
-// create creates the hint for a Pod, and returns the uid of the object, or "" if there is one already.
-func (w *Watch) create(ctx context.Context, pod Pod) (types.UID, error) {
+// create creates the hint for a Pod, if there is none yet.
+func (w *Watch) create(ctx context.Context, pod Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
 	hint := pod.hint(w.node)
-	var created listenersv1alpha1.PodListeners
 	err := w.client.Post().Namespace(hint.Namespace).Resource(resource).
 		VersionedParams(&metav1.CreateOptions{FieldManager: names.OwnerDefault}, metav1.ParameterCodec).
-		Body(hint).Do(ctx).Into(&created)
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("creating PodListeners %s/%s: %w", hint.Namespace, hint.Name, err)
+		Body(hint).Do(ctx).Error()
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating PodListeners %s/%s: %w", hint.Namespace, hint.Name, err)
 	}
-	return created.UID, nil
+	return nil
 }
 
 // newClient returns a client that knows no kinds but ours, which keeps the agent small.

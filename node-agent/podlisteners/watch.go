@@ -42,9 +42,8 @@ type Watch struct {
 	mu sync.Mutex
 	// waiters are woken when the object of this name changes, comes or goes.
 	waiters map[cache.ObjectName]map[*waiter]struct{}
-	// onChange and onDelete are told of each object, after it has changed in objects.
+	// onChange is told of each object, after it has changed in objects.
 	onChange func(*listenersv1alpha1.PodListeners)
-	onDelete func(*listenersv1alpha1.PodListeners)
 }
 
 // NewWatch returns a Watch of the PodListeners on a node. Nothing is read before Run.
@@ -58,7 +57,6 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 		node:     node,
 		waiters:  map[cache.ObjectName]map[*waiter]struct{}{},
 		onChange: func(*listenersv1alpha1.PodListeners) {},
-		onDelete: func(*listenersv1alpha1.PodListeners) {},
 	}
 	selector := fields.OneTermEqualSelector("spec.nodeName", node)
 	w.objects, w.informer = cache.NewInformerWithOptions(cache.InformerOptions{
@@ -108,7 +106,7 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 				pod.key().Name)
 		}
 		if object == nil && due {
-			if _, hintErr = w.create(ctx, pod); hintErr != nil {
+			if hintErr = w.create(ctx, pod); hintErr != nil {
 				logr.FromContextOrDiscard(ctx).Info("The operator could not be asked for addresses, trying again", "after", retry.String(), "reason", hintErr.Error())
 			}
 			timer, retry, due = time.After(retry), min(2*retry, lastRetry), false
@@ -221,7 +219,6 @@ func (w *Watch) deleted(object any) {
 	}
 	if o, ok := object.(*listenersv1alpha1.PodListeners); ok {
 		w.wake(o, true)
-		w.onDelete(o)
 	}
 }
 
