@@ -329,6 +329,37 @@ func TestNodePortListenerFollowsItsNodes(t *testing.T) {
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(number))
 }
 
+// A Pod that has run to its end stays for a while, but nobody is reached through its node.
+func TestAddressOfAPodThatFinishesIsTakenBack(t *testing.T) {
+	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort})
+	l := f.createListener(nil)
+	nodes := []*corev1.Node{f.createNode("10.1.0.11"), f.createNode("10.1.0.12")}
+	volume := f.createVolume(nodes[0].Name)
+	var pods []*corev1.Pod
+	for i, node := range nodes {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: f.key.Namespace, Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{names.PodMountLabel(l.UID): l.Name},
+			},
+			Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+		}
+		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+		pods = append(pods, pod)
+		mount := &v1alpha1.PodListeners{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: v1alpha1.PodListenersName(pod.UID)},
+			Spec:       v1alpha1.PodListenersSpec{NodeName: node.Name, Listeners: map[string]v1alpha1.PodListener{}},
+		}
+		f.Expect(f.client.Create(t.Context(), mount)).To(Succeed())
+		f.change(mount, func() {
+			mount.Spec.Listeners["listener"] = v1alpha1.PodListener{Scope: v1alpha1.ListenerScopeNode, ListenerName: l.Name, PersistentVolumeName: volume.Name}
+		})
+	}
+	f.eventuallyAddresses(sortedByNode(map[string]string{nodes[0].Name: "10.1.0.11", nodes[1].Name: "10.1.0.12"})...)
+	pods[0].Status.Phase = corev1.PodFailed
+	f.Expect(f.client.Status().Update(t.Context(), pods[0])).To(Succeed())
+	f.eventuallyAddresses("10.1.0.12")
+}
+
 func sortedByNode(addresses map[string]string) []string {
 	var sorted []string
 	for _, node := range slices.Sorted(maps.Keys(addresses)) {

@@ -3,20 +3,15 @@ package listener
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // defaultClusterDomain holds until ListenerOperator/cluster says otherwise.
@@ -100,20 +95,13 @@ func controls(listener *v1alpha1.Listener, service *corev1.Service) bool {
 	return err == nil && version.Group == v1alpha1.GroupVersion.Group
 }
 
-// observeNodes finds the nodes of the Listener's reservations: for each of its volumes those that it is pinned to, else those of
-// the Pods that mount it, else the one that it was last mounted on.
+// observeNodes finds the nodes of the Listener's reservations.
 func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	key := client.ObjectKeyFromObject(o.listener)
-	var volumes corev1.PersistentVolumeList
-	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(key)}); err != nil {
-		return fmt.Errorf("listing volumes of listener %s: %w", key, err)
-	}
-	var mounts v1alpha1.PodListenersList
-	err := r.Client.List(ctx, &mounts, client.InNamespace(key.Namespace), client.MatchingFields{index.PodListenersByListener: key.Name})
+	reserved, err := r.reservedNodes(ctx, client.ObjectKeyFromObject(o.listener))
 	if err != nil {
-		return fmt.Errorf("listing pod listeners of listener %s: %w", key, err)
+		return err
 	}
-	for _, name := range reservedNodes(volumes.Items, mounts.Items) {
+	for _, name := range reserved {
 		node := &corev1.Node{}
 		switch err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node); {
 		case apierrors.IsNotFound(err):
@@ -125,33 +113,6 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 		}
 	}
 	return nil
-}
-
-// reservedNodes returns the sorted names of the nodes that the volumes are reserved on.
-func reservedNodes(volumes []corev1.PersistentVolume, mounts []v1alpha1.PodListeners) []string {
-	mounted := map[string][]string{} // nodes by volume
-	for i := range mounts {
-		spec := &mounts[i].Spec
-		if !mounts[i].Trusted() || spec.NodeName == "" {
-			continue
-		}
-		for _, l := range spec.Listeners {
-			mounted[l.PersistentVolumeName] = append(mounted[l.PersistentVolumeName], spec.NodeName)
-		}
-	}
-	reserved := sets.New[string]()
-	for i := range volumes {
-		volume := &volumes[i]
-		if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver {
-			continue
-		}
-		if on := mounted[volume.Name]; len(on) > 0 && len(index.PinnedNodes(volume)) == 0 {
-			reserved.Insert(on...)
-		} else {
-			reserved.Insert(index.VolumeNodes(volume)...)
-		}
-	}
-	return slices.Sorted(maps.Keys(reserved))
 }
 
 func (r *Reconciler) observeClusterDomain(ctx context.Context, o *observed) error {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,6 +130,30 @@ func pinned(nodes ...string) func(*corev1.PersistentVolume) {
 	}
 }
 
+// of binds the volume to a claim.
+func of(claim string, change func(*corev1.PersistentVolume)) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: key.Namespace, Name: claim, UID: types.UID(claim)}
+		change(pv)
+	}
+}
+
+// newClaim returns a claim, an ephemeral one if it has a Pod.
+func newClaim(name, pod string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name, UID: types.UID(name)}}
+	if pod != "" {
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-" + pod, UID: types.UID(pod), Controller: ptr.To(true)}}
+	}
+	return claim
+}
+
+func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-" + uid, UID: types.UID(uid)},
+		Status:     corev1.PodStatus{Phase: phase},
+	}
+}
+
 func newMount(pod, node, volume string, generation int64) *v1alpha1.PodListeners {
 	return &v1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod-" + pod, Generation: generation},
@@ -226,6 +251,39 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
 				newVolume("pv-1", nil), newMount("1", "b", "pv-1", 2), newMount("2", "a", "pv-1", 2)),
 			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"a Pod that has finished mounts nothing any more": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
+				newVolume("pv-1", on("a")), newMount("1", "a", "pv-1", 2), newMount("2", "b", "pv-1", 2), newPod("1", corev1.PodFailed), newPod("2", corev1.PodRunning)),
+			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"a Pod that has finished keeps a volume that the next Pod mounts": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", ""),
+				newVolume("pv-1", of("pvc-1", on("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodFailed)),
+			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"an ephemeral volume is spent when its Pod has finished": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
+				newClaim("pvc-1", "1"), newVolume("pv-1", of("pvc-1", on("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodSucceeded),
+				newClaim("pvc-2", "2"), newVolume("pv-2", of("pvc-2", on("b"))), newMount("2", "b", "pv-2", 2), newPod("2", corev1.PodRunning)),
+			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"an ephemeral volume is spent when its Pod is gone": {
+			world:    newWorld(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", "1"), newVolume("pv-1", of("pvc-1", on("a")))),
+			accepted: accepted, ready: v1alpha1.ReasonWaitingForPods,
+		},
+		"a volume is spent when its claim is gone": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newVolume("pv-1", of("pvc-1", on("a"))),
+				newClaim("pvc-2", ""), newVolume("pv-2", of("pvc-2", func(pv *corev1.PersistentVolume) {
+					on("b")(pv)
+					pv.Spec.ClaimRef.UID = "of an earlier claim of this name"
+				}))),
+			accepted: accepted, ready: v1alpha1.ReasonWaitingForPods,
+		},
+		"a pinned volume stays where it is pinned when its Pod has finished": {
+			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", "1"),
+				newVolume("pv-1", of("pvc-1", pinned("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodSucceeded)),
+			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"volumes of others do not count, whatever their labels": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", func(pv *corev1.PersistentVolume) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,6 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(reserved())).
 		Watches(&v1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(ended())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicates.NodeReaddressed())).
 		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.ofConfiguration),
 			builder.WithPredicates(renamed())).
@@ -64,7 +66,7 @@ func asked() predicate.Predicate {
 	)
 }
 
-// reserved passes volumes of ours that come, go, or change their Listener or node.
+// reserved passes volumes of ours that come, go, lose their claim, or change their Listener or node.
 func reserved() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool {
@@ -73,9 +75,25 @@ func reserved() predicate.Predicate {
 		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			return !slices.Equal(index.VolumeListener(e.ObjectOld), index.VolumeListener(e.ObjectNew)) ||
-				!slices.Equal(index.VolumeNodes(e.ObjectOld), index.VolumeNodes(e.ObjectNew))
+				!slices.Equal(index.VolumeNodes(e.ObjectOld), index.VolumeNodes(e.ObjectNew)) ||
+				!released(e.ObjectOld) && released(e.ObjectNew)
 		}},
 	)
+}
+
+func released(o client.Object) bool {
+	return o.(*corev1.PersistentVolume).Status.Phase == corev1.VolumeReleased
+}
+
+// ended passes Pods that have just finished.
+func ended() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !finished(e.ObjectOld.(*corev1.Pod)) && finished(e.ObjectNew.(*corev1.Pod))
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false }, // its PodListeners goes with it
+	}
 }
 
 // renamed passes a configuration that comes, goes, or changes the cluster's domain.
@@ -125,6 +143,17 @@ func ofPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range index.PodListenersListeners(o) {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return requests
+}
+
+// ofPod asks for the Listeners that the Pod is labelled with.
+func ofPod(_ context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for label, name := range o.GetLabels() {
+		if strings.HasPrefix(label, names.PodMountLabelPrefix) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+		}
 	}
 	return requests
 }

@@ -1,0 +1,123 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its volumes reserves those that it is pinned
+// to, else those of the Pods that mount it, else the one that it was last mounted on.
+func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) ([]string, error) {
+	var volumes corev1.PersistentVolumeList
+	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(listener)}); err != nil {
+		return nil, fmt.Errorf("listing volumes of listener %s: %w", listener, err)
+	}
+	mounted, err := r.mountedNodes(ctx, listener)
+	if err != nil {
+		return nil, err
+	}
+	reserved := sets.New[string]()
+	for i := range volumes.Items {
+		volume := &volumes.Items[i]
+		if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver {
+			continue
+		}
+		if pinned := index.PinnedNodes(volume); len(pinned) > 0 {
+			reserved.Insert(pinned...)
+			continue
+		}
+		if on := mounted[volume.Name]; len(on) > 0 {
+			reserved.Insert(on...)
+			continue
+		}
+		switch spent, err := r.spent(ctx, volume); {
+		case err != nil:
+			return nil, err
+		case !spent:
+			reserved.Insert(index.VolumeNodes(volume)...)
+		}
+	}
+	return slices.Sorted(maps.Keys(reserved)), nil
+}
+
+// mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume. Pods that have finished mount nothing any more,
+// although they and their PodListeners exist.
+func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey) (map[string][]string, error) {
+	var mounts v1alpha1.PodListenersList
+	err := r.Client.List(ctx, &mounts, client.InNamespace(listener.Namespace), client.MatchingFields{index.PodListenersByListener: listener.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing pod listeners of listener %s: %w", listener, err)
+	}
+	nodes := map[string][]string{}
+	for i := range mounts.Items {
+		mount := &mounts.Items[i]
+		if !mount.Trusted() || mount.Spec.NodeName == "" {
+			continue
+		}
+		pod, err := r.pod(ctx, mount.Namespace, strings.TrimPrefix(mount.Name, v1alpha1.PodListenersName("")))
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil && finished(pod) {
+			continue
+		}
+		for _, l := range mount.Spec.Listeners {
+			nodes[l.PersistentVolumeName] = append(nodes[l.PersistentVolumeName], mount.Spec.NodeName)
+		}
+	}
+	return nodes, nil
+}
+
+// spent tells whether a volume that nobody mounts will never be mounted again: its claim is gone, or belongs to a Pod that has finished or is
+// gone. Any other claim keeps its reservation, so that the address does not flap while its Pod is replaced.
+func (r *Reconciler) spent(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+	ref := volume.Spec.ClaimRef
+	if ref == nil {
+		return false, nil
+	}
+	claim, key := &corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	switch err := r.Client.Get(ctx, key, claim); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading claim %s: %w", key, err)
+	case claim.UID != ref.UID:
+		return true, nil
+	}
+	owner := metav1.GetControllerOf(claim)
+	if owner == nil || owner.Kind != "Pod" {
+		return false, nil
+	}
+	pod, err := r.pod(ctx, claim.Namespace, string(owner.UID))
+	return pod == nil || finished(pod), err
+}
+
+// pod returns the Pod of a uid, or nil if there is none.
+func (r *Reconciler) pod(ctx context.Context, namespace, uid string) (*corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{index.PodsByUID: uid}); err != nil {
+		return nil, fmt.Errorf("finding the pod with uid %s: %w", uid, err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, nil //nolint:nilnil // a Pod that is gone is no error
+	}
+	return &pods.Items[0], nil
+}
+
+// finished tells whether a Pod has run to its end. No phase follows.
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
