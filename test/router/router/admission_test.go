@@ -137,7 +137,7 @@ func TestARouteWithoutAUsableHostIsRefused(t *testing.T) {
 	}{
 		"a subdomain becomes a host below the router's domain": {newRoute(1, "a", "r", "", subdomain("web")), "apps.test", "web.apps.test"},
 		"a host wins over a subdomain":                         {newRoute(1, "a", "r", "x.test", subdomain("web")), "apps.test", "x.test"},
-		"neither": {newRoute(1, "a", "r", ""), "apps.test", ": NoHostValue: no host value was defined for the route"},
+		"neither":                                              {newRoute(1, "a", "r", ""), "apps.test", ": NoHostValue: no host value was defined for the route"},
 		"a subdomain without a domain": {
 			newRoute(1, "a", "r", "", subdomain("web")), "", ": NoHostValue: no host value was defined for the route",
 		},

@@ -197,7 +197,7 @@ func (h *haproxy) settled(before []string) error {
 		if !slices.Contains(before, pid) {
 			continue
 		}
-		info, err := h.ask("@!"+pid+" show info")
+		info, err := h.ask("@!" + pid + " show info")
 		if err != nil {
 			return err
 		}
