@@ -161,7 +161,7 @@ func newManager(config *rest.Config, options Options) (manager.Manager, error) {
 }
 
 // setup adds the indexes and the controllers to the manager.
-func setup(ctx context.Context, mgr manager.Manager, _ *platform.APIs, options Options) error {
+func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, options Options) error {
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -180,6 +180,7 @@ func setup(ctx context.Context, mgr manager.Manager, _ *platform.APIs, options O
 		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, listeners) }},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
+			APIs: apis,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 	} {

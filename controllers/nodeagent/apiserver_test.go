@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -25,7 +26,9 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -40,7 +43,7 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 		t.Fatal(err)
 	}
 	leftovers := []client.Object{config}
-	for _, component := range components() {
+	for _, component := range everywhere() {
 		if object := component.empty(); !component.namespaced {
 			object.SetName(component.name)
 			leftovers = append(leftovers, object)
@@ -68,7 +71,7 @@ func createConfig(t *testing.T, c client.Client) *operatorv1alpha1.ListenerOpera
 func reconciler(c client.Client, namespace string) *Reconciler {
 	return &Reconciler{
 		Client: c, Namespace: namespace, Image: "listener-operator:test",
-		live: c, applier: apply.New(c, names.OwnerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
+		live: c, serves: servesNothingOptional, applier: apply.New(c, names.OwnerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
 	}
 }
 
@@ -86,11 +89,76 @@ func mustReconcile(t *testing.T, r *Reconciler) *operatorv1alpha1.ListenerOperat
 	return config
 }
 
+// optionalAPIs are those that the API server has at the moment, and what it gets and loses until the test ends.
+func optionalAPIs(t *testing.T) *platform.APIs {
+	t.Helper()
+	apis, err := platform.Watch(t.Context(), apiserver.Config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return apis
+}
+
+// TestOpenShiftsConstraintsComeAndGoWithTheirKind has the API appear, and disappear, while the operator runs.
+func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
+	c, namespace := fresh(t)
+	g := NewWithT(t)
+	crds.Remove(t, c, crds.SecurityContextConstraints)
+	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+	})
+	config := &operatorv1alpha1.ListenerOperator{}
+	available := func() string {
+		if err := c.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config); err != nil {
+			return err.Error()
+		}
+		if condition := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionAvailable); condition != nil {
+			return condition.Message
+		}
+		return ""
+	}
+	const fine = "listener volumes can be provisioned, and mounted on the nodes that have an agent"
+	g.Eventually(available, "20s", "50ms").Should(Equal(fine))
+
+	crds.Install(t, c, crds.SecurityContextConstraints)
+	constraints := componentOf(t, "SecurityContextConstraints")
+	object := constraints.empty().(*unstructured.Unstructured)
+	read := func() error { return c.Get(t.Context(), constraints.key(namespace), object) }
+	g.Eventually(read, "20s", "50ms").Should(Succeed())
+	want, err := constraints.object(config, settings{namespace: namespace})
+	g.Expect(err).NotTo(HaveOccurred())
+	for field, value := range want.Object {
+		if field == "metadata" {
+			continue
+		}
+		got, sent := object.Object[field]
+		g.Expect(sent).To(BeTrue(), "%s is there", field)
+		g.Expect(cmp.Diff(value, got)).To(BeEmpty(), field)
+	}
+	g.Expect(metav1.IsControlledBy(object, config)).To(BeTrue())
+
+	// What somebody changes or deletes comes back.
+	g.Expect(unstructured.SetNestedField(object.Object, true, "allowPrivilegedContainer")).To(Succeed())
+	g.Expect(c.Update(t.Context(), object)).To(Succeed())
+	g.Eventually(func() any {
+		g.Expect(read()).To(Succeed())
+		return object.Object["allowPrivilegedContainer"]
+	}, "20s", "50ms").Should(BeFalse())
+	g.Expect(c.Delete(t.Context(), object)).To(Succeed())
+	g.Eventually(read, "20s", "50ms").Should(Succeed())
+
+	crds.Remove(t, c, crds.SecurityContextConstraints)
+	g.Consistently(available, "1s", "50ms").Should(Equal(fine))
+	crds.Install(t, c, crds.SecurityContextConstraints)
+	g.Eventually(read, "20s", "50ms").Should(Succeed())
+	crds.Remove(t, c, crds.SecurityContextConstraints)
+}
+
 func TestStartingTheOperatorIsEnough(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
-		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test"}).SetupWithManager(mgr)
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
 	})
 	config := &operatorv1alpha1.ListenerOperator{}
 	available := func() bool {
@@ -155,7 +223,7 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))
 	}, "20s", "50ms").Should(BeTrue())
-	for _, component := range components() {
+	for _, component := range everywhere() {
 		err := c.Get(t.Context(), component.key(namespace), component.empty())
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", component.kind, err)
 	}
@@ -235,7 +303,7 @@ func TestNothingToDoCostsNoWrite(t *testing.T) {
 	counter := &writeCounter{Client: plain}
 	r := reconciler(counter, namespace)
 	config := mustReconcile(t, r)
-	if want := 1 + len(components()); counter.writes != want {
+	if want := 1 + len(everywhere()); counter.writes != want {
 		t.Errorf("%d writes to install, want %d: the finalizer and the components", counter.writes, want)
 	}
 	counter.writes = 0

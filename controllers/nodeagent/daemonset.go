@@ -27,7 +27,8 @@ const (
 // probesPort is where the node agent serves /healthz and /readyz.
 const probesPort = 8081
 
-// daemonSet runs the node agent on each node. It is root, to write where the kubelet wants it, but with hardly any of root's rights.
+// daemonSet runs the node agent on each node. It is root, to write where the kubelet wants it, but with hardly any of
+// root's rights: see privileges.
 func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
 	pod, err := podSpec(placed(config.Spec.NodeAgent, s.operator), s)
 	if err != nil {
@@ -74,8 +75,8 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpe
 		WithNodeSelector(nodeSelector(agent)).
 		WithSecurityContext(corev1ac.PodSecurityContext().
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)).
-			// A confined container may not write to the kubelet's directories. Ignored on nodes without SELinux.
-			WithSELinuxOptions(corev1ac.SELinuxOptions().WithType("spc_t"))).
+			// Ignored on nodes without SELinux.
+			WithSELinuxOptions(corev1ac.SELinuxOptions().WithType(seLinuxType).WithLevel(seLinuxLevel))).
 		WithContainers(agents)
 	for _, d := range directories {
 		pod.WithVolumes(corev1ac.Volume().WithName(d.name).
@@ -120,9 +121,7 @@ func container(agent operatorv1alpha1.NodeAgentSpec, s settings, directories []h
 			WithReadOnlyRootFilesystem(true).
 			WithCapabilities(corev1ac.Capabilities().
 				WithDrop("ALL").
-				// Containers may write to their volume, and leave files and directories there that are another user's, or closed, or sticky.
-				// Unless all of it is removed, the kubelet cannot finish the Pod.
-				WithAdd("DAC_OVERRIDE", "FOWNER")))
+				WithAdd(addedCapabilities()...)))
 	for _, d := range directories {
 		c.WithVolumeMounts(corev1ac.VolumeMount().WithName(d.name).WithMountPath(d.path))
 	}

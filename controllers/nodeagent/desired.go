@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,6 +49,8 @@ type component struct {
 	// ours says that the name belongs to the CSI driver, so that an object without a controller is one that an earlier installation left, and
 	// is taken over (contract 1.7).
 	ours bool
+	// optional is the kind of a component that is only installed where the cluster serves it, or empty.
+	optional schema.GroupVersionKind
 	// empty returns an object of the kind to read into.
 	empty func() client.Object
 	// desired returns an apply configuration without owner and labels.
@@ -70,6 +73,7 @@ func components() []component {
 			kind: "CSIDriver", name: names.Driver, ours: true, desired: csiDriver,
 			empty: func() client.Object { return &storagev1.CSIDriver{} },
 		},
+		optionalComponent(securityContextConstraintsKind, component{name: names.NodeAgent, desired: securityContextConstraints}),
 		{
 			kind: "DaemonSet", name: names.NodeAgent, namespaced: true, desired: daemonSet,
 			empty: func() client.Object { return &appsv1.DaemonSet{} },
@@ -79,6 +83,17 @@ func components() []component {
 			empty: func() client.Object { return &storagev1.StorageClass{} },
 		},
 	}
+}
+
+// optionalComponent completes a component that is only installed where the cluster serves its kind.
+func optionalComponent(kind schema.GroupVersionKind, c component) component {
+	c.kind, c.optional = kind.Kind, kind
+	c.empty = func() client.Object {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		return object
+	}
+	return c
 }
 
 // key returns where the component is, given the operator's namespace.

@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +55,16 @@ func configured() *operatorv1alpha1.ListenerOperator {
 	return config
 }
 
+// componentOf returns the component of a kind of which there is one.
+func componentOf(t *testing.T, kind string) component {
+	t.Helper()
+	i := slices.IndexFunc(components(), func(c component) bool { return c.kind == kind })
+	if i < 0 {
+		t.Fatalf("there is no component of kind %s", kind)
+	}
+	return components()[i]
+}
+
 func TestGolden(t *testing.T) {
 	for suffix, config := range map[string]*operatorv1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
 		for _, c := range components() {
@@ -76,11 +87,11 @@ func TestGolden(t *testing.T) {
 func TestDaemonSetWithoutDefaults(t *testing.T) {
 	bare := newConfig()
 	bare.Spec = operatorv1alpha1.ListenerOperatorSpec{}
-	got, err := components()[3].object(bare, testSettings())
+	got, err := componentOf(t, "DaemonSet").object(bare, testSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := components()[3].object(newConfig(), testSettings())
+	want, err := componentOf(t, "DaemonSet").object(newConfig(), testSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +106,9 @@ func TestForeign(t *testing.T) {
 			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}})
 		}
 	}
-	const agents, class = 3, 4 // indexes of components
+	const agents, class = "DaemonSet", "StorageClass"
 	for name, tc := range map[string]struct {
-		component int
+		component string
 		change    func(client.Object)
 		want      string
 	}{
@@ -115,7 +126,7 @@ func TestForeign(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := components()[tc.component]
+			c := componentOf(t, tc.component)
 			object := c.empty()
 			object.SetName(c.name)
 			if tc.change != nil {

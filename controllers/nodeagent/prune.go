@@ -22,7 +22,8 @@ func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 		wanted[p.kind+"/"+p.name] = true
 	}
 	for _, c := range components() {
-		if listed[c.kind] {
+		// Optional kinds may only be read by name.
+		if listed[c.kind] || !c.optional.Empty() {
 			continue
 		}
 		listed[c.kind] = true

@@ -10,12 +10,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +26,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
 // Reconciler is the controller of ListenerOperator/cluster. It becomes usable by SetupWithManager.
@@ -37,9 +40,13 @@ type Reconciler struct {
 	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns whether the operator may be upgraded. Empty
 	// where there is none.
 	OperatorCondition string
+	// APIs tells which optional kinds the cluster serves.
+	APIs *platform.APIs
 
 	// live reads without the cache.
-	live    client.Reader
+	live client.Reader
+	// serves tells whether the cluster serves an optional kind.
+	serves  func(schema.GroupVersionKind) bool
 	applier *apply.Applier
 	events  events.EventRecorder
 	clock   clock.PassiveClock
@@ -102,7 +109,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		return nil, err
 	}
 	o := &observed{config: config, settings: settings{namespace: r.Namespace, image: r.Image, operator: operator}}
-	for _, c := range components() {
+	for _, c := range r.components() {
 		object, err := r.get(ctx, c)
 		if err != nil {
 			return nil, err
@@ -112,12 +119,20 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	return o, nil
 }
 
+// components are those whose kinds the cluster serves.
+func (r *Reconciler) components() []component {
+	return slices.DeleteFunc(components(), func(c component) bool { return !c.optional.Empty() && !r.serves(c.optional) })
+}
+
 // get returns the object, or nil if there is none. Only the API server is believed that there is none: what the cache has not seen yet
-// could be somebody else's.
+// could be somebody else's. An optional kind is not in the cache.
 func (r *Reconciler) get(ctx context.Context, c component) (client.Object, error) {
 	object := c.empty()
-	err := r.Client.Get(ctx, c.key(r.Namespace), object)
-	if apierrors.IsNotFound(err) {
+	var err error
+	if c.optional.Empty() {
+		err = r.Client.Get(ctx, c.key(r.Namespace), object)
+	}
+	if !c.optional.Empty() || apierrors.IsNotFound(err) {
 		err = r.live.Get(ctx, c.key(r.Namespace), object)
 	}
 	if apierrors.IsNotFound(err) {

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -43,10 +45,17 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	h.Reconciler = &Reconciler{
 		Client: c, Namespace: namespace, Image: "listener-operator:test",
-		live: c, applier: apply.New(c, names.OwnerOperator), events: h.events, clock: h.clock,
+		live: c, serves: servesNothingOptional, applier: apply.New(c, names.OwnerOperator), events: h.events, clock: h.clock,
 	}
 	return h
 }
+
+// everywhere are the components that are installed on any cluster.
+func everywhere() []component {
+	return slices.DeleteFunc(components(), func(c component) bool { return !c.optional.Empty() })
+}
+
+func servesNothingOptional(schema.GroupVersionKind) bool { return false }
 
 // pass reconciles the configuration as it is now.
 func (h *harness) pass() (reconcile.Result, error) {
@@ -123,7 +132,7 @@ func (h *harness) message(condition string) string {
 func (h *harness) installed() []string {
 	h.t.Helper()
 	var found []string
-	for _, c := range components() {
+	for _, c := range everywhere() {
 		object := c.empty()
 		err := h.Client.Get(h.t.Context(), c.key(namespace), object)
 		if apierrors.IsNotFound(err) {
@@ -181,7 +190,7 @@ func (h *harness) rollOut(desired, updated, ready int32) {
 
 func all() []string {
 	var kinds []string
-	for _, c := range components() {
+	for _, c := range everywhere() {
 		kinds = append(kinds, c.kind)
 	}
 	return kinds
@@ -439,7 +448,7 @@ func TestRemovalLeavesWhatIsForeign(t *testing.T) {
 // TestEveryWriteMayFail fails each write once: the error is returned and told, and the next passes put everything right.
 func TestEveryWriteMayFail(t *testing.T) {
 	boom := errors.New("boom")
-	writes := 1 + len(components()) // the finalizer and each component, to install as to remove
+	writes := 1 + len(everywhere()) // the finalizer and each component, to install as to remove
 	for n := range writes {
 		t.Run(fmt.Sprintf("installing, write %d", n), func(t *testing.T) {
 			h := newHarness(t, fakeclient.FailWrite(n, boom), newConfig())
@@ -486,7 +495,7 @@ func TestEveryWriteMayFail(t *testing.T) {
 // gone checks that nothing is installed.
 func (h *harness) gone() {
 	h.t.Helper()
-	for _, c := range components() {
+	for _, c := range everywhere() {
 		if err := h.Client.Get(h.t.Context(), c.key(namespace), c.empty()); !apierrors.IsNotFound(err) {
 			h.t.Errorf("reading %s %s says %v, want not found", c.kind, c.name, err)
 		}
@@ -555,7 +564,7 @@ func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
 	if err := h.Client.Delete(t.Context(), volume("v", "c", corev1.VolumeBound)); err != nil {
 		t.Fatal(err)
 	}
-	for range len(components()) + 1 {
+	for range len(everywhere()) + 1 {
 		h.mustPass()
 	}
 	h.gone()
@@ -572,7 +581,7 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 	if diff := cmp.Diff(all(), h.installed()); diff != "" {
 		t.Fatalf("installed (-want +got):\n%s", diff)
 	}
-	for _, c := range components() {
+	for _, c := range everywhere() {
 		object := c.empty()
 		if err := h.Client.Get(t.Context(), c.key(namespace), object); err != nil {
 			t.Fatal(err)

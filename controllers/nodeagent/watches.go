@@ -7,10 +7,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -23,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
@@ -33,6 +37,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.applier = apply.New(r.Client, names.OwnerOperator)
 	r.events = mgr.GetEventRecorder(names.EventReporter)
 	r.clock = clock.RealClock{}
+	r.serves = r.APIs.Serves
 	if err := mgr.Add(&firstStart{writer: r.Client, live: r.live, namespace: r.Namespace}); err != nil {
 		return fmt.Errorf("adding the first start's step: %w", err)
 	}
@@ -45,9 +50,32 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(comesOrGoes()))
 	for _, c := range components() {
 		// By name, not by owner: a foreign object that makes way has to be noticed, too.
+		if !c.optional.Empty() {
+			kind, err := r.optionalKind(mgr, c)
+			if err != nil {
+				return err
+			}
+			b = b.WatchesRawSource(kind)
+			continue
+		}
 		b = b.Watches(c.empty(), handler.EnqueueRequestsFromMapFunc(theConfiguration), builder.WithPredicates(r.at(c)))
 	}
 	return b.Complete(reconcile.AsReconciler(r.Client, r))
+}
+
+// optionalKind watches an optional component, of which nothing is kept but its version.
+func (r *Reconciler) optionalKind(mgr manager.Manager, c component) (*platform.Kind, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(c.optional)
+	only := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, c.name)}
+	if c.namespaced {
+		only.Namespaces = map[string]cache.Config{r.Namespace: {}}
+	}
+	return r.APIs.Kind(platform.KindOptions{
+		Scheme: mgr.GetScheme(), Object: object, Cache: only,
+		Handler: handler.EnqueueRequestsFromMapFunc(theConfiguration),
+		Changed: func(ctx context.Context) []reconcile.Request { return theConfiguration(ctx, nil) },
+	})
 }
 
 // at passes the one object that is the component.

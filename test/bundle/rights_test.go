@@ -90,7 +90,10 @@ func TestNoRightIsMoreThanAnOperatorShouldHave(t *testing.T) {
 
 func TestNodeAgentReadsAndAnnouncesOnly(t *testing.T) {
 	strategy := csv(t).Spec.InstallStrategy.StrategySpec
-	want := []rbacv1.PolicyRule{{APIGroups: []string{"listeners.stackable.tech"}, Resources: []string{"podlisteners"}, Verbs: []string{"list", "watch", "create"}}}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{"listeners.stackable.tech"}, Resources: []string{"podlisteners"}, Verbs: []string{"list", "watch", "create"}},
+		{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{agent}, Verbs: []string{"use"}},
+	}
 	if diff := cmp.Diff(want, rightsOf(strategy.ClusterPermissions)[agent]); diff != "" {
 		t.Errorf("rights of the node agent in the cluster (-want +got):\n%s", diff)
 	}
