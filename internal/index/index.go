@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,6 +35,8 @@ const (
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
 	PodListenersByNode = "podlisteners.node"
+	// ObjectsByController finds the objects of an optional kind by the uid of what controls them. Register leaves it to the caches of these kinds.
+	ObjectsByController = "object.controller"
 )
 
 // Register adds all indexes. It takes the narrowest interface so that a fake client's indexer serves as well.
@@ -152,6 +155,14 @@ func PodListenersListeners(o client.Object) []string {
 // PodListenersNode extracts the node of a PodListeners.
 func PodListenersNode(o client.Object) []string {
 	return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName)
+}
+
+// Controller extracts the uid of what controls an object.
+func Controller(o client.Object) []string {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return nonEmpty(string(owner.UID))
+	}
+	return nil
 }
 
 func nonEmpty(s string) []string {

@@ -33,6 +33,8 @@ type KindOptions struct {
 	Object client.Object
 	// Cache says which objects to keep in memory, and what of them.
 	Cache cache.ByObject
+	// Indexes are those of the cache, by their names.
+	Indexes map[string]client.IndexerFunc
 	// Handler and Predicates turn the objects' changes into requests, as in any watch.
 	Handler    handler.EventHandler
 	Predicates []predicate.Predicate
@@ -167,13 +169,18 @@ func (k *Kind) whileServed(ctx context.Context, queue workqueue.TypedRateLimitin
 func (k *Kind) newCache(ctx context.Context) (cache.Cache, error) {
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 20, Cap: 30 * time.Second}
 	var objects cache.Cache
-	err := backoff.DelayFunc().Until(ctx, true, true, func(context.Context) (bool, error) {
+	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
 		objects, err = cache.New(k.apis.config, cache.Options{
 			HTTPClient: k.apis.httpClient, Mapper: k.apis.mapper, Scheme: k.options.Scheme,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         map[client.Object]cache.ByObject{k.options.Object: k.options.Cache},
 		})
+		for name, extract := range k.options.Indexes {
+			if err == nil {
+				err = objects.IndexField(ctx, k.options.Object, name, extract)
+			}
+		}
 		if err != nil {
 			log.FromContext(ctx).Info("Waiting for an optional API", "kind", k.kind.String(), "reason", err.Error())
 		}
