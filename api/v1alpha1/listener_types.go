@@ -8,7 +8,7 @@ import (
 
 // Condition types of a Listener.
 const (
-	// ListenerAccepted is true when class, ports, name and overrides make a valid Service.
+	// ListenerAccepted is true when class, ports, name and overrides make valid objects, and the API server has taken them.
 	ListenerAccepted = "Accepted"
 	// ListenerReady is true when the Listener has at least one address.
 	ListenerReady = "Ready"
@@ -26,6 +26,12 @@ const (
 	ReasonForeignService    = "ForeignService"
 	ReasonServiceRejected   = "ServiceRejected"
 	ReasonDuplicatePortName = "DuplicatePortName"
+	ReasonNotServed         = "NotServed"
+	ReasonForeignRoute      = "ForeignRoute"
+	ReasonRouteRejected     = "RouteRejected"
+	ReasonNoRoutablePorts   = "NoRoutablePorts"
+	ReasonNoSinglePod       = "NoSinglePod"
+	ReasonInvalidHost       = "InvalidHost"
 )
 
 // Reasons of ListenerReady.
@@ -38,6 +44,8 @@ const (
 	ReasonWaitingForClusterIP    = "WaitingForClusterIP"
 	ReasonNodesMissing           = "NodesMissing"
 	ReasonServiceTerminating     = "ServiceTerminating"
+	ReasonWaitingForRouter       = "WaitingForRouter"
+	ReasonRouteNotAdmitted       = "RouteNotAdmitted"
 )
 
 // Reasons of events on claims that cannot be provisioned yet, next to those of ListenerAccepted.

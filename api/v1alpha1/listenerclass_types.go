@@ -36,6 +36,8 @@ const (
 )
 
 // ListenerClassSpec is the policy that a cluster administrator writes once, and that Listeners ask for by name.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
 type ListenerClassSpec struct {
 	// The method used to access the Services of Listeners of this class.
 	ServiceType ServiceType `json:"serviceType"`
@@ -85,6 +87,11 @@ type ListenerClassSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:default={apiVersion: v1, kind: Service, metadata: {}}
 	ServiceOverrides runtime.RawExtension `json:"serviceOverrides,omitzero"`
+
+	// Exposes each port through an OpenShift Route of its own. Addresses are then the host names that a router has admitted. Only for
+	// serviceType ClusterIP, and on clusters that serve Routes.
+	// +optional
+	Route *RouteExposure `json:"route,omitempty"`
 }
 
 // ListenerClass is a policy for how Listeners are exposed.
@@ -112,15 +119,16 @@ type ListenerClassList struct {
 	Items           []ListenerClass `json:"items"`
 }
 
-// AddressPreference resolves HostnameConservative, and an absent value, to the kind of address that the class means.
-func (c *ListenerClass) AddressPreference() AddressType {
+// AddressPreference resolves HostnameConservative, and an absent value, to the kind of address that the class means for Services of the
+// type, which while a class changes need not be its own.
+func (c *ListenerClass) AddressPreference(serviceType ServiceType) AddressType {
 	switch c.Spec.PreferredAddressType {
 	case PreferredAddressTypeIP:
 		return AddressTypeIP
 	case PreferredAddressTypeHostname:
 		return AddressTypeHostname
 	default:
-		if c.Spec.ServiceType == ServiceTypeNodePort {
+		if serviceType == ServiceTypeNodePort {
 			return AddressTypeIP
 		}
 		return AddressTypeHostname

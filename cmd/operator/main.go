@@ -29,6 +29,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/controllers/volume"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -128,7 +129,7 @@ func run(ctx context.Context, options Options) error {
 func newManager(config *rest.Config, options Options) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)
@@ -172,7 +173,7 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 		setup func(manager.Manager) error
 	}{
 		{"listener", (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: events,
+			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(),
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Listeners: listeners,

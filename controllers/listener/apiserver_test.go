@@ -32,7 +32,9 @@ import (
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -60,8 +62,15 @@ func newFixture(t *testing.T, cfg *rest.Config, spec v1alpha1.ListenerClassSpec)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	f.Expect(f.client.Create(t.Context(), f.class)).To(Succeed())
 	f.abandoned = gather(f.WithT, "workqueue_depth")
+	if cfg == nil {
+		cfg = apiserver.Config(t)
+	}
+	apis, err := platform.Watch(t.Context(), cfg)
+	f.Expect(err).NotTo(HaveOccurred())
 	apiserver.StartManager(t, cfg, func(mgr ctrl.Manager) error {
-		return (&listener.Reconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
+		return (&listener.Reconciler{
+			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: backends.All(),
+		}).SetupWithManager(mgr)
 	})
 	return f
 }

@@ -1,6 +1,7 @@
-// Package listener gives each Listener its Service, and reports in the Listener's status how to reach it (contract 1.5).
+// Package listener gives each Listener its Service and whatever else its class exposes it through, and reports in the Listener's status how to
+// reach it (contract 1.5). What that is, the backends of package exposure decide; this package knows none of them.
 //
-// It must never touch a Service that is not the Listener's own, nor write the Listener's spec or metadata, which belong to whoever
+// It must never touch an object that is not the Listener's own, nor write the Listener's spec or metadata, which belong to whoever
 // made the Listener. Nothing here polls: whatever a Listener waits for is watched.
 package listener
 
@@ -8,12 +9,15 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
 // Reconciler is the controller of Listeners. It becomes usable by SetupWithManager.
@@ -22,22 +26,38 @@ type Reconciler struct {
 	Client client.Client
 	// Events tells users of a change in a Listener's conditions.
 	Events events.EventRecorder
+	// Platform tells which of the backends' kinds the cluster serves.
+	Platform *platform.APIs
+	// Backends are the ways in which Listeners are reached. The first one that exposes a class is that of its Listeners, and one exposes every class.
+	Backends []exposure.Backend
 
 	// live reads without the cache.
-	live     client.Reader
-	services *apply.Applier
+	live    client.Reader
+	applier *apply.Applier
+	kinds   map[schema.GroupVersionKind]optionalKind
 }
 
-// Reconcile brings the Service and the status of a Listener up to date. Whatever the Listener's author can mend is told by its
-// conditions; the error is for what may pass by itself.
+// optionalKind reads the objects of a kind that the cluster may not serve.
+type optionalKind interface {
+	client.Reader
+	// Served tells whether the cluster serves the kind. If it does, reading may still fail, as long as the API does not answer.
+	Served() bool
+}
+
+// Reconcile brings what a Listener is exposed through, and its status, up to date. Whatever the Listener's author can mend is told by its
+// conditions; the error is for what may pass by itself. What the Listener was exposed through before goes last.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *v1alpha1.Listener) (reconcile.Result, error) {
 	if !listener.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // the Service is garbage-collected with it
+		return reconcile.Result{}, nil // what it owns is garbage-collected with it
 	}
 	o, err := r.observe(ctx, listener)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	refusal, serviceErr := r.ensureService(ctx, o)
-	return reconcile.Result{}, errors.Join(serviceErr, r.report(ctx, o, refusal, serviceErr))
+	refusal, err := r.ensure(ctx, o)
+	e := r.expose(o)
+	if err := errors.Join(err, r.report(ctx, o, e, refusal, err)); err != nil || refusal != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.retire(ctx, o, e)
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -21,6 +22,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -163,6 +165,28 @@ func newMount(pod, node, volume string, generation int64) *v1alpha1.PodListeners
 	}
 }
 
+// optional is a kind that is served, or not.
+type optional struct {
+	client.Reader
+	served bool
+}
+
+func (o optional) Served() bool { return o.served }
+
+// newReconciler returns one whose cluster serves every kind.
+func newReconciler(c client.Client, live client.Reader, recorder events.EventRecorder) *Reconciler {
+	r := &Reconciler{
+		Client: c, Events: recorder, Backends: backends.All(),
+		live: live, applier: apply.New(c, names.OwnerService), kinds: map[schema.GroupVersionKind]optionalKind{},
+	}
+	for _, backend := range r.Backends {
+		for _, kind := range backend.Kinds() {
+			r.kinds[kind.GroupVersionKind] = optional{Reader: c, served: true}
+		}
+	}
+	return r
+}
+
 // pass reconciles once, and returns the Listener and the Service afterwards, the events, and the error.
 func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*v1alpha1.Listener, *corev1.Service, []string, error) {
 	t.Helper()
@@ -176,7 +200,7 @@ func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*v1alpha1.Liste
 	}
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
-	r := &Reconciler{Client: c, Events: recorder, live: c, services: apply.New(c, names.OwnerService)}
+	r := newReconciler(c, c, recorder)
 	listener, service := &v1alpha1.Listener{}, &corev1.Service{}
 	if err := c.Get(t.Context(), key, listener); err != nil {
 		t.Fatal(err)
@@ -506,7 +530,7 @@ func TestForeignServiceThatTheCacheLacksStaysUntouched(t *testing.T) {
 	live := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	w.service = nil
 	cached := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-	r := &Reconciler{Client: cached, Events: events.NewFakeRecorder(10), live: live, services: apply.New(cached, names.OwnerService)}
+	r := newReconciler(cached, live, events.NewFakeRecorder(10))
 	listener := &v1alpha1.Listener{}
 	if err := cached.Get(t.Context(), key, listener); err != nil {
 		t.Fatal(err)
@@ -552,7 +576,7 @@ func TestEveryWriteThatFailsIsMadeUpForByTheNextPass(t *testing.T) {
 		intercept, writes := failures(n, broken)
 		w := fresh()
 		c := fakeclient.New(t, intercept, w.objects()...)
-		r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), live: c, services: apply.New(c, names.OwnerService)}
+		r := newReconciler(c, c, events.NewFakeRecorder(10))
 		listener, service := &v1alpha1.Listener{}, &corev1.Service{}
 		for pass, want := range []error{broken, nil} {
 			if err := c.Get(t.Context(), key, listener); err != nil {
@@ -629,7 +653,7 @@ func TestSecondPassWritesAndTellsNothing(t *testing.T) {
 		w = w.with(newNode("a", "10.0.0.1"), newVolume("pv", on("a")))
 		c := fakeclient.New(t, intercept, w.objects()...)
 		recorder := events.NewFakeRecorder(100)
-		r := &Reconciler{Client: c, Events: recorder, live: c, services: apply.New(c, names.OwnerService)}
+		r := newReconciler(c, c, recorder)
 		listener := &v1alpha1.Listener{}
 		var counts [][2]int
 		for range 3 {

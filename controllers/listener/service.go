@@ -18,10 +18,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// ensureService applies the Service that the Listener should have, and records in o what came of it. A refusal means that there is no such
-// Service: then the one that exists is left as it is. A refusal may come with an error: what the API server rejects
-// today it may take tomorrow, for example a node port that is in use.
-func (r *Reconciler) ensureService(ctx context.Context, o *observed) (*exposure.Refusal, error) {
+// ensure applies the Service that the Listener should have, and then what its backend layers over it, and records in o what came of it. A
+// refusal means that something cannot be as it should: then what exists of it is left as it is. A refusal may come with an
+// error: what the API server rejects today it may take tomorrow, for example a node port that is in use.
+func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	desired, err := decide(o)
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
@@ -34,35 +34,63 @@ func (r *Reconciler) ensureService(ctx context.Context, o *observed) (*exposure.
 	}
 	err = r.applyService(ctx, o, desired)
 	if message, ok := rejected(err); ok {
-		return refuse(v1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
+		return exposure.Refuse(v1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
 			client.ObjectKeyFromObject(o.listener), message), err
 	}
-	return nil, err
+	if err != nil {
+		return nil, err
+	}
+	return r.ensureObjects(ctx, o)
 }
 
-// decide returns the Service that the Listener should have, or a *exposure.Refusal.
+// decide returns the Service that the Listener should have for now, or a *exposure.Refusal.
 func decide(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	switch {
 	case o.foreign != nil:
-		return nil, refuse(v1alpha1.ReasonForeignService,
+		return nil, exposure.Refuse(v1alpha1.ReasonForeignService,
 			"Service %s exists and is not controlled by this Listener but by %s; delete the Service, or give the Listener another name",
 			client.ObjectKeyFromObject(o.foreign), controllerOf(o.foreign))
 	case o.listener.Class() == "":
-		return nil, refuse(v1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
+		return nil, exposure.Refuse(v1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
 	case o.class == nil:
-		return nil, refuse(v1alpha1.ReasonClassNotFound,
+		return nil, exposure.Refuse(v1alpha1.ReasonClassNotFound,
 			"ListenerClass %q does not exist; create it, or name another one in spec.className%s", o.listener.Class(), o.kept())
-	default:
-		return exposure.Service(o.class, o.listener)
 	}
+	desired, err := exposure.Service(o.class, o.listener)
+	if err != nil || !o.narrows(desired) {
+		return desired, err
+	}
+	if desired, err = exposure.Service(o.asBefore(), o.listener); err == nil {
+		// A cache that lags behind must not open again what has just been closed.
+		desired.WithResourceVersion(o.service.ResourceVersion)
+	}
+	return desired, err
 }
 
-func refuse(reason, format string, args ...any) *exposure.Refusal {
-	return &exposure.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+// narrows tells whether the desired Service closes a way in that the one which exists has, while the addresses to come do not depend
+// on the Service's type. Then that way stays open until they stand.
+func (o *observed) narrows(desired *corev1ac.ServiceApplyConfiguration) bool {
+	if len(o.backend.Kinds()) == 0 || o.service == nil || *desired.Spec.Type == o.service.Spec.Type {
+		return false
+	}
+	return o.service.Spec.Type == corev1.ServiceTypeNodePort || o.service.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-func controllerOf(service *corev1.Service) string {
-	owner := metav1.GetControllerOf(service)
+// asBefore returns the class with what concerns the type of the Service as it is.
+func (o *observed) asBefore() *v1alpha1.ListenerClass {
+	class, spec := o.class.DeepCopy(), &o.service.Spec
+	class.Spec.ServiceType = v1alpha1.ServiceType(spec.Type)
+	class.Spec.ServiceExternalTrafficPolicy = nil
+	if spec.ExternalTrafficPolicy != "" {
+		class.Spec.ServiceExternalTrafficPolicy = &spec.ExternalTrafficPolicy
+	}
+	class.Spec.LoadBalancerClass = spec.LoadBalancerClass
+	class.Spec.LoadBalancerAllocateNodePorts = spec.AllocateLoadBalancerNodePorts
+	return class
+}
+
+func controllerOf(o metav1.Object) string {
+	owner := metav1.GetControllerOf(o)
 	if owner == nil {
 		return "no one"
 	}
@@ -91,11 +119,12 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 	if o.service != nil {
 		existing = o.service
 	}
-	if err := r.services.Apply(ctx, desired, existing); err != nil {
+	version := desired.GetResourceVersion()
+	if err := r.applier.Apply(ctx, desired, existing); err != nil {
 		return err
 	}
-	if desired.GetResourceVersion() == "" {
-		return nil // nothing had to be sent
+	if desired.GetResourceVersion() == version {
+		return nil // nothing had to be sent, or it changed nothing
 	}
 	o.service = &corev1.Service{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o.service); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,13 +19,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// maxListed is how many nodes a message names.
-const maxListed = 10
-
 // report writes the status if it changes, and tells users of changed conditions.
-func (r *Reconciler) report(ctx context.Context, o *observed, refusal *exposure.Refusal, serviceErr error) error {
+func (r *Reconciler) report(ctx context.Context, o *observed, e exposed, refusal *exposure.Refusal, ensureErr error) error {
 	before := ownStatus(o.listener)
-	after := describe(o, before, refusal, serviceErr)
+	after := describe(o, e, before, refusal, ensureErr)
 	if o.listener.Status != nil && reflect.DeepEqual(before, after) {
 		return nil
 	}
@@ -34,7 +30,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, refusal *exposure.
 		return err
 	}
 	log.FromContext(ctx).Info("Reported status", "addresses", len(after.IngressAddresses))
-	r.tell(o, before, after)
+	r.tell(o, e, before, after)
 	return nil
 }
 
@@ -53,32 +49,27 @@ func ownStatus(listener *v1alpha1.Listener) *v1alpha1.ListenerStatus {
 	return &status
 }
 
-// describe returns the status of a Listener. When the API server did not say yes or no to the Service, conditions and observed
+// describe returns the status of a Listener. When the API server did not say yes or no to what was applied, conditions and observed
 // generation stay as they were.
-func describe(o *observed, before *v1alpha1.ListenerStatus, refusal *exposure.Refusal, serviceErr error) *v1alpha1.ListenerStatus {
+func describe(o *observed, e exposed, before *v1alpha1.ListenerStatus, refusal *exposure.Refusal, ensureErr error) *v1alpha1.ListenerStatus {
 	status := &v1alpha1.ListenerStatus{IngressAddresses: []v1alpha1.IngressAddress{}}
 	if o.service != nil {
 		status.ServiceName = ptr.To(o.service.Name)
 	}
-	switch {
-	case o.service == nil || o.terminating():
-	case o.class == nil:
+	if o.class == nil && o.service != nil && !o.terminating() {
 		status.NodePorts = before.NodePorts
 		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
-	default:
-		status.IngressAddresses = exposure.Addresses(o.class, o.service, o.nodes, o.clusterDomain)
-		ports := exposure.NodePorts(o.service)
-		if o.class.Spec.ServiceType == v1alpha1.ServiceTypeNodePort && len(ports) > 0 {
-			status.NodePorts = ports // never empty, which would read back as nil, and be written again in each pass
-		}
+	} else {
+		status.NodePorts = e.used.NodePorts
+		status.IngressAddresses = append(status.IngressAddresses, e.used.Addresses...)
 	}
 	status.Conditions = append(status.Conditions, before.Conditions...)
-	if serviceErr != nil && refusal == nil {
+	if ensureErr != nil && refusal == nil {
 		status.ObservedGeneration = before.ObservedGeneration
 		return status
 	}
 	status.ObservedGeneration = o.listener.Generation
-	for _, c := range []metav1.Condition{accepted(o, refusal), ready(o, status, refusal)} {
+	for _, c := range []metav1.Condition{accepted(o, refusal), ready(o, e, status, refusal)} {
 		c.ObservedGeneration = o.listener.Generation
 		c.Message = message.Cut(c.Message, message.Condition)
 		meta.SetStatusCondition(&status.Conditions, c)
@@ -98,68 +89,31 @@ func accepted(o *observed, refusal *exposure.Refusal) metav1.Condition {
 	}
 }
 
-func ready(o *observed, status *v1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
+func ready(o *observed, e exposed, status *v1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
 		message := "reachable at " + status.IngressAddresses[0].Address
 		if more := len(status.IngressAddresses) - 1; more > 0 {
 			message += fmt.Sprintf(" and %d more", more)
 		}
-		if left := leftOut(o); left != "" {
-			message += "; left out: " + left
+		switch {
+		case e.before:
+			message += fmt.Sprintf(" as before, and not yet as ListenerClass %s says: %s", o.class.Name, e.wanted.Message)
+		case e.used.Message != "":
+			message += "; left out: " + e.used.Message
 		}
 		return metav1.Condition{
 			Type: v1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAddressesAssigned, Message: message,
 		}
 	}
-	reason, message := waitsFor(o, status, refusal)
-	return metav1.Condition{Type: v1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-// waitsFor says why there is no address.
-func waitsFor(o *observed, status *v1alpha1.ListenerStatus, refusal *exposure.Refusal) (reason, message string) {
-	service := client.ObjectKeyFromObject(o.listener).String()
+	reason, message := e.wanted.Reason, e.wanted.Message
 	switch {
 	case refusal != nil:
-		return v1alpha1.ReasonNotAccepted, "the condition Accepted says what is wrong"
+		reason, message = v1alpha1.ReasonNotAccepted, "the condition Accepted says what is wrong"
 	case o.terminating():
-		return v1alpha1.ReasonServiceTerminating, "Service " + service + " is being deleted and will be made anew; " +
-			"if that takes long, see which of its finalizers is left"
-	case o.class.Spec.ServiceType == v1alpha1.ServiceTypeLoadBalancer:
-		return v1alpha1.ReasonWaitingForLoadBalancer, "no load balancer has given Service " + service + " an address yet; " +
-			responsible(o.class) + " has to"
-	case o.class.Spec.ServiceType == v1alpha1.ServiceTypeClusterIP:
-		return v1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
-	case len(status.NodePorts) == 0:
-		return v1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; overrides may have changed its type"
-	case len(o.nodes)+len(o.missingNodes) == 0:
-		return v1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the Pods' nodes"
-	default:
-		return v1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut(o)
+		reason, message = v1alpha1.ReasonServiceTerminating, "Service "+client.ObjectKeyFromObject(o.listener).String()+" is being deleted and will be made "+
+			"anew; if that takes long, see which of its finalizers is left"
 	}
-}
-
-func responsible(class *v1alpha1.ListenerClass) string {
-	if name := ptr.Deref(class.Spec.LoadBalancerClass, ""); name != "" {
-		return fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s asks for,", name, class.Name)
-	}
-	return fmt.Sprintf("the cluster's default load balancer controller (ListenerClass %s sets no loadBalancerClass)", class.Name)
-}
-
-// leftOut names the nodes that should be among the addresses but cannot, and why.
-func leftOut(o *observed) string {
-	var nodes []string
-	for _, name := range o.missingNodes {
-		nodes = append(nodes, name+" (no such Node)")
-	}
-	for _, node := range o.nodes {
-		if _, _, ok := exposure.NodeAddress(node, o.class.AddressPreference()); !ok {
-			nodes = append(nodes, node.Name+" (neither an IP address nor a host name)")
-		}
-	}
-	if more := len(nodes) - maxListed; more > 0 {
-		nodes = append(nodes[:maxListed], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(nodes, ", ")
+	return metav1.Condition{Type: v1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
 func (r *Reconciler) applyStatus(ctx context.Context, listener *v1alpha1.Listener, status *v1alpha1.ListenerStatus) error {
@@ -181,18 +135,33 @@ func (r *Reconciler) applyStatus(ctx context.Context, listener *v1alpha1.Listene
 	return nil
 }
 
-// tell makes an event of each condition that changed. That a Listener is not ready because it is not accepted needs no second one.
-func (r *Reconciler) tell(o *observed, before, after *v1alpha1.ListenerStatus) {
+// tell makes an event of each condition that changed, and of what is newly missing although there are addresses.
+func (r *Reconciler) tell(o *observed, e exposed, before, after *v1alpha1.ListenerStatus) {
 	for _, is := range after.Conditions {
-		was := meta.FindStatusCondition(before.Conditions, is.Type)
-		same := was != nil && was.Status == is.Status && was.Reason == is.Reason
-		if same && (is.Status == metav1.ConditionTrue || was.Message == is.Message) || is.Reason == v1alpha1.ReasonNotAccepted {
+		partly := is.Type == v1alpha1.ListenerReady && is.Status == metav1.ConditionTrue && e.wanted.Reason != ""
+		if !news(meta.FindStatusCondition(before.Conditions, is.Type), &is, partly) {
 			continue
 		}
-		kind := corev1.EventTypeNormal
-		if is.Status == metav1.ConditionFalse && (is.Type == v1alpha1.ListenerAccepted || is.Reason == v1alpha1.ReasonNodesMissing) {
+		reason, kind := is.Reason, corev1.EventTypeNormal
+		if partly {
+			reason = e.wanted.Reason
+		}
+		if is.Type == v1alpha1.ListenerAccepted && is.Status == metav1.ConditionFalse || reason == e.wanted.Reason && e.wanted.Warn {
 			kind = corev1.EventTypeWarning
 		}
-		r.Events.Eventf(o.listener, nil, kind, is.Reason, "Reconcile", "%s", message.Cut(is.Message, message.Event))
+		r.Events.Eventf(o.listener, nil, kind, reason, "Reconcile", "%s", message.Cut(is.Message, message.Event))
+	}
+}
+
+// news tells whether users have to hear of a condition: when it changed, and if something is missing also when its message did. That a Listener is not
+// ready because it is not accepted is none.
+func news(was, is *metav1.Condition, partly bool) bool {
+	switch {
+	case is.Reason == v1alpha1.ReasonNotAccepted:
+		return false
+	case was == nil || was.Status != is.Status || was.Reason != is.Reason:
+		return true
+	default:
+		return (is.Status != metav1.ConditionTrue || partly) && was.Message != is.Message
 	}
 }

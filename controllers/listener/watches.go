@@ -7,9 +7,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -22,8 +27,10 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
@@ -34,23 +41,126 @@ const workers = 8
 // SetupWithManager registers the controller and everything that it waits for.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
-	r.services = apply.New(r.Client, names.OwnerService)
-	return ctrl.NewControllerManagedBy(mgr).
+	r.applier = apply.New(r.Client, names.OwnerService)
+	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
 		For(&v1alpha1.Listener{}, builder.WithPredicates(asked())).
 		// By name, not by owner: a foreign Service that makes way has to be noticed, too.
-		Watches(&corev1.Service{}, r.services.Forgetting(handler.EnqueueRequestsFromMapFunc(ofService))).
+		Watches(&corev1.Service{}, r.applier.Forgetting(handler.EnqueueRequestsFromMapFunc(ofService))).
 		Watches(&v1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(reserved())).
 		Watches(&v1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(ended())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(predicate.Or(ended(), replaced()))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicates.NodeReaddressed())).
 		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.ofConfiguration),
 			builder.WithPredicates(renamed())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(reconcile.AsReconciler(r.Client, r))
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()})
+	r.kinds = map[schema.GroupVersionKind]optionalKind{}
+	for _, backend := range r.Backends {
+		for _, kind := range backend.Kinds() {
+			source, err := r.kindSource(kind)
+			if err != nil {
+				return err
+			}
+			r.kinds[kind.GroupVersionKind] = source
+			controlled = controlled.WatchesRawSource(source)
+		}
+	}
+	return controlled.Complete(reconcile.AsReconciler(r.Client, r))
+}
+
+// kindSource returns a view of a backend's kind, and a source of the Listeners that its objects concern.
+func (r *Reconciler) kindSource(kind exposure.Kind) (*platform.Kind, error) {
+	o, err := r.newObject(kind.GroupVersionKind)
+	if err != nil {
+		return nil, err
+	}
+	source, err := r.Platform.Kind(platform.KindOptions{
+		Scheme:     r.Client.Scheme(),
+		Object:     o,
+		Cache:      cache.ByObject{Transform: r.trimForeign(kind.GroupVersionKind)},
+		Indexes:    map[string]client.IndexerFunc{index.ObjectsByController: index.Controller},
+		Handler:    r.applier.Forgetting(handler.EnqueueRequestsFromMapFunc(r.ofObject(kind.ForeignReason))),
+		Predicates: []predicate.Predicate{concerning()},
+		Changed:    func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching objects of kind %s: %w", kind.Kind, err)
+	}
+	return source, nil
+}
+
+// trimForeign keeps of an object that no Listener controls only what shows that it is there: a cluster may have many.
+func (r *Reconciler) trimForeign(kind schema.GroupVersionKind) toolscache.TransformFunc {
+	return func(o any) (any, error) {
+		object, ok := o.(client.Object)
+		if !ok {
+			return o, nil // a tombstone of what was trimmed before
+		}
+		if isListener(metav1.GetControllerOf(object)) {
+			object.SetManagedFields(nil)
+			return object, nil
+		}
+		kept, err := r.newObject(kind)
+		if err != nil {
+			return nil, err
+		}
+		kept.SetNamespace(object.GetNamespace())
+		kept.SetName(object.GetName())
+		kept.SetUID(object.GetUID())
+		kept.SetResourceVersion(object.GetResourceVersion())
+		kept.SetOwnerReferences(object.GetOwnerReferences())
+		return kept, nil
+	}
+}
+
+// concerning passes objects that a Listener controls, or did, and any that makes way.
+func concerning() predicate.Predicate {
+	ours := func(o client.Object) bool { return isListener(metav1.GetControllerOf(o)) }
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return ours(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return ours(e.ObjectOld) || ours(e.ObjectNew) },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// ofObject asks for the Listener that controls an object of a backend's kind, or else for those that an object of another has been in the way of.
+func (r *Reconciler) ofObject(foreignReason string) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		if owner := metav1.GetControllerOf(o); isListener(owner) {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
+		}
+		var listeners v1alpha1.ListenerList
+		if !r.list(ctx, &listeners, client.InNamespace(o.GetNamespace())) {
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range listeners.Items {
+			l := &listeners.Items[i]
+			if l.Status == nil {
+				continue
+			}
+			if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ListenerAccepted); c != nil && c.Reason == foreignReason {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(l)})
+			}
+		}
+		return requests
+	}
+}
+
+// replaced passes Pods with claims that come or go, or are about to.
+func replaced() predicate.Predicate {
+	claims := func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return claims(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return claims(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return claims(e.ObjectNew) && e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 }
 
 // asked passes Listeners whose spec, labels (the Service has them, too) or deletion changed, and those whose status someone
@@ -147,9 +257,12 @@ func ofPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// ofPod asks for the Listeners that the Pod is labelled with.
+// ofPod asks for the Listeners that the Pod is labelled with, and those of its own claims, which are named like them.
 func ofPod(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
+	for _, claim := range index.PodClaims(o) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: claim}})
+	}
 	for label, name := range o.GetLabels() {
 		if strings.HasPrefix(label, names.PodMountLabelPrefix) {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})

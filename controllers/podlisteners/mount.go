@@ -79,7 +79,7 @@ func (m *mount) entry(node *corev1.Node, previous listenersv1alpha1.PodListener)
 	}
 	entry.Scope = listenersv1alpha1.ListenerScopeNode
 	if node != nil {
-		if address, kind, ok := exposure.NodeAddress(node, m.class.AddressPreference()); ok {
+		if address, kind, ok := exposure.NodeAddress(node, m.class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort)); ok {
 			entry.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: address, AddressType: kind, Ports: status.NodePorts}}
 		}
 	}

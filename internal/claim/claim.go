@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -100,6 +101,11 @@ func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolum
 		}
 	}
 	return len(listener.OwnerReferences) > 0
+}
+
+// Owns tells whether a Listener was made for a claim of its own name, rather than by a user.
+func Owns(listener *listenersv1alpha1.Listener) bool {
+	return OwnedBy(listener, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: listener.Name}})
 }
 
 // Listener is the desired Listener of a class-based claim that pod mounts. It carries the claim's labels but never its owners:

@@ -14,7 +14,7 @@ func NodeAddress(node *corev1.Node, prefer v1alpha1.AddressType) (address string
 	if ip == "" {
 		ip = firstOf(node, corev1.NodeInternalIP)
 	}
-	return choose(prefer, firstOf(node, corev1.NodeHostName), ip)
+	return PreferredAddress(prefer, firstOf(node, corev1.NodeHostName), ip)
 }
 
 func firstOf(node *corev1.Node, kind corev1.NodeAddressType) string {
@@ -26,8 +26,8 @@ func firstOf(node *corev1.Node, kind corev1.NodeAddressType) string {
 	return ""
 }
 
-// choose returns the preferred one of a host name and an IP address, else the other; "" means that there is none.
-func choose(prefer v1alpha1.AddressType, hostname, ip string) (address string, t v1alpha1.AddressType, ok bool) {
+// PreferredAddress returns the preferred one of a host name and an IP address, else the other; "" means that there is none.
+func PreferredAddress(prefer v1alpha1.AddressType, hostname, ip string) (address string, t v1alpha1.AddressType, ok bool) {
 	if ip != "" && (prefer == v1alpha1.AddressTypeIP || hostname == "") {
 		return ip, v1alpha1.AddressTypeIP, true
 	}

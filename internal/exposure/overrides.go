@@ -30,7 +30,7 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *v1alpha1.Liste
 		err = checkIdentity(service, ofClass)
 	}
 	if err != nil {
-		return nil, refuse(v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
+		return nil, Refuse(v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
 	}
 	service = ofClass
 	for i, raw := range listener.Spec.ObjectOverrides {
@@ -39,7 +39,7 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *v1alpha1.Liste
 			service, err = overrideAsListener(service, raw.Raw, names.PodMountLabel(listener.UID))
 		}
 		if err != nil {
-			return nil, refuse(v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[%d]: %v", i, err)
+			return nil, Refuse(v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[%d]: %v", i, err)
 		}
 	}
 	return service, nil

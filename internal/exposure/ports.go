@@ -22,23 +22,23 @@ type port struct {
 // sorted by protocol and name. It refuses what no Service can have.
 func servicePorts(listener *v1alpha1.Listener) ([]port, error) {
 	if len(listener.Spec.Ports) == 0 {
-		return nil, refuse(v1alpha1.ReasonNoPorts, "spec.ports is empty; name at least one port to expose")
+		return nil, Refuse(v1alpha1.ReasonNoPorts, "spec.ports is empty; name at least one port to expose")
 	}
 	ports := deduplicate(listener.Spec.Ports)
 	byName, byNumber := map[string]port{}, map[port]string{}
 	for _, p := range ports {
 		if problem := checkPort(p); problem != "" {
-			return nil, refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: port %q: %s", p.name, problem)
+			return nil, Refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: port %q: %s", p.name, problem)
 		}
 		if other, ok := byName[p.name]; ok {
-			return nil, refuse(v1alpha1.ReasonDuplicatePortName,
+			return nil, Refuse(v1alpha1.ReasonDuplicatePortName,
 				"spec.ports: the name %q is used for both %s and %s; a Service needs a name of its own for each port",
 				p.name, other.protocol, p.protocol)
 		}
 		byName[p.name] = p
 		number := port{protocol: p.protocol, number: p.number}
 		if other, ok := byNumber[number]; ok {
-			return nil, refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: %q and %q are both %s port %d; remove one of them",
+			return nil, Refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: %q and %q are both %s port %d; remove one of them",
 				other, p.name, p.protocol, p.number)
 		}
 		byNumber[number] = p.name

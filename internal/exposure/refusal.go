@@ -2,8 +2,8 @@ package exposure
 
 import "fmt"
 
-// Refusal is the error for a Listener that makes no valid Service. Its reason is one of those of the condition
-// v1alpha1.ListenerAccepted, and its message is for the Listener's author: it names the cause and the remedy.
+// Refusal is the error for a Listener that cannot be exposed as it is. Its reason is one of those of the condition
+// v1alpha1.ListenerAccepted, and its message is for the author of the Listener or of its class: it names the cause and the remedy.
 type Refusal struct {
 	Reason  string
 	Message string
@@ -12,6 +12,7 @@ type Refusal struct {
 // Error returns reason and message.
 func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
 
-func refuse(reason, format string, args ...any) *Refusal {
+// Refuse returns a refusal with a formatted message.
+func Refuse(reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,7 +1,6 @@
 package exposure
 
 import (
-	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,7 @@ import (
 // nodePort. The error is a *Refusal if there is something that the author of the Listener or of the class has to mend.
 func Service(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, error) {
 	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
-		return nil, refuse(v1alpha1.ReasonInvalidName,
+		return nil, Refuse(v1alpha1.ReasonInvalidName,
 			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
 			strings.Join(problems, ", "))
 	}
@@ -47,23 +46,11 @@ func generate(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener, ports 
 		spec.AllocateLoadBalancerNodePorts = class.Spec.LoadBalancerAllocateNodePorts
 	}
 	return corev1ac.Service(listener.Name, listener.Namespace).
-		WithLabels(serviceLabels(listener)).
+		WithLabels(Labels(listener, nil)).
 		WithAnnotations(class.Spec.ServiceAnnotations).
 		WithOwnerReferences(metav1ac.OwnerReference().
 			WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("Listener").
 			WithName(listener.Name).WithUID(listener.UID).
 			WithController(true).WithBlockOwnerDeletion(true)).
 		WithSpec(spec)
-}
-
-// serviceLabels returns the labels of the Listener, with the three recommended ones telling about the Service instead.
-func serviceLabels(listener *v1alpha1.Listener) map[string]string {
-	labels := maps.Clone(listener.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels["app.kubernetes.io/name"] = names.ServiceAppName
-	labels["app.kubernetes.io/instance"] = listener.Name
-	labels["app.kubernetes.io/managed-by"] = names.ServiceManagedBy
-	return labels
 }

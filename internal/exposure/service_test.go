@@ -19,6 +19,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
+const (
+	nodePort     = v1alpha1.ServiceTypeNodePort
+	loadBalancer = v1alpha1.ServiceTypeLoadBalancer
+	clusterIP    = v1alpha1.ServiceTypeClusterIP
+)
+
 func rawYAML(t testing.TB, s string) runtime.RawExtension {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(s))

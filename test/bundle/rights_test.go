@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -31,21 +32,30 @@ func TestRightsAreThoseOfConfig(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		rules := map[string][]rbacv1.PolicyRule{} // by kind and name of a role
 		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 		for {
-			var role rbacv1.ClusterRole // a Role has the same fields
-			err := decoder.Decode(&role)
+			var o struct { // a role, or a binding
+				metav1.TypeMeta
+				Metadata metav1.ObjectMeta
+				Rules    []rbacv1.PolicyRule
+				RoleRef  rbacv1.RoleRef
+				Subjects []rbacv1.Subject
+			}
+			err := decoder.Decode(&o)
 			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
 				t.Fatalf("parsing %s: %v", name, err)
 			}
-			switch role.Kind {
-			case "Role":
-				namespaced[role.Name] = role.Rules
-			case "ClusterRole":
-				cluster[role.Name] = role.Rules
+			rules[o.Kind+o.Metadata.Name] = o.Rules
+			for _, subject := range o.Subjects {
+				granted := cluster
+				if o.Kind == "RoleBinding" {
+					granted = namespaced
+				}
+				granted[subject.Name] = append(granted[subject.Name], rules[o.RoleRef.Kind+o.RoleRef.Name]...)
 			}
 		}
 	}

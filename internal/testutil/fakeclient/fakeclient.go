@@ -13,6 +13,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
@@ -21,7 +22,7 @@ func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatalf("registering kinds: %v", err)
@@ -33,10 +34,20 @@ func Scheme(t testing.TB) *runtime.Scheme {
 // New returns a client that holds the objects; intercept may make its requests fail.
 func New(t testing.TB, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	builder := fake.NewClientBuilder().WithScheme(Scheme(t)).WithObjects(objects...).WithInterceptorFuncs(intercept).
+	scheme := Scheme(t)
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).
 		WithStatusSubresource(&listenersv1alpha1.Listener{}, &operatorv1alpha1.ListenerOperator{})
 	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
 		t.Fatalf("registering indexes: %v", err)
+	}
+	for _, backend := range backends.All() {
+		for _, kind := range backend.Kinds() {
+			o, err := scheme.New(kind.GroupVersionKind)
+			if err != nil {
+				t.Fatalf("making an object of kind %s: %v", kind.Kind, err)
+			}
+			builder.WithIndex(o.(client.Object), index.ObjectsByController, index.Controller)
+		}
 	}
 	return builder.Build()
 }

@@ -1,4 +1,4 @@
-package exposure_test
+package service_test
 
 import (
 	"testing"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/service"
 )
 
 const (
@@ -29,10 +30,14 @@ func hostname(address string, ports map[string]int32) v1alpha1.IngressAddress {
 	return v1alpha1.IngressAddress{Address: address, AddressType: v1alpha1.AddressTypeHostname, Ports: ports}
 }
 
+func node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: addresses}}
+}
+
 func TestAddresses(t *testing.T) {
 	numbers := map[string]int32{"http": 80, "metrics": 9090}
 	nodeNumbers := map[string]int32{"http": 30080, "metrics": 30090}
-	service := func(mutate func(*corev1.Service)) *corev1.Service {
+	newService := func(mutate func(*corev1.Service)) *corev1.Service {
 		s := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
 			Spec: corev1.ServiceSpec{
@@ -48,7 +53,7 @@ func TestAddresses(t *testing.T) {
 		}
 		return s
 	}
-	balanced := service(func(s *corev1.Service) {
+	balanced := newService(func(s *corev1.Service) {
 		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
 			{IP: "203.0.113.9", Hostname: "b.example.com"}, {Hostname: "a.example.com"}, {IP: "203.0.113.1"}, {},
 		}
@@ -65,7 +70,7 @@ func TestAddresses(t *testing.T) {
 		want        map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress
 	}{
 		"node ports keep the order of the nodes, and leave out a node without address": {
-			serviceType: nodePort, service: service(nil), nodes: nodes,
+			serviceType: nodePort, service: newService(nil), nodes: nodes,
 			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
 				preferIP:           {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
 				preferConservative: {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
@@ -74,12 +79,12 @@ func TestAddresses(t *testing.T) {
 			},
 		},
 		"node ports without nodes": {
-			serviceType: nodePort, service: service(nil),
+			serviceType: nodePort, service: newService(nil),
 			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
 		},
 		"node ports that are not allocated": {
 			serviceType: nodePort, nodes: nodes,
-			service: service(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}} }),
+			service: newService(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}} }),
 			want:    map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
 		},
 		"a load balancer keeps the order that it reports": {
@@ -91,7 +96,7 @@ func TestAddresses(t *testing.T) {
 			},
 		},
 		"a load balancer that is not assigned": {
-			serviceType: loadBalancer, service: service(nil),
+			serviceType: loadBalancer, service: newService(nil),
 			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
 		},
 		"inside the cluster": {
@@ -104,7 +109,7 @@ func TestAddresses(t *testing.T) {
 		},
 		"a headless Service has only its name": {
 			serviceType: clusterIP,
-			service: service(func(s *corev1.Service) {
+			service: newService(func(s *corev1.Service) {
 				s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 			}),
 			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
@@ -113,7 +118,7 @@ func TestAddresses(t *testing.T) {
 		},
 		"a port without a name is not published": {
 			serviceType: clusterIP,
-			service:     service(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }),
+			service:     newService(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }),
 			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
 				preferHostname: {hostname("web.ns.svc.example.org", map[string]int32{})},
 			},
@@ -122,7 +127,9 @@ func TestAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for prefer, want := range tc.want {
 				class := &v1alpha1.ListenerClass{Spec: v1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: prefer}}
-				got := exposure.Addresses(class, tc.service, tc.nodes, "example.org")
+				got := service.Backend{}.Addresses(&exposure.Listener{
+					Listener: &v1alpha1.Listener{}, Class: class, Service: tc.service, Nodes: tc.nodes, ClusterDomain: "example.org",
+				}).Addresses
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("preferring %q (-want +got):\n%s", prefer, diff)
 				}

@@ -1,0 +1,82 @@
+package service
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// addresses returns the addresses that lead to the Service of a Listener, never nil.
+func addresses(l *exposure.Listener) []v1alpha1.IngressAddress {
+	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
+	case v1alpha1.ServiceTypeNodePort:
+		return nodePortAddresses(l.Service, l.Nodes, prefer)
+	case v1alpha1.ServiceTypeLoadBalancer:
+		return loadBalancerAddresses(l.Service, prefer)
+	default:
+		return clusterIPAddresses(l.Service, l.ClusterDomain, prefer)
+	}
+}
+
+// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports. It
+// is empty as long as no node port is allocated.
+func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer v1alpha1.AddressType) []v1alpha1.IngressAddress {
+	addresses := []v1alpha1.IngressAddress{}
+	if len(nodePorts(service)) == 0 {
+		return addresses
+	}
+	for _, node := range nodes {
+		if address, t, ok := exposure.NodeAddress(node, prefer); ok {
+			addresses = append(addresses, v1alpha1.IngressAddress{Address: address, AddressType: t, Ports: nodePorts(service)})
+		}
+	}
+	return addresses
+}
+
+// loadBalancerAddresses returns one address for each entry point that the load balancer reports, in its order, with the
+// Service's ports.
+func loadBalancerAddresses(service *corev1.Service, prefer v1alpha1.AddressType) []v1alpha1.IngressAddress {
+	addresses := []v1alpha1.IngressAddress{}
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		if address, t, ok := exposure.PreferredAddress(prefer, ingress.Hostname, ingress.IP); ok {
+			addresses = append(addresses, v1alpha1.IngressAddress{Address: address, AddressType: t, Ports: ports(service)})
+		}
+	}
+	return addresses
+}
+
+// clusterIPAddresses returns the Service's DNS name or, if IP addresses are preferred, all its cluster IPs, with the
+// Service's ports. A headless Service has its DNS name alone.
+func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer v1alpha1.AddressType) []v1alpha1.IngressAddress {
+	if prefer == v1alpha1.AddressTypeHostname || service.Spec.ClusterIP == corev1.ClusterIPNone {
+		hostname := service.Name + "." + service.Namespace + ".svc." + clusterDomain
+		return []v1alpha1.IngressAddress{{Address: hostname, AddressType: v1alpha1.AddressTypeHostname, Ports: ports(service)}}
+	}
+	addresses := []v1alpha1.IngressAddress{}
+	for _, ip := range service.Spec.ClusterIPs {
+		addresses = append(addresses, v1alpha1.IngressAddress{Address: ip, AddressType: v1alpha1.AddressTypeIP, Ports: ports(service)})
+	}
+	return addresses
+}
+
+// ports returns the port numbers of a Service by name. Ports without a name, which only an override can bring about, are
+// left out: a port that nobody can ask for by name cannot be published.
+func ports(service *corev1.Service) map[string]int32 {
+	return portsBy(service, func(p corev1.ServicePort) int32 { return p.Port })
+}
+
+// nodePorts returns the allocated node ports of a Service by port name; it is empty if there are none.
+func nodePorts(service *corev1.Service) map[string]int32 {
+	return portsBy(service, func(p corev1.ServicePort) int32 { return p.NodePort })
+}
+
+func portsBy(service *corev1.Service, number func(corev1.ServicePort) int32) map[string]int32 {
+	ports := map[string]int32{}
+	for _, p := range service.Spec.Ports {
+		if p.Name != "" && number(p) != 0 {
+			ports[p.Name] = number(p)
+		}
+	}
+	return ports
+}

@@ -1,0 +1,92 @@
+// Package service reaches Listeners by their Service alone, in the way that its type says: at ports of nodes, through a load balancer, or
+// from inside the cluster (contract 1.5).
+package service
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// maxListed is how many nodes a message names.
+const maxListed = 10
+
+// Backend is the one for classes that ask for no other.
+type Backend struct{}
+
+var _ exposure.Backend = Backend{}
+
+// Exposes implements exposure.Backend.
+func (Backend) Exposes(*v1alpha1.ListenerClass) bool { return true }
+
+// Kinds implements exposure.Backend.
+func (Backend) Kinds() []exposure.Kind { return nil }
+
+// AddToScheme implements exposure.Backend.
+func (Backend) AddToScheme(*runtime.Scheme) error { return nil }
+
+// Objects implements exposure.Backend.
+func (Backend) Objects(*exposure.Listener) ([]exposure.Desired, error) { return nil, nil }
+
+// Addresses implements exposure.Backend.
+func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
+	e := exposure.Exposed{Addresses: addresses(l)}
+	if ports := nodePorts(l.Service); l.Class.Spec.ServiceType == v1alpha1.ServiceTypeNodePort && len(ports) > 0 {
+		e.NodePorts = ports // never empty, which would read back as nil, and be written again in each pass
+	}
+	e.Complete = len(e.Addresses) > 0
+	if e.Complete {
+		e.Message = leftOut(l)
+	} else {
+		e.Reason, e.Message = waitsFor(l, e.NodePorts)
+		e.Warn = e.Reason == v1alpha1.ReasonNodesMissing
+	}
+	return e
+}
+
+// waitsFor says why there is no address.
+func waitsFor(l *exposure.Listener, ports map[string]int32) (reason, message string) {
+	service := l.Namespace + "/" + l.Name
+	switch {
+	case l.Class.Spec.ServiceType == v1alpha1.ServiceTypeLoadBalancer:
+		return v1alpha1.ReasonWaitingForLoadBalancer, "no load balancer has given Service " + service + " an address yet; " +
+			responsible(l.Class) + " has to"
+	case l.Class.Spec.ServiceType == v1alpha1.ServiceTypeClusterIP:
+		return v1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
+	case len(ports) == 0:
+		return v1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; overrides may have changed its type"
+	case len(l.Nodes)+len(l.MissingNodes) == 0:
+		return v1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the Pods' nodes"
+	default:
+		return v1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut(l)
+	}
+}
+
+func responsible(class *v1alpha1.ListenerClass) string {
+	if name := ptr.Deref(class.Spec.LoadBalancerClass, ""); name != "" {
+		return fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s asks for,", name, class.Name)
+	}
+	return fmt.Sprintf("the cluster's default load balancer controller (ListenerClass %s sets no loadBalancerClass)", class.Name)
+}
+
+// leftOut names the nodes that should be among the addresses but cannot, and why.
+func leftOut(l *exposure.Listener) string {
+	var nodes []string
+	for _, name := range l.MissingNodes {
+		nodes = append(nodes, name+" (no such Node)")
+	}
+	for _, node := range l.Nodes {
+		if _, _, ok := exposure.NodeAddress(node, l.Class.AddressPreference(l.Class.Spec.ServiceType)); !ok {
+			nodes = append(nodes, node.Name+" (neither an IP address nor a host name)")
+		}
+	}
+	if more := len(nodes) - maxListed; more > 0 {
+		nodes = append(nodes[:maxListed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(nodes, ", ")
+}
