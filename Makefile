@@ -85,6 +85,7 @@ cc:
 .PHONY: test-unit
 test-unit: tools cc ## Run the tests that need no cluster; those of the API bring up an API server.
 	go test -race ./...
+	cd test/scc && go test ./... # OpenShift's own rules, in a module of their own
 
 .PHONY: test-e2e
 test-e2e: ## Run the stories on a real cluster, which is brought up and taken down.
