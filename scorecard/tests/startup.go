@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,11 +44,9 @@ func operatorComesUp(ctx context.Context, e *environment) error {
 // notRolledOut tells what a Deployment still lacks, or "".
 func notRolledOut(l *appsv1.DeploymentList) string {
 	for i := range l.Items {
-		d := &l.Items[i]
-		for _, c := range d.Status.Conditions {
-			if c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue && d.Status.ObservedGeneration >= d.Generation {
-				return ""
-			}
+		// Its condition Available says less: it is also true of a Deployment without a single Pod.
+		if d := &l.Items[i]; d.Status.AvailableReplicas > 0 && d.Status.ObservedGeneration >= d.Generation {
+			return ""
 		}
 	}
 	if len(l.Items) == 0 {

@@ -18,12 +18,10 @@ import (
 )
 
 func TestDeploymentCountsWhenItIsAvailable(t *testing.T) {
-	deployment := func(generation int64, status corev1.ConditionStatus) appsv1.Deployment {
+	deployment := func(generation int64, available int32) appsv1.Deployment {
 		return appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "x", Generation: generation},
-			Status: appsv1.DeploymentStatus{
-				ObservedGeneration: 2, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: status}},
-			},
+			Status:     appsv1.DeploymentStatus{ObservedGeneration: 2, AvailableReplicas: available},
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -31,10 +29,10 @@ func TestDeploymentCountsWhenItIsAvailable(t *testing.T) {
 		want        string
 	}{
 		"none":          {nil, "there is none in any namespace"},
-		"unavailable":   {[]appsv1.Deployment{deployment(2, corev1.ConditionFalse)}, "not available in namespace x"},
-		"just changed":  {[]appsv1.Deployment{deployment(3, corev1.ConditionTrue)}, "not available in namespace x"},
-		"available":     {[]appsv1.Deployment{deployment(2, corev1.ConditionTrue)}, ""},
-		"one available": {[]appsv1.Deployment{deployment(2, corev1.ConditionFalse), deployment(2, corev1.ConditionTrue)}, ""},
+		"unavailable":   {[]appsv1.Deployment{deployment(2, 0)}, "not available in namespace x"},
+		"just changed":  {[]appsv1.Deployment{deployment(3, 1)}, "not available in namespace x"},
+		"available":     {[]appsv1.Deployment{deployment(2, 1)}, ""},
+		"one available": {[]appsv1.Deployment{deployment(2, 0), deployment(2, 1)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := notRolledOut(&appsv1.DeploymentList{Items: tc.deployments}); got != tc.want {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +41,7 @@ func volumeMounts(ctx context.Context, e *environment) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			e.logEvents(ctx)
+			e.logEvents(ctx, pod.Name)
 		}
 		err = errors.Join(err, discard(context.WithoutCancel(ctx), e, pod))
 	}()
@@ -167,8 +168,8 @@ func discard(ctx context.Context, e *environment, pod *corev1.Pod) error {
 	return err
 }
 
-// logEvents notes the namespace's latest events.
-func (e *environment) logEvents(ctx context.Context) {
+// logEvents notes the events of a Pod, and of its claim and Listener, whose names begin with the Pod's.
+func (e *environment) logEvents(ctx context.Context, pod string) {
 	events := &corev1.EventList{}
 	if err := e.client.List(context.WithoutCancel(ctx), events, client.InNamespace(e.namespace)); err != nil {
 		e.logf("listing events: %v", err)
@@ -176,7 +177,8 @@ func (e *environment) logEvents(ctx context.Context) {
 	}
 	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	for i := range events.Items {
-		event := &events.Items[i]
-		e.logf("event on %s %s: %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Reason, event.Message)
+		if event := &events.Items[i]; strings.HasPrefix(event.InvolvedObject.Name, pod) {
+			e.logf("event on %s %s: %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Name, event.Reason, event.Message)
+		}
 	}
 }
