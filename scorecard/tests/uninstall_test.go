@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/manifests"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +64,23 @@ func TestBelongingsAreWhatTheConfigurationOwns(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.err)
 			}
 		})
+	}
+}
+
+func TestNoKindIsForgottenThatTheConfigurationBringsAlong(t *testing.T) {
+	b, err := manifests.GetBundleFromDir("../../bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := resources(&environment{bundle: b})
+	if len(all) == 0 {
+		t.Error("the bundle lists no resources of ListenerOperator")
+	}
+	for _, r := range all {
+		kind, _, _ := strings.Cut(r, " ")
+		if !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Kind == kind }) {
+			t.Errorf("uninstall-leaves-nothing does not look for objects of kind %s", kind)
+		}
 	}
 }
 

@@ -115,6 +115,31 @@ func TestBundleInstallsTheKindsOfConfig(t *testing.T) {
 	}
 }
 
+func TestConfigurationTellsWhatItInstalls(t *testing.T) {
+	var want, got []string
+	paths, err := filepath.Glob(root + "controllers/nodeagent/testdata/*.yaml")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden files of what the operator installs: %v", err)
+	}
+	for _, path := range paths {
+		o := &unstructured.Unstructured{}
+		read(t, path, o)
+		want = append(want, o.GetKind()+" "+o.GetName())
+	}
+	for _, owned := range csv(t).Spec.CustomResourceDefinitions.Owned {
+		if owned.Kind == "ListenerOperator" {
+			for _, r := range owned.Resources {
+				got = append(got, r.Kind+" "+r.Name)
+			}
+		}
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(slices.Compact(want), got); diff != "" {
+		t.Errorf("resources of ListenerOperator in config/manifests/clusterserviceversion.yaml (-installed +told):\n%s", diff)
+	}
+}
+
 func TestOperatorIsNamedAsItsPackageEverywhere(t *testing.T) {
 	b := load(t)
 	if b.Package != operator {
