@@ -155,7 +155,28 @@ func TestLabelsAreSortedAndAliasesResolved(t *testing.T) {
 	if want := "LABEL a=\"1\"\nLABEL b=\"2\"\n"; !strings.Contains(files["bundle.Dockerfile"], want) {
 		t.Errorf("bundle.Dockerfile lacks %q:\n%s", want, files["bundle.Dockerfile"])
 	}
-	if got, want := files["bundle/tests/scorecard/config.yaml"], header+"a:\n  b: c\nd:\n  b: c\n"; got != want {
+	if got, want := files["bundle/tests/scorecard/config.yaml"], documentStart+header+"a:\n  b: c\nd:\n  b: c\n"; got != want {
+		t.Errorf("the scorecard's configuration is %q, want %q", got, want)
+	}
+}
+
+func TestScorecardRunsTheTestsOfTheRelease(t *testing.T) {
+	for image, want := range map[string]string{
+		"registry.example/a:1":               "registry.example/a-scorecard:1.2.3",
+		"registry.example:5000/a":            "registry.example:5000/a-scorecard:1.2.3",
+		"registry.example:5000/a@sha256:00":  "registry.example:5000/a-scorecard:1.2.3",
+		"registry.example/a/b:v1@sha256:001": "registry.example/a/b-scorecard:1.2.3",
+	} {
+		if got := testImage(Options{Image: image, Version: "1.2.3"}); got != want {
+			t.Errorf("the tests of %s are in %s, want %s", image, got, want)
+		}
+	}
+	dir := checkout(t)
+	if err := os.WriteFile(filepath.Join(dir, "scorecard/config.yaml"), []byte("image: "+ownTests+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})
+	if got, want := files["bundle/tests/scorecard/config.yaml"], documentStart+header+"image: registry.example/a-scorecard:1.2.3\n"; got != want {
 		t.Errorf("the scorecard's configuration is %q, want %q", got, want)
 	}
 }

@@ -242,6 +242,39 @@ func TestScorecardRunsTheSuitesOfTheSDKAndTheOwnOne(t *testing.T) {
 	}
 }
 
+// Catalogue pipelines run yamllint with its default rules, lines of up to 180 characters and sequences indented or not.
+func TestYAMLIsAsPipelinesLintIt(t *testing.T) {
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		text := string(data)
+		if !strings.HasPrefix(text, "---\n") || !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
+			t.Errorf("%s does not begin with a document and end with a line", path)
+		}
+		for line := range strings.Lines(text) {
+			line = strings.TrimSuffix(line, "\n")
+			if strings.TrimRight(line, " \t\r") != line || strings.Contains(line, "\t") {
+				t.Errorf("%s: blanks at the end or a tab: %q", path, line)
+			}
+			if len(line) > 180 && !strings.Contains(line, "base64data:") {
+				t.Errorf("%s: the line is too long: %q", path, line)
+			}
+		}
+		if err := yaml.UnmarshalStrict(data, new(any)); err != nil {
+			t.Errorf("%s: a key is there twice: %v", path, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestBundleFitsIntoAConfigMap(t *testing.T) {
 	// OLM unpacks a bundle into a ConfigMap, which holds 1 MiB.
 	var size int64

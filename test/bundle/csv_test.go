@@ -311,6 +311,17 @@ func TestOperatorFitsTheRestrictedProfileInAnyNamespace(t *testing.T) {
 	}
 }
 
+// OpenShift's preflight takes the first name for the constraints that the operator needs, and refuses a second one.
+func TestRightToSecurityConstraintsNamesOneAtMost(t *testing.T) {
+	for _, p := range csv(t).Spec.InstallStrategy.StrategySpec.ClusterPermissions {
+		for _, r := range p.Rules {
+			if slices.Contains(r.Resources, "securitycontextconstraints") && len(r.ResourceNames) > 1 {
+				t.Errorf("%s has a right to several constraints: %v", p.ServiceAccountName, r)
+			}
+		}
+	}
+}
+
 func TestDeploymentIsThatOfConfig(t *testing.T) {
 	c := csv(t)
 	got := c.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0]
