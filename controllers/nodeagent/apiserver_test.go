@@ -54,6 +54,11 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 			t.Fatal(err)
 		}
 	}
+	// It comes with the operator's manifests.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
+	if err := c.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
 	return c, namespace
 }
 

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"path"
 
@@ -24,12 +25,18 @@ const (
 	defaultPriorityClass = "system-node-critical"
 )
 
+// annotationAccount on the agents' Pods is the uid of their ServiceAccount.
+const annotationAccount = "listener-operator.dev/service-account"
+
 // probesPort is where the node agent serves /healthz and /readyz.
 const probesPort = 8081
 
 // daemonSet runs the node agent on each node. It is root, to write where the kubelet wants it, but with hardly any of
 // root's rights: see privileges.
 func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
+	if s.account == "" {
+		return nil, fmt.Errorf("there is no ServiceAccount %s/%s, which comes with the operator's manifests: install them again", s.namespace, names.NodeAgent)
+	}
 	pod, err := podSpec(placed(config.Spec.NodeAgent, s.operator), s)
 	if err != nil {
 		return nil, err
@@ -49,6 +56,8 @@ func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, erro
 				"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
 				// Stay while a node is drained: the volumes of the Pods that leave are unpublished here.
 				"cluster-autoscaler.kubernetes.io/enable-ds-eviction": "false",
+				// A Pod's token dies with its ServiceAccount. A new one of the same name, as after a new installation, takes new Pods.
+				annotationAccount: string(s.account),
 			}).
 			WithSpec(pod))), nil
 }

@@ -37,6 +37,8 @@ func nodeAgentLabels() map[string]string {
 type settings struct {
 	namespace string
 	image     string
+	// account is the uid of the agents' ServiceAccount, empty if there is none.
+	account types.UID
 	// operator is what the operator's own Pods are.
 	operator corev1.PodSpec
 }

@@ -19,7 +19,9 @@ import (
 
 const namespace = "somewhere"
 
-func testSettings() settings { return settings{namespace: namespace, image: "listener-operator:test"} }
+func testSettings() settings {
+	return settings{namespace: namespace, image: "listener-operator:test", account: "made-first"}
+}
 
 // newConfig returns ListenerOperator/cluster as the API server makes it of an empty one.
 func newConfig() *operatorv1alpha1.ListenerOperator {

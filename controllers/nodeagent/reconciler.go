@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
@@ -108,7 +110,11 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if err != nil {
 		return nil, err
 	}
-	o := &observed{config: config, settings: settings{namespace: r.Namespace, image: r.Image, operator: operator}}
+	account, err := r.agentAccount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := &observed{config: config, settings: settings{namespace: r.Namespace, image: r.Image, account: account, operator: operator}}
 	for _, c := range r.components() {
 		object, err := r.get(ctx, c)
 		if err != nil {
@@ -122,6 +128,17 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 // components are those whose kinds the cluster serves.
 func (r *Reconciler) components() []component {
 	return slices.DeleteFunc(components(), func(c component) bool { return !c.optional.Empty() && !r.serves(c.optional) })
+}
+
+// agentAccount returns the uid of the agents' ServiceAccount, or "" if there is none. It is asked for live: passes are rare, and to watch it would
+// take the right to list all.
+func (r *Reconciler) agentAccount(ctx context.Context) (types.UID, error) {
+	account := &corev1.ServiceAccount{}
+	err := r.live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.NodeAgent}, account)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading service account %s/%s: %w", r.Namespace, names.NodeAgent, err)
+	}
+	return account.UID, nil
 }
 
 // get returns the object, or nil if there is none. Only the API server is believed that there is none: what the cache has not seen yet

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -41,7 +42,7 @@ type harness struct {
 
 func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Object) *harness {
 	t.Helper()
-	c := fakeclient.New(t, intercept, objects...)
+	c := fakeclient.New(t, intercept, append(objects, agentAccount("made-first"))...)
 	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	h.Reconciler = &Reconciler{
 		Client: c, Namespace: namespace, Image: "listener-operator:test",
@@ -56,6 +57,11 @@ func everywhere() []component {
 }
 
 func servesNothingOptional(schema.GroupVersionKind) bool { return false }
+
+// agentAccount is the ServiceAccount that the operator's manifests make for the agents.
+func agentAccount(uid types.UID) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent, UID: uid}}
+}
 
 // pass reconciles the configuration as it is now.
 func (h *harness) pass() (reconcile.Result, error) {
@@ -181,7 +187,8 @@ func (h *harness) rollOut(desired, updated, ready int32) {
 	h.t.Helper()
 	agents := h.agents()
 	agents.Status = appsv1.DaemonSetStatus{
-		ObservedGeneration: agents.Generation, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready,
+		ObservedGeneration: agents.Generation, DesiredNumberScheduled: desired, CurrentNumberScheduled: desired,
+		UpdatedNumberScheduled: updated, NumberReady: ready,
 	}
 	if err := h.Client.Status().Update(h.t.Context(), agents); err != nil {
 		h.t.Fatal(err)
@@ -267,6 +274,58 @@ func TestInstallsAndSettles(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Warning AgentsNotReady", "Normal AsExpected"}, told); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// TestAgentsThatAreNotCreatedAreTold: pod security refuses them where the namespace is not labelled, and nothing else would tell.
+func TestAgentsThatAreNotCreatedAreTold(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.mustPass()
+	agents := h.agents()
+	agents.Status = appsv1.DaemonSetStatus{ObservedGeneration: agents.Generation, DesiredNumberScheduled: 3}
+	if err := h.Client.Status().Update(t.Context(), agents); err != nil {
+		t.Fatal(err)
+	}
+	if again := h.mustPass().RequeueAfter; again != uncreatedPatience {
+		t.Errorf("looks again after %s, want %s", again, uncreatedPatience)
+	}
+	rolling := map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}
+	h.wants(rolling, all())
+	h.clock.SetTime(start.Add(uncreatedPatience))
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, all())
+	for _, want := range []string{"3 nodes, 3 are not created", "DaemonSet somewhere/listener-node-agent", "pod-security.kubernetes.io/enforce=privileged"} {
+		if got := h.message(operatorv1alpha1.ConditionDegraded); !strings.Contains(got, want) {
+			t.Errorf("the message does not say %q: %s", want, got)
+		}
+	}
+	h.rollOut(3, 0, 0)
+	if again := h.mustPass().RequeueAfter; again != patience-uncreatedPatience {
+		t.Errorf("looks again after %s, want %s", again, patience-uncreatedPatience)
+	}
+	h.wants(rolling, all())
+}
+
+// TestAgentsAreReplacedWithTheirServiceAccount: the tokens of Pods die with it.
+func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.mustPass()
+	before := h.agents().Spec.Template
+	if err := h.Client.Delete(t.Context(), agentAccount("")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.pass(); err == nil || !strings.Contains(err.Error(), "no ServiceAccount somewhere/listener-node-agent") {
+		t.Errorf("without the ServiceAccount, the error is %v", err)
+	}
+	if diff := cmp.Diff(before, h.agents().Spec.Template); diff != "" {
+		t.Errorf("the agents change although they could not start (-before +after):\n%s", diff)
+	}
+	if err := h.Client.Create(t.Context(), agentAccount("made-again")); err != nil {
+		t.Fatal(err)
+	}
+	h.mustPass()
+	if cmp.Equal(before, h.agents().Spec.Template) {
+		t.Error("the agents stay, whose tokens are dead")
 	}
 }
 

@@ -24,6 +24,9 @@ import (
 // replaced a tenth at a time.
 const patience = 15 * time.Minute
 
+// uncreatedPatience is how long nodes may be without an agent's Pod: they are created at once, or refused.
+const uncreatedPatience = 30 * time.Second
+
 // maxListed is how many Pods, and how many claims, a message names.
 const maxListed = 5
 
@@ -57,7 +60,7 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	is := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionProgressing)
 	var left time.Duration
 	if is.Reason == operatorv1alpha1.ReasonAgentsRollout {
-		left = max(is.LastTransitionTime.Add(patience).Sub(now), 0)
+		left = max(is.LastTransitionTime.Add(patienceWith(o)).Sub(now), 0)
 	}
 	late := is.Reason == operatorv1alpha1.ReasonAgentsRollout && left == 0
 	set(degraded(o, done, late))
@@ -151,6 +154,20 @@ func settled(o *observed) bool {
 		agents.Status.NumberReady >= agents.Status.DesiredNumberScheduled
 }
 
+// uncreated returns the number of nodes that should have an agent's Pod, and have none.
+func uncreated(o *observed) int32 {
+	agents := o.agents()
+	return agents.Status.DesiredNumberScheduled - agents.Status.CurrentNumberScheduled
+}
+
+// patienceWith returns how long the agents may take on their way.
+func patienceWith(o *observed) time.Duration {
+	if uncreated(o) > 0 {
+		return uncreatedPatience
+	}
+	return patience
+}
+
 func rollout(o *observed) string {
 	agents := o.agents()
 	if agents.Status.ObservedGeneration < agents.Generation {
@@ -172,6 +189,11 @@ func degraded(o *observed, done outcome, late bool) metav1.Condition {
 		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, done.err.Error()
 	case done.err != nil:
 		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, done.err.Error()
+	case late && uncreated(o) > 0:
+		c.Reason = operatorv1alpha1.ReasonAgentsNotCreated
+		c.Message = fmt.Sprintf("of the agents of %d nodes, %d are not created; the events of DaemonSet %s say why; "+
+			"if it is pod security: the namespace has to admit host path volumes, by the label pod-security.kubernetes.io/enforce=privileged",
+			o.agents().Status.DesiredNumberScheduled, uncreated(o), client.ObjectKeyFromObject(o.agents()))
 	case late:
 		c.Reason = operatorv1alpha1.ReasonAgentsNotReady
 		c.Message = fmt.Sprintf("%s, for more than %.0f minutes now; look at the Pods and events of DaemonSet %s",

@@ -26,16 +26,17 @@ const (
 
 // Reasons of the conditions.
 const (
-	ReasonAsExpected      = "AsExpected"
-	ReasonAgentsRolledOut = "AgentsRolledOut"
-	ReasonAgentsRollout   = "AgentsRollingOut"
-	ReasonAgentsNotReady  = "AgentsNotReady"
-	ReasonApplyFailed     = "ApplyFailed"
-	ReasonUnmanaged       = "Unmanaged"
-	ReasonRemoved         = "Removed"
-	ReasonVolumesInUse    = "VolumesInUse"
-	ReasonForeignObject   = "ForeignObject"
-	ReasonRemovalFailed   = "RemovalFailed"
+	ReasonAsExpected       = "AsExpected"
+	ReasonAgentsRolledOut  = "AgentsRolledOut"
+	ReasonAgentsRollout    = "AgentsRollingOut"
+	ReasonAgentsNotReady   = "AgentsNotReady"
+	ReasonAgentsNotCreated = "AgentsNotCreated"
+	ReasonApplyFailed      = "ApplyFailed"
+	ReasonUnmanaged        = "Unmanaged"
+	ReasonRemoved          = "Removed"
+	ReasonVolumesInUse     = "VolumesInUse"
+	ReasonForeignObject    = "ForeignObject"
+	ReasonRemovalFailed    = "RemovalFailed"
 )
 
 // ManagementState says whether the operator looks after what it installed.
