@@ -36,7 +36,7 @@ func testImage(o Options) string {
 	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
 		repository = repository[:colon]
 	}
-	return repository + "-scorecard:" + o.Version
+	return repository + "-scorecard:v" + o.Version
 }
 
 // render returns the content of each file.

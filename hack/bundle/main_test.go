@@ -162,10 +162,10 @@ func TestLabelsAreSortedAndAliasesResolved(t *testing.T) {
 
 func TestScorecardRunsTheTestsOfTheRelease(t *testing.T) {
 	for image, want := range map[string]string{
-		"registry.example/a:1":               "registry.example/a-scorecard:1.2.3",
-		"registry.example:5000/a":            "registry.example:5000/a-scorecard:1.2.3",
-		"registry.example:5000/a@sha256:00":  "registry.example:5000/a-scorecard:1.2.3",
-		"registry.example/a/b:v1@sha256:001": "registry.example/a/b-scorecard:1.2.3",
+		"registry.example/a:1":               "registry.example/a-scorecard:v1.2.3",
+		"registry.example:5000/a":            "registry.example:5000/a-scorecard:v1.2.3",
+		"registry.example:5000/a@sha256:00":  "registry.example:5000/a-scorecard:v1.2.3",
+		"registry.example/a/b:v1@sha256:001": "registry.example/a/b-scorecard:v1.2.3",
 	} {
 		if got := testImage(Options{Image: image, Version: "1.2.3"}); got != want {
 			t.Errorf("the tests of %s are in %s, want %s", image, got, want)
@@ -176,7 +176,7 @@ func TestScorecardRunsTheTestsOfTheRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})
-	if got, want := files["bundle/tests/scorecard/config.yaml"], documentStart+header+"image: registry.example/a-scorecard:1.2.3\n"; got != want {
+	if got, want := files["bundle/tests/scorecard/config.yaml"], documentStart+header+"image: registry.example/a-scorecard:v1.2.3\n"; got != want {
 		t.Errorf("the scorecard's configuration is %q, want %q", got, want)
 	}
 }
