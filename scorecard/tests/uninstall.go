@@ -23,6 +23,7 @@ var kinds = []schema.GroupVersionKind{
 	{Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
+	{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"},
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	podKind, // after the DaemonSet that owns them
 }
