@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,7 +44,7 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 		t.Fatal(err)
 	}
 	leftovers := []client.Object{config}
-	for _, component := range everywhere() {
+	for _, component := range slices.Concat(confinement(), everywhere()) {
 		if object := component.empty(); !component.namespaced {
 			object.SetName(component.name)
 			leftovers = append(leftovers, object)
@@ -302,14 +303,19 @@ func (c *writeCounter) Apply(ctx context.Context, o runtime.ApplyConfiguration, 
 	return c.Client.Apply(ctx, o, options...)
 }
 
+func (c *writeCounter) Create(ctx context.Context, o client.Object, options ...client.CreateOption) error {
+	c.writes++
+	return c.Client.Create(ctx, o, options...)
+}
+
 func TestNothingToDoCostsNoWrite(t *testing.T) {
 	plain, namespace := fresh(t)
 	createConfig(t, plain)
 	counter := &writeCounter{Client: plain}
 	r := reconciler(counter, namespace)
 	config := mustReconcile(t, r)
-	if want := 1 + len(everywhere()); counter.writes != want {
-		t.Errorf("%d writes to install, want %d: the finalizer and the components", counter.writes, want)
+	if want := 1 + len(confinement()) + len(everywhere()); counter.writes != want {
+		t.Errorf("%d writes to install, want %d: the finalizer, the confinement and the components", counter.writes, want)
 	}
 	counter.writes = 0
 	before := config.ResourceVersion

@@ -68,6 +68,15 @@ func componentOf(t *testing.T, kind string) component {
 }
 
 func TestGolden(t *testing.T) {
+	for _, c := range confinement() {
+		t.Run("confinement "+c.kind, func(t *testing.T) {
+			object, err := c.object(newConfig(), testSettings())
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Compare(t, strings.ToLower(c.kind)+"-operator", object)
+		})
+	}
 	for suffix, config := range map[string]*operatorv1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
 		for _, c := range components() {
 			if suffix != "" && c.kind != "DaemonSet" {

@@ -170,6 +170,9 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if err := r.hold(ctx, o.config); err != nil {
 		return outcome{err: err}
 	}
+	if err := r.confine(ctx, o); err != nil {
+		return outcome{err: err}
+	}
 	for i := range o.parts {
 		if err := r.apply(ctx, o, &o.parts[i]); err != nil {
 			return outcome{err: err}

@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(theConfiguration), builder.WithPredicates(r.ownDeployment())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(useChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(comesOrGoes()))
-	for _, c := range components() {
+	for _, c := range slices.Concat(confinement(), components()) {
 		// By name, not by owner: a foreign object that makes way has to be noticed, too.
 		if !c.optional.Empty() {
 			kind, err := r.optionalKind(mgr, c)

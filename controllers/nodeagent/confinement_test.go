@@ -1,0 +1,183 @@
+package nodeagent
+
+import (
+	"maps"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// What a denial of the operator says.
+const (
+	onlyLabel   = "the listener operator may only label Pods"
+	onlyLabels  = "may change nothing of a Pod but its labels"
+	otherLabels = "may change no labels of a Pod but those that begin with"
+)
+
+// operatorOf returns a client with the identity of the operator in a namespace.
+func operatorOf(t *testing.T, namespace string) client.Client {
+	t.Helper()
+	config := apiserver.Config(t)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + namespace + ":" + names.Operator,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+	}
+	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// permitPods gives the operator all rights to Pods, far more than its ClusterRole, so that only the policy is in the way.
+func permitPods(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "pods-" + namespace},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: names.Operator}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTheOperatorLabelsPodsAndNothingElse in whatever namespace it runs: here it is not the one of the reconciler.
+func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
+	admin, installed := fresh(t)
+	createConfig(t, admin)
+	mustReconcile(t, reconciler(admin, installed))
+	namespace := apiserver.Namespace(t)
+	permitPods(t, admin, namespace)
+	operator := operatorOf(t, namespace)
+	label := names.PodMountLabel("a-uid")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "web", Labels: map[string]string{"app": "web", names.PodMountLabel("an-earlier-uid"): "web"},
+			Annotations: map[string]string{"a": "b"}, Finalizers: []string{"example.com/stay"},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
+	}
+	if err := admin.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	// The API server takes a moment to put a new policy, and new rights, in force.
+	NewWithT(t).Eventually(func() error {
+		return operator.Delete(t.Context(), pod.DeepCopy(), client.DryRunAll)
+	}, "30s", "50ms").Should(MatchError(ContainSubstring(onlyLabel)))
+
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   string // "" for allowed
+	}{
+		"a label of a mount":             {change: func(p *corev1.Pod) { p.Labels[label] = "web" }},
+		"another value of such a label":  {change: func(p *corev1.Pod) { p.Labels[names.PodMountLabel("an-earlier-uid")] = "other" }},
+		"the removal of such a label":    {change: func(p *corev1.Pod) { delete(p.Labels, names.PodMountLabel("an-earlier-uid")) }},
+		"another label":                  {change: func(p *corev1.Pod) { p.Labels["role"] = "primary" }, want: otherLabels},
+		"another value of another label": {change: func(p *corev1.Pod) { p.Labels["app"] = "shop" }, want: otherLabels},
+		"the removal of another label":   {change: func(p *corev1.Pod) { delete(p.Labels, "app") }, want: otherLabels},
+		"a label of a mount and another": {change: func(p *corev1.Pod) { p.Labels[label], p.Labels["app"] = "web", "shop" }, want: otherLabels},
+		"an annotation":                  {change: func(p *corev1.Pod) { p.Annotations["a"] = "c" }, want: onlyLabels},
+		"no annotations":                 {change: func(p *corev1.Pod) { p.Annotations = nil }, want: onlyLabels},
+		"no finalizers":                  {change: func(p *corev1.Pod) { p.Finalizers = nil }, want: onlyLabels},
+		"an owner": {change: func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
+		}, want: onlyLabels},
+		"an image":   {change: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "evil:1" }, want: onlyLabels},
+		"a deadline": {change: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }, want: onlyLabels},
+		"toleration": {change: func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: "Exists"})
+		}, want: onlyLabels},
+		"the last of": {change: func(p *corev1.Pod) { p.Labels = map[string]string{} }, want: otherLabels},
+	} {
+		t.Run("patching "+name, func(t *testing.T) {
+			changed := pod.DeepCopy()
+			tc.change(changed)
+			err := operator.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll)
+			if tc.want == "" && err != nil || tc.want != "" && !denied(err, tc.want) {
+				t.Errorf("error is %v, want %q", err, tc.want)
+			}
+		})
+	}
+	for name, write := range map[string]func() error{
+		"creating a Pod": func() error {
+			other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}, Spec: pod.Spec}
+			return operator.Create(t.Context(), other, client.DryRunAll)
+		},
+		"changing a Pod's status": func() error {
+			changed := pod.DeepCopy()
+			changed.Status.Phase = corev1.PodFailed
+			return operator.Status().Update(t.Context(), changed)
+		},
+		"evicting a Pod": func() error {
+			return operator.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := write(); !denied(err, onlyLabel) {
+				t.Errorf("error is %v, want %q", err, onlyLabel)
+			}
+		})
+	}
+	t.Run("others are not confined", func(t *testing.T) {
+		changed := pod.DeepCopy()
+		changed.Labels["app"] = "shop"
+		if err := admin.Patch(t.Context(), changed, client.MergeFrom(pod), client.DryRunAll); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTheOperatorCannotFreeItself has the rights that the operator is installed with.
+func TestTheOperatorCannotFreeItself(t *testing.T) {
+	admin, namespace := fresh(t)
+	grant(t, admin, namespace)
+	operator := operatorOf(t, names.Operator)
+	if err := (&firstStart{writer: operator, live: operator, namespace: namespace}).ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustReconcile(t, reconcilerOf(operator, admin, namespace))
+	for _, c := range confinement() {
+		object := c.empty()
+		if err := admin.Get(t.Context(), c.key(""), object); err != nil {
+			t.Fatal(err)
+		}
+		freed := object.DeepCopyObject().(client.Object)
+		freed.SetLabels(maps.Clone(object.GetLabels()))
+		freed.GetLabels()["free"] = "yes"
+		for verb, err := range map[string]error{
+			"patch":  operator.Patch(t.Context(), freed, client.MergeFrom(object)),
+			"update": operator.Update(t.Context(), freed),
+			"delete": operator.Delete(t.Context(), object),
+		} {
+			if !apierrors.IsForbidden(err) {
+				t.Errorf("%s of %s says %v, want forbidden", verb, c.kind, err)
+			}
+		}
+		if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "ListenerOperator" {
+			t.Errorf("%s would stay when the configuration is deleted: its owner is %+v", c.kind, owner)
+		}
+	}
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	if err := operator.Delete(t.Context(), config); !apierrors.IsForbidden(err) {
+		t.Errorf("deleting the configuration says %v, want forbidden", err)
+	}
+}
