@@ -56,6 +56,7 @@ func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, p *parts, o Options)
 	}
 	slices.SortFunc(examples, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetKind(), b.GetKind()) })
 	csv.Annotations["containerImage"] = o.Image
+	csv.Annotations["createdAt"] = cmp.Or(o.Created, csv.Annotations["createdAt"])
 	// What runs comes from these images alone, but only pinned ones can be mirrored.
 	csv.Annotations["features.operators.openshift.io/disconnected"] = strconv.FormatBool(strings.Contains(o.Image, "@sha256:"))
 	initial := examples[slices.IndexFunc(examples, func(u *unstructured.Unstructured) bool { return u.GetKind() == "ListenerOperator" })].DeepCopy()

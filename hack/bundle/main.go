@@ -30,6 +30,8 @@ type Options struct {
 	Version string
 	// Image is the operator's image; empty means that of the bundle that is there.
 	Image string
+	// Created is when the release was made, as RFC 3339 says; empty means what config/ says.
+	Created string
 	// Output is where bundle/ and bundle.Dockerfile go; empty means the checkout.
 	Output string
 }
@@ -38,6 +40,7 @@ func main() {
 	var options Options
 	flag.StringVar(&options.Version, "version", "", "semantic version of the release, by default that of the bundle that is there")
 	flag.StringVar(&options.Image, "image", "", "image of the release, by default that of the bundle that is there")
+	flag.StringVar(&options.Created, "created", "", "when the release was made, like 2026-01-31T12:00:00Z, by default what config/ says")
 	flag.StringVar(&options.Output, "output", "", "directory for bundle/ and bundle.Dockerfile, by default the current one")
 	flag.Parse()
 	if err := run(options, ".", os.Stdin); err != nil {

@@ -130,12 +130,13 @@ func TestBundleIsTheSameWhenNothingChanged(t *testing.T) {
 	}
 }
 
-func TestBundleNamesVersionAndImageEverywhere(t *testing.T) {
-	csv := generate(t, checkout(t), Options{Version: "1.2.3", Image: "registry.example/a@sha256:00"})[csvFile]
+func TestBundleNamesVersionTimeAndImageEverywhere(t *testing.T) {
+	csv := generate(t, checkout(t), Options{Version: "1.2.3", Image: "registry.example/a@sha256:00", Created: "2026-01-31T12:00:00Z"})[csvFile]
 	for _, want := range []string{
 		"name: listener-operator.v1.2.3\n",
 		"version: 1.2.3\n",
 		"containerImage: registry.example/a@sha256:00\n",
+		"createdAt: \"2026-01-31T12:00:00Z\"\n",
 		`features.operators.openshift.io/disconnected: "true"`,
 		"- image: registry.example/a@sha256:00\n    name: node-agent\n",
 		"- image: registry.example/a@sha256:00\n    name: operator\n",
