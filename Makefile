@@ -122,6 +122,13 @@ image: ## Build the image IMG with docker; BASE sets what it stands on.
 	@test -n "$(IMG)" || { echo "error: say which image to build: make image IMG=registry/listener-operator:tag" >&2; exit 1; }
 	docker build --build-arg VERSION=$(VERSION) $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMG) .
 
+.PHONY: release
+release: ## Make dist/VERSION with all that is published, on a release's commit: make release VERSION=1.2.3 IMG=registry/listener-operator
+	@test "$(origin VERSION)" = "command line" -a -n "$(IMG)" || \
+		{ echo "error: say what to release, and the repository that its image goes to: make release VERSION=1.2.3 IMG=registry/listener-operator" >&2; exit 1; }
+	go test ./test/bundle ./hack/... ./internal/image
+	tools=$$(go run ./test/cluster build-tools olm); go run ./hack/release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
+
 .PHONY: deploy
 deploy: ## Install the operator with image IMG on the cluster that kubectl talks to.
 	@test -n "$(IMG)" || { echo "error: say which image to install: make deploy IMG=registry/listener-operator:tag" >&2; exit 1; }

@@ -14,11 +14,5 @@ for kind in listenerclasses listeners podlisteners; do
   fi
 done
 
-kustomize=$(go tool -modfile=hack/tools/dev/go.mod -n kustomize)
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
-cp -r config "$copy"
-cd "$copy/config/default"
-"$kustomize" edit set image "listener-operator=$image"
 # These objects are described here and nowhere else, so whoever changed them meanwhile gives way.
-"$kustomize" build . | $kubectl apply --server-side --force-conflicts -f -
+hack/manifests.sh "$image" | $kubectl apply --server-side --force-conflicts -f -

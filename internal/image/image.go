@@ -47,6 +47,8 @@ type Spec struct {
 	Labels map[string]string
 	// Architecture is what the image's programs are built for, as Go names it. Empty means that of this machine.
 	Architecture string
+	// Created is when the image was made. The zero time leaves that open.
+	Created time.Time
 }
 
 // File is what a file in an image holds: the content of the host's file Source or, if that is empty, Content.
@@ -82,6 +84,7 @@ func (s Spec) complete(img v1.Image, layer v1.Layer) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", cmp.Or(s.Architecture, runtime.GOARCH)
+	config.Created = v1.Time{Time: s.Created}
 	config.Config = v1.Config{
 		Entrypoint: s.Entrypoint,
 		Cmd:        s.Cmd,

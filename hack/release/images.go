@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/image"
+)
+
+// published is an image that a release has.
+type published struct {
+	// Archive is its file, relative to the release.
+	Archive string
+	// Repository and Tag are where it will be published; Digest is what it will always be found by.
+	Repository, Tag, Digest string
+	index                   v1.ImageIndex
+}
+
+// Pinned returns the reference by digest.
+func (p published) Pinned() string {
+	return p.Repository + "@" + p.Digest
+}
+
+// makeOperatorImage makes the image of the programs.
+func (r *release) makeOperatorImage(context.Context) error {
+	return r.makeImage("operator", r.Image, r.Version, func(architecture string) (image.Spec, error) {
+		return image.Operator(".", filepath.Join(r.dir, programsOf(architecture)), r.Version, architecture), nil
+	})
+}
+
+// makeBundleImage makes the image of the bundle. It is the same for each architecture, but none is without.
+func (r *release) makeBundleImage() error {
+	return r.makeImage("bundle", r.Image+"-bundle", "v"+r.Version, func(architecture string) (image.Spec, error) {
+		return bundleImage(r.dir, architecture)
+	})
+}
+
+// bundleImage returns the spec of the image of dir/bundle, as dir/bundle.Dockerfile describes it.
+func bundleImage(dir, architecture string) (image.Spec, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "bundle/metadata/annotations.yaml"))
+	if err != nil {
+		return image.Spec{}, fmt.Errorf("reading the bundle's annotations: %w", err)
+	}
+	var metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := yaml.Unmarshal(data, &metadata); err != nil {
+		return image.Spec{}, fmt.Errorf("parsing the bundle's annotations: %w", err)
+	}
+	files, err := tree(filepath.Join(dir, "bundle"), "/")
+	return image.Spec{Files: files, Labels: metadata.Annotations, Architecture: architecture}, err
+}
+
+// makeCatalogueImage makes the image of the catalogue, as catalog/catalog.Dockerfile describes it.
+func (r *release) makeCatalogueImage() error {
+	return r.makeImage("catalog", r.Image+"-catalog", "v"+r.Version, func(architecture string) (image.Spec, error) {
+		files, err := tree(filepath.Join(r.dir, "catalog/configs"), "/configs")
+		return image.Spec{
+			Files: files, Labels: map[string]string{"operators.operatorframework.io.index.configs.v1": "/configs"}, Architecture: architecture,
+		}, err
+	})
+}
+
+// makeImage makes an image of the specs for each architecture.
+func (r *release) makeImage(name, repository, tag string, spec func(architecture string) (image.Spec, error)) error {
+	var specs []image.Spec
+	for _, architecture := range r.Architectures {
+		s, err := spec(architecture)
+		if err != nil {
+			return err
+		}
+		s.Created = r.Created
+		specs = append(specs, s)
+	}
+	index, err := image.BuildIndex(specs...)
+	if err != nil {
+		return err
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return fmt.Errorf("computing the digest: %w", err)
+	}
+	p := published{
+		Archive: "images/" + path.Base(repository) + ".tar", Repository: repository, Tag: tag, Digest: digest.String(), index: index,
+	}
+	if _, err := r.mkdir("images"); err != nil {
+		return err
+	}
+	file, err := os.Create(filepath.Join(r.dir, p.Archive))
+	if err != nil {
+		return fmt.Errorf("creating the archive: %w", err)
+	}
+	defer file.Close()
+	if err := image.WriteIndex(file, index, p.Repository, p.Tag); err != nil {
+		return err
+	}
+	r.images[name] = p
+	return file.Close()
+}
+
+// tree returns the files below a directory of the host, for a directory of an image.
+func tree(dir, to string) (map[string]image.File, error) {
+	files := map[string]image.File{}
+	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, p)
+		files[path.Join(to, name)] = image.File{Source: p, Mode: 0o644}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", dir, err)
+	}
+	return files, nil
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/operator-framework/api/pkg/manifests"
+	"github.com/operator-framework/api/pkg/validation"
+
+	"github.com/listener-operator/listener-operator/internal/image"
+)
+
+// root is the checkout.
+const root = "../.."
+
+func TestWhatMakesNoReleaseIsRefused(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1")
+	good := Options{Version: "1.2.3", Image: "registry.example/team/operator"}
+	if err := good.complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := time.Unix(1, 0).UTC(); good.Created != want {
+		t.Errorf("created %s, want %s", good.Created, want)
+	}
+	for name, o := range map[string]Options{
+		"no version":       {Image: good.Image},
+		"a leading v":      {Version: "v1.2.3", Image: good.Image},
+		"no image":         {Version: good.Version},
+		"no registry":      {Version: good.Version, Image: "operator"},
+		"a tag":            {Version: good.Version, Image: good.Image + ":1"},
+		"a digest":         {Version: good.Version, Image: good.Image + "@sha256:00"},
+		"an unclear image": {Version: good.Version, Image: "/operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := o.complete(t.Context()); err == nil {
+				t.Error("it was taken")
+			}
+		})
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if err := good.complete(t.Context()); err == nil || !strings.Contains(err.Error(), "yesterday") {
+		t.Errorf("error %v, want one about the time", err)
+	}
+}
+
+// built returns a directory with the node agent of the checkout in root.
+func built(t *testing.T, root string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := build(t.Context(), root, dir, "1.2.3", runtime.GOARCH, []string{"node-agent"}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestSameSourceGivesTheSameProgramAnywhere(t *testing.T) {
+	elsewhere := t.TempDir()
+	for _, name := range []string{"api", "cmd", "controllers", "internal", "node-agent"} {
+		if err := os.CopyFS(filepath.Join(elsewhere, name), os.DirFS(filepath.Join(root, name))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(elsewhere, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Settings of the user's own may not matter either.
+	here := built(t, root)
+	t.Setenv("GOFLAGS", "-tags=other")
+	t.Setenv("GOAMD64", "v3")
+	there := built(t, elsewhere)
+	var sums [2]string
+	for i, dir := range []string{here, there} {
+		var err error
+		if sums[i], err = checksum(filepath.Join(dir, "node-agent")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sums[0] != sums[1] {
+		t.Errorf("the programs differ: %v", sums)
+	}
+}
+
+func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
+	r := &release{Options: Options{Version: "1.2.3", Image: "registry.example/operator", Created: time.Unix(1, 0).UTC()}, dir: t.TempDir()}
+	// One program is as good as the other.
+	agent := filepath.Join(built(t, root), "node-agent")
+	target, err := r.mkdir(programsOf(runtime.GOARCH))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range programs {
+		if err := os.Link(agent, filepath.Join(target, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bom, err := r.bill(v1.Descriptor{
+		Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}, Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := bom.Metadata.Timestamp, "1970-01-01T00:00:01Z"; got != want {
+		t.Errorf("made at %s, want the time of the source, %s", got, want)
+	}
+	components := map[string]cdx.Component{bom.Metadata.Component.BOMRef: *bom.Metadata.Component}
+	for _, c := range *bom.Components {
+		components[c.BOMRef] = c
+	}
+	has := map[string][]string{}
+	for _, d := range *bom.Dependencies {
+		for _, ref := range append(*d.Dependencies, d.Ref) {
+			if _, ok := components[ref]; !ok {
+				t.Errorf("%s is named and not described", ref)
+			}
+			has[components[d.Ref].Name] = append(has[components[d.Ref].Name], components[ref].Name)
+		}
+	}
+	for owner, wanted := range map[string][]string{
+		"operator":   {"operator", "node-agent"}, // the image is named like its repository, as its first program is
+		"node-agent": {"stdlib", "k8s.io/client-go", "google.golang.org/grpc"},
+	} {
+		for _, want := range wanted {
+			if !slices.Contains(has[owner], want) {
+				t.Errorf("%s has %v, want %s among them", owner, has[owner], want)
+			}
+		}
+	}
+	for _, c := range *bom.Components {
+		if c.Type == cdx.ComponentTypeLibrary && c.Name != "stdlib" && (c.Hashes == nil || len((*c.Hashes)[0].Value) != 64 || !strings.HasPrefix(c.Version, "v")) {
+			t.Errorf("%s lacks its checksum or version", c.Name)
+		}
+	}
+}
+
+func TestBundlesImageIsThatOfItsDockerfile(t *testing.T) {
+	data, err := os.ReadFile(root + "/bundle.Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := image.Spec{Files: map[string]image.File{}, Labels: map[string]string{}, Architecture: "s390x"}
+	for line := range strings.Lines(string(data)) {
+		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch instruction {
+		case "LABEL":
+			name, value, _ := strings.Cut(rest, "=")
+			want.Labels[name] = strings.Trim(value, `"`)
+		case "COPY":
+			from, to, _ := strings.Cut(rest, " ")
+			files, err := tree(filepath.Join(root, from), to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(want.Files, files)
+		}
+	}
+	got, err := bundleImage(root, "s390x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the image differs (-Dockerfile +release):\n%s", diff)
+	}
+}
+
+func TestBundleClaimsTheArchitecturesOfTheImage(t *testing.T) {
+	var specs []image.Spec
+	for _, architecture := range architectures {
+		specs = append(specs, image.Spec{Architecture: architecture})
+	}
+	index, err := image.BuildIndex(specs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The validator asks docker what an image is made for.
+	dir := t.TempDir()
+	docker := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = manifest ]; then echo '%s'; fi\n", manifest)
+	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(docker), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	bundle, err := manifests.GetBundleFromDir(root + "/bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, result := range validation.MultipleArchitecturesValidator.Validate(bundle) {
+		for _, e := range slices.Concat(result.Errors, result.Warnings) {
+			t.Error(e)
+		}
+	}
+}
+
+func TestReadmeNamesEveryImage(t *testing.T) {
+	r := &release{
+		Options: Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: architectures},
+		dir:     t.TempDir(),
+		images:  map[string]published{},
+	}
+	for _, name := range []string{"operator", "bundle"} {
+		err := r.makeImage(name, r.Image+"-"+name, "v1.2.3", func(architecture string) (image.Spec, error) {
+			return image.Spec{Architecture: architecture}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.describe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(r.dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# listener operator 1.2.3\n",
+		"for amd64, arm64, ppc64le, s390x.",
+		"| `images/operator-bundle.tar` | `registry.example/operator-bundle:v1.2.3` | `" + r.images["bundle"].Digest + "` |\n",
+		"oci-archive:images/operator-operator.tar docker://registry.example/operator-operator:v1.2.3\n",
+	} {
+		if !bytes.Contains(content, []byte(want)) {
+			t.Errorf("README.md lacks %q:\n%s", want, content)
+		}
+	}
+}
+
+func TestChecksumsAreOfAllFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b/c", "a"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums, err := checksums(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a\n"
+	if got := string(sums); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "  b/c\n") || strings.Count(got, "\n") != 2 {
+		t.Errorf("checksums:\n%s", got)
+	}
+}
+
+func TestErrorSaysWhatAProgramComplainedOf(t *testing.T) {
+	_, err := command(t.Context(), "sh", "-c", "echo reason >&2; false")
+	if err == nil || !strings.Contains(err.Error(), "reason") {
+		t.Errorf("error %v, want the program's reason", err)
+	}
+}

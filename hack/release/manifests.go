@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// kustomize is how the checkout calls it.
+var kustomize = []string{"go", "tool", "-modfile=hack/tools/dev/go.mod", "kustomize"}
+
+// writeManifests writes the plain manifests with the image's digest.
+func (r *release) writeManifests(ctx context.Context) error {
+	manifests, err := command(ctx, "hack/manifests.sh", r.images["operator"].Pinned())
+	if err != nil {
+		return err
+	}
+	return r.write("install.yaml", manifests)
+}
+
+// makeBundle generates the bundle, and makes its image.
+func (r *release) makeBundle(ctx context.Context) error {
+	manifests, err := command(ctx, kustomize[0], append(kustomize[1:], "build", "config/manifests")...)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "run", "./hack/bundle", "-version", r.Version, "-image", r.images["operator"].Pinned(),
+		"-created", r.Created.Format(time.RFC3339), "-output", r.dir)
+	cmd.Stdin = bytes.NewReader(manifests)
+	if _, err := output(cmd); err != nil {
+		return err
+	}
+	return r.makeBundleImage()
+}
+
+// makeCatalogue makes the catalogue with the release as its newest, and its image.
+func (r *release) makeCatalogue(ctx context.Context) error {
+	if _, err := command(ctx, "go", "run", "./hack/catalog", "-opm", r.Opm,
+		"-bundle", filepath.Join(r.dir, "bundle")+"="+r.images["bundle"].Pinned(), "-output", filepath.Join(r.dir, "catalog")); err != nil {
+		return err
+	}
+	return r.makeCatalogueImage()
+}
+
+//go:embed README.md.tmpl
+var readme string
+
+// describe writes how to use the release, and the checksums of all files.
+func (r *release) describe(context.Context) error {
+	var content bytes.Buffer
+	if err := template.Must(template.New("README").Option("missingkey=error").Parse(readme)).Execute(&content, map[string]any{
+		"Version": r.Version, "Created": r.Created.Format(time.DateOnly), "Architectures": strings.Join(r.Architectures, ", "),
+		"Images": slices.SortedFunc(maps.Values(r.images), func(a, b published) int { return strings.Compare(a.Repository, b.Repository) }),
+		"Go":     strings.TrimPrefix(runtime.Version(), "go"), "Image": r.Image,
+	}); err != nil {
+		return fmt.Errorf("writing README.md: %w", err)
+	}
+	if err := r.write("README.md", content.Bytes()); err != nil {
+		return err
+	}
+	sums, err := checksums(r.dir)
+	if err != nil {
+		return err
+	}
+	return r.write("SHA256SUMS", sums)
+}
+
+// checksums returns the checksums of all files below a directory, as sha256sum prints and checks them.
+func checksums(dir string) ([]byte, error) {
+	var sums bytes.Buffer
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		sum, err := checksum(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		fmt.Fprintf(&sums, "%s  %s\n", sum, name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("computing the checksums: %w", err)
+	}
+	return sums.Bytes(), nil
+}
+
+// keepKinds makes the kinds of this release those that the next one is compared with.
+func keepKinds(version string) error {
+	paths, err := filepath.Glob("config/crd/bases/*.yaml")
+	if err != nil {
+		return fmt.Errorf("listing the kinds: %w", err)
+	}
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading a kind: %w", err)
+		}
+		header := fmt.Sprintf("# As in release %s. `make release` replaces it; do not edit.\n", version)
+		target := filepath.Join("test/bundle/released", filepath.Base(path))
+		if err := os.WriteFile(target, append([]byte(header), content...), 0o644); err != nil {
+			return fmt.Errorf("keeping a kind: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// listModules writes, for each architecture, what the operator's image is made of: the software bill of materials, in CycloneDX's format.
+func (r *release) listModules(context.Context) error {
+	if _, err := r.mkdir("sbom"); err != nil {
+		return err
+	}
+	manifest, err := r.images["operator"].index.IndexManifest()
+	if err != nil {
+		return fmt.Errorf("reading the image: %w", err)
+	}
+	for _, m := range manifest.Manifests {
+		bom, err := r.bill(m)
+		if err != nil {
+			return fmt.Errorf("for %s: %w", m.Platform.Architecture, err)
+		}
+		var content bytes.Buffer
+		if err := cdx.NewBOMEncoder(&content, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
+			return fmt.Errorf("encoding it: %w", err)
+		}
+		if err := r.write("sbom/linux-"+m.Platform.Architecture+".cdx.json", content.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bill says what an image of one architecture is made of.
+func (r *release) bill(image v1.Descriptor) (*cdx.BOM, error) {
+	architecture := image.Platform.Architecture
+	name := path.Base(r.Image)
+	ref := fmt.Sprintf("pkg:oci/%s@%s?arch=%s&repository_url=%s", name, image.Digest, architecture, r.Image)
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{
+		Timestamp: r.Created.Format(time.RFC3339),
+		Component: &cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeContainer, Name: name, Version: r.Version, PackageURL: ref},
+	}
+	components := map[string]cdx.Component{}
+	dependencies := map[string][]string{ref: nil}
+	for _, program := range programs {
+		app, modules, err := r.inspect(filepath.Join(r.dir, programsOf(architecture), program))
+		if err != nil {
+			return nil, err
+		}
+		components[app.BOMRef] = app
+		dependencies[ref] = append(dependencies[ref], app.BOMRef)
+		dependencies[app.BOMRef] = nil
+		for _, m := range modules {
+			components[m.BOMRef] = m
+			dependencies[app.BOMRef] = append(dependencies[app.BOMRef], m.BOMRef)
+		}
+	}
+	all, graph := []cdx.Component{}, []cdx.Dependency{}
+	for _, c := range components {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b cdx.Component) int { return cmp.Compare(a.BOMRef, b.BOMRef) })
+	for from, to := range dependencies {
+		slices.Sort(to)
+		graph = append(graph, cdx.Dependency{Ref: from, Dependencies: &to})
+	}
+	slices.SortFunc(graph, func(a, b cdx.Dependency) int { return cmp.Compare(a.Ref, b.Ref) })
+	bom.Components, bom.Dependencies = &all, &graph
+	return bom, nil
+}
+
+// inspect returns a program as a component, and the modules that are linked into it, of which the first is Go's own library.
+func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return cdx.Component{}, nil, fmt.Errorf("reading what %s was built from: %w", program, err)
+	}
+	sum, err := checksum(program)
+	if err != nil {
+		return cdx.Component{}, nil, err
+	}
+	name := filepath.Base(program)
+	app := cdx.Component{
+		BOMRef: "pkg:golang/" + modulePath + "@v" + r.Version + "#cmd/" + name, Type: cdx.ComponentTypeApplication, Name: name, Version: r.Version,
+		PackageURL: "pkg:golang/" + modulePath + "@v" + r.Version + "#cmd/" + name,
+		Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}},
+		Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
+	}
+	modules := []cdx.Component{library("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "")}
+	for _, m := range info.Deps {
+		modules = append(modules, module(m))
+	}
+	return app, modules, nil
+}
+
+// module returns a module as a component.
+func module(m *debug.Module) cdx.Component {
+	if m.Replace != nil {
+		m = m.Replace
+	}
+	return library(m.Path, m.Version, m.Sum)
+}
+
+// library returns a component of a name, a version and a checksum as in go.sum, which may be empty.
+func library(name, version, sum string) cdx.Component {
+	ref := "pkg:golang/" + strings.ToLower(name) + "@" + version
+	c := cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: ref}
+	if h1, ok := strings.CutPrefix(sum, "h1:"); ok {
+		if raw, err := base64.StdEncoding.DecodeString(h1); err == nil {
+			c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(raw)}}
+		}
+	}
+	return c
+}
+
+// checksum returns a file's SHA-256 in hexadecimal digits.
+func checksum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("opening a file: %w", err)
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
