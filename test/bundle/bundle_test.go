@@ -72,7 +72,7 @@ func TestValidatorsOfCataloguesHaveNothingToSay(t *testing.T) {
 }
 
 func TestValidatorOfPlatformsFindsNoError(t *testing.T) {
-	// It runs docker to look at the images, and warns that it could not. What is in them is for the release to check.
+	// It runs docker to look at the images, and warns that it could not. What is in them is checked where they are made: hack/release.
 	t.Setenv("PATH", t.TempDir())
 	for _, r := range validation.MultipleArchitecturesValidator.Validate(load(t)) {
 		for _, e := range r.Errors {

@@ -124,7 +124,11 @@ func TestIconIsASquareDrawing(t *testing.T) {
 }
 
 func TestLabelsAreOfPlatforms(t *testing.T) {
-	want := map[string]string{"operatorframework.io/arch.amd64": "supported", "operatorframework.io/os.linux": "supported"}
+	const prefix = "operatorframework.io/"
+	want := map[string]string{prefix + "os.linux": "supported"}
+	for _, architecture := range []string{"amd64", "arm64", "ppc64le", "s390x"} {
+		want[prefix+"arch."+architecture] = "supported"
+	}
 	if diff := cmp.Diff(want, csv(t).Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
