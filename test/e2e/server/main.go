@@ -1,8 +1,10 @@
 // Command server is the product that the end-to-end tests run in Pods: it answers clients with its own name, over TCP and UDP, and shows
-// what it reads in its listener volumes. It knows nothing of Kubernetes.
+// what it reads in its listener volumes. Where it finds an authority, it also speaks TLS, with certificates for the addresses that it reads there. It
+// knows nothing of Kubernetes.
 package main
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +15,15 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
 // mountRoot is where Pods mount their listener volumes, each in a directory of its volume's name.
 const mountRoot = "/listeners"
+
+// authorityDir is where Pods mount tls.crt and tls.key of the authority that signs their certificates.
+const authorityDir = "/authority"
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "mess" {
@@ -36,8 +43,43 @@ func main() {
 		}
 		_ = json.NewEncoder(w).Encode(files)
 	})
+	if _, err := os.Stat(authorityDir); err == nil {
+		go serveTLS(mux)
+	}
 	server := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintln(os.Stderr, server.ListenAndServe())
+	os.Exit(1)
+}
+
+// serveTLS answers as the server without TLS does. For each connection it makes a certificate for the addresses that it then reads in its volumes, with
+// its name as the subject.
+func serveTLS(handler http.Handler) {
+	authority, err := pki.LoadAuthority(authorityDir, "tls")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	server := &http.Server{Addr: ":8443", Handler: handler, ReadHeaderTimeout: 10 * time.Second, TLSConfig: &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			files, err := readAll(mountRoot)
+			if err != nil {
+				return nil, err
+			}
+			request := pki.Request{CommonName: name()}
+			for path, content := range files {
+				if strings.Contains(path, "/addresses/") && strings.HasSuffix(path, "/address") {
+					request.DNSNames = append(request.DNSNames, content)
+				}
+			}
+			pair, err := authority.Issue(request)
+			if err != nil {
+				return nil, err
+			}
+			certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+			return &certificate, err
+		},
+	}}
+	fmt.Fprintln(os.Stderr, server.ListenAndServeTLS("", ""))
 	os.Exit(1)
 }
 
