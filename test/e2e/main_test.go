@@ -10,6 +10,7 @@ package e2e
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -77,6 +79,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := deploy(ctx); err != nil {
 		return 0, err
 	}
+	defer func() { err = errors.Join(err, stopRouters()) }()
 	code = m.Run()
 	ctx, cancel = context.WithTimeout(context.Background(), patience) // the stories may have taken long
 	defer cancel()
@@ -87,6 +90,7 @@ func newClient(c *cluster.Cluster) (client.WithWatch, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme,
+		routev1.Install,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)

@@ -1,0 +1,315 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/test/cluster/pki"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+	"github.com/listener-operator/listener-operator/test/router/platform"
+	"github.com/listener-operator/listener-operator/test/router/router"
+)
+
+// The domains of the routers.
+const (
+	appsDomain     = "apps.example.test"
+	internalDomain = "internal.example.test"
+	thirdDomain    = "third.example.test"
+)
+
+// openshift is what stories about Routes share besides the cluster, made by the first of them.
+var openshift struct {
+	programs sync.Once
+	platform sync.Once
+	// authority signs the certificates of routers and Pods. Clients trust it.
+	authority *pki.Authority
+	program   string
+	dir       string
+	// apps serves all Routes, and internal those with the label of internalShard.
+	apps, internal *testRouter
+}
+
+// internalShard is the label of Routes that the router "internal" serves, next to the router "default".
+var internalShard = map[string]string{"type": "internal"}
+
+// onOpenShift makes the cluster one that serves Routes, with two routers, which stay for the stories that follow.
+func (s *story) onOpenShift() {
+	s.Helper()
+	preparePrograms(s.T)
+	openshift.platform.Do(func() {
+		servesRoutes(s.T)
+		openshift.apps = startRouter(s.T, testRouter{name: "default", domain: appsDomain, node: 1})
+		openshift.internal = startRouter(s.T, testRouter{name: "internal", domain: internalDomain, node: 2, shard: internalShard})
+	})
+	if openshift.internal == nil {
+		s.Fatal("another story could not start the routers")
+	}
+}
+
+// servesRoutes lets the API server serve Routes as OpenShift's does.
+func servesRoutes(t *testing.T) {
+	t.Helper()
+	crds.Install(t, api, crds.Routes)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := platform.Install(ctx, api, appsDomain); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// preparePrograms builds the router, and makes the authority.
+func preparePrograms(t *testing.T) {
+	t.Helper()
+	openshift.programs.Do(func() {
+		root, err := tools.ModuleRoot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		program := filepath.Join(root, "bin", "test-router")
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./test/router")
+		build.Dir, build.Stderr = root, os.Stderr
+		if err := build.Run(); err != nil {
+			t.Fatalf("building the router: %v", err)
+		}
+		if openshift.authority, err = pki.NewAuthority("stories"); err != nil {
+			t.Fatal(err)
+		}
+		// Not the test's own directory: its path would be too long for sockets, and the routers outlive the test.
+		if openshift.dir, err = os.MkdirTemp("", "routers-"); err != nil {
+			t.Fatal(err)
+		}
+		openshift.program = program
+	})
+	if openshift.program == "" {
+		t.Fatal("another story could not build the router")
+	}
+}
+
+// stopRouters stops the routers that the stories left, after the last one.
+func stopRouters() error {
+	var errs []error
+	for _, r := range []*testRouter{openshift.apps, openshift.internal} {
+		if r != nil {
+			errs = append(errs, r.stop())
+		}
+	}
+	if openshift.dir != "" {
+		errs = append(errs, os.RemoveAll(openshift.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// testRouter is a router in the network of a node.
+type testRouter struct {
+	name, domain string
+	node         int
+	shard        map[string]string
+
+	cmd *exec.Cmd
+	out io.ReadCloser
+}
+
+// startRouter starts a router, and returns when it serves. Its log is among those of the cluster.
+func startRouter(t *testing.T, r testRouter) *testRouter {
+	t.Helper()
+	dir := filepath.Join(openshift.dir, r.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := openshift.authority.Issue(pki.Request{DNSNames: []string{"*." + r.domain}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, ca := filepath.Join(dir, "own.pem"), filepath.Join(dir, "ca.crt")
+	if err := errors.Join(
+		os.WriteFile(certificate, append(pair.Cert, pair.Key...), 0o600), os.WriteFile(ca, openshift.authority.Cert, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	r.cmd = testbed.NodeCommand(context.Background(), r.node, openshift.program,
+		"--kubeconfig", testbed.Kubeconfig(), "--name", r.name, "--domain", r.domain, "--canonical-hostname", "router-"+r.name+"."+r.domain,
+		"--labels", labels.SelectorFromSet(r.shard).String(), "--address", testbed.NodeIP(r.node), "--dir", dir,
+		"--default-certificate", certificate, "--service-ca", ca)
+	log, err := os.OpenFile(filepath.Join(testbed.LogDir(), "router-"+r.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	r.cmd.Stderr = log
+	if r.out, err = r.cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatalf("starting router %s: %v", r.name, err)
+	}
+	late := time.AfterFunc(patience, func() { _ = r.signal(unix.SIGKILL) })
+	defer late.Stop()
+	if line, err := bufio.NewReader(r.out).ReadString('\n'); line != "serving\n" {
+		t.Fatalf("router %s does not serve (%v), see %s", r.name, err, log.Name())
+	}
+	return &r
+}
+
+func (r *testRouter) signal(s unix.Signal) error { return unix.Kill(-r.cmd.Process.Pid, s) }
+
+// stop ends the router, and returns when nothing of it is left but its entries in the status of Routes.
+func (r *testRouter) stop() error {
+	if err := r.signal(unix.SIGTERM); err != nil {
+		return fmt.Errorf("stopping router %s: %w", r.name, err)
+	}
+	_, err := io.Copy(io.Discard, r.out)
+	_ = r.cmd.Wait() // it was killed
+	return err
+}
+
+// forgotten removes the router's entries from the status of all Routes, as the platform does for a router that was deleted.
+func (r *testRouter) forgotten(s *story) {
+	s.Helper()
+	if err := router.Forget(s.ctx, api, r.name); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// outside returns an HTTP client outside of the cluster that finds every host at the router, and follows no redirect.
+func (r *testRouter) outside() *http.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(openshift.authority.Cert)
+	return &http.Client{
+		Timeout:       5 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{RootCAs: roots},
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				_, port, err := net.SplitHostPort(address)
+				if err != nil {
+					return nil, err
+				}
+				return testbed.ClientDial(ctx, network, net.JoinHostPort(testbed.NodeIP(r.node), port))
+			},
+		},
+	}
+}
+
+// answer is what came back from a request.
+type answer struct {
+	// Status is the number, and Location where the client is sent.
+	Status   int
+	Location string
+	// Body is empty unless the request succeeded.
+	Body string
+	// Subject and Names are those of the certificate that the client was shown.
+	Subject string
+	Names   []string
+}
+
+// ask sends a request through the router, once.
+func (r *testRouter) ask(ctx context.Context, url string) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	response, err := r.outside().Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{Status: response.StatusCode, Location: response.Header.Get("Location")}
+	if response.StatusCode == http.StatusOK {
+		a.Body = string(body)
+	}
+	if response.TLS != nil {
+		a.Subject, a.Names = response.TLS.PeerCertificates[0].Subject.CommonName, response.TLS.PeerCertificates[0].DNSNames
+	}
+	return a, nil
+}
+
+// urlOf is where an address answers. Port is its name.
+func urlOf(a listenersv1alpha1.IngressAddress, port, path string) string {
+	scheme := map[int32]string{80: "http", 443: "https"}[a.Ports[port]]
+	return scheme + "://" + a.Address + path
+}
+
+// routed is a class whose Listeners are exposed through Routes.
+func routed(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
+}
+
+// classes makes several classes that go with the story, and returns their names, by suffix.
+func (s *story) classes(specs map[string]listenersv1alpha1.ListenerClassSpec) map[string]*listenersv1alpha1.ListenerClass {
+	s.Helper()
+	made := map[string]*listenersv1alpha1.ListenerClass{}
+	for suffix, spec := range specs {
+		class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + suffix}, Spec: spec}
+		s.create(class)
+		s.Cleanup(func() { _ = api.Delete(context.Background(), class) })
+		made[suffix] = class
+	}
+	return made
+}
+
+// authoritySecret is the Secret with which Pods sign their own certificates.
+const authoritySecret = "authority"
+
+// authority makes that Secret.
+func (s *story) authority() {
+	s.Helper()
+	s.create(tlsSecret(authoritySecret, openshift.authority.Cert, openshift.authority.Key))
+}
+
+func tlsSecret(name string, certificate, key []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
+	}
+}
+
+// speaksTLS lets the test server serve HTTPS on its port "https", with certificates for the addresses that its volumes say.
+func speaksTLS(spec *corev1.PodSpec) {
+	server := &spec.Containers[0]
+	server.Ports = append(server.Ports, corev1.ContainerPort{Name: "https", ContainerPort: 8443, Protocol: corev1.ProtocolTCP})
+	server.VolumeMounts = append(server.VolumeMounts, corev1.VolumeMount{Name: "authority", MountPath: "/authority"})
+	spec.Volumes = append(spec.Volumes, corev1.Volume{
+		Name: "authority", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: authoritySecret}},
+	})
+}
+
+// letRouterRead gives the platform's router the right to a Secret, as its documentation asks users to do.
+func (s *story) letRouterRead(secret string) {
+	s.Helper()
+	s.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: secret}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: []string{"get", "list", "watch"},
+	}}})
+	s.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: secret},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: secret},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "openshift-ingress", Name: "router"}},
+	})
+}

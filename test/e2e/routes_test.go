@@ -1,0 +1,705 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/test/cluster/pki"
+)
+
+// answersAt waits until a URL answers through a router as wanted. HAProxy follows endpoints with a delay that no watch shows.
+func (s *story) answersAt(r *testRouter, url string, want answer) {
+	s.Helper()
+	var got answer
+	err := eventually(s.within(), func(ctx context.Context) error {
+		var err error
+		if got, err = r.ask(ctx, url); err == nil {
+			if diff := cmp.Diff(want, got); diff != "" {
+				err = fmt.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatalf("from outside through router %s, %s: %v", r.name, url, err)
+	}
+}
+
+// filesAt returns what the server reads in its volumes, asked through a router.
+func (s *story) filesAt(r *testRouter, base string) map[string]string {
+	s.Helper()
+	a, err := r.ask(s.within(), base+"/files")
+	if err != nil || a.Status != http.StatusOK {
+		s.Fatalf("asking %s for the files: status %d, %v", base, a.Status, err)
+	}
+	var files map[string]string
+	if err := json.Unmarshal([]byte(a.Body), &files); err != nil {
+		s.Fatalf("reading the files: %v", err)
+	}
+	return files
+}
+
+// filesBecome waits until the server reads these addresses in its volume.
+func (s *story) filesBecome(r *testRouter, volume string, addresses ...listenersv1alpha1.IngressAddress) {
+	s.Helper()
+	base := strings.TrimSuffix(urlOf(addresses[0], slices.Sorted(maps.Keys(addresses[0].Ports))[0], ""), "/")
+	err := eventually(s.within(), func(ctx context.Context) error {
+		a, err := r.ask(ctx, base+"/files")
+		if err != nil {
+			return err
+		}
+		var files map[string]string
+		if err := json.Unmarshal([]byte(a.Body), &files); err != nil {
+			return fmt.Errorf("status %d: %w", a.Status, err)
+		}
+		if diff := cmp.Diff(wantFiles(volume, addresses...), files); diff != "" {
+			return fmt.Errorf("files (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// listenerAt waits for a Listener that is ready at these hosts, in this order.
+func (s *story) listenerAt(name string, hosts ...string) *listenersv1alpha1.Listener {
+	s.Helper()
+	return mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
+		return l.Status != nil && slices.Equal(hostsOf(l), hosts)
+	})
+}
+
+func hostsOf(l *listenersv1alpha1.Listener) []string {
+	var hosts []string
+	for _, a := range l.Status.IngressAddresses {
+		hosts = append(hosts, a.Address)
+	}
+	return hosts
+}
+
+// at is the address of a host with one port.
+func at(host, port string, number int32) listenersv1alpha1.IngressAddress {
+	return listenersv1alpha1.IngressAddress{
+		Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
+	}
+}
+
+// listening makes a Listener of a class, for nobody's volume.
+func (s *story) listening(name string, class *listenersv1alpha1.ListenerClass, ports ...listenersv1alpha1.ListenerPort) {
+	s.Helper()
+	s.create(&listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: ports},
+	})
+}
+
+func port(name string, number int32, protocol corev1.Protocol) listenersv1alpha1.ListenerPort {
+	return listenersv1alpha1.ListenerPort{Name: name, Port: number, Protocol: &protocol}
+}
+
+// TestOpenShiftComesAndGoes starts on a cluster without Routes. Everything follows without a restart of the operator.
+func TestOpenShiftComesAndGoes(t *testing.T) {
+	s := tell(t)
+	preparePrograms(t)
+	crds.Remove(t, api, crds.Routes) // an earlier run may have left them
+	operator := s.operatorPods()
+	class := s.class(routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
+	}))
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	message := s.condition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
+	t.Logf("without Routes, the user is told: %s", message)
+
+	served := time.Now()
+	servesRoutes(t)
+	s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
+	t.Logf("%s after Routes are served, the Listener waits for a router", time.Since(served).Round(time.Millisecond))
+	r := startRouter(t, testRouter{name: "first", domain: thirdDomain, node: 3})
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.running("web")
+	host := "web-" + s.namespace + "." + thirdDomain
+	s.listenerAt("web-listener", host)
+	s.answersAt(r, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	if diff := cmp.Diff(wantFiles("listener", at(host, "http", 80)), s.filesAt(r, "http://"+host)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+
+	crds.Remove(t, api, crds.Routes)
+	message = s.condition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
+	t.Logf("without Routes again, the user is told: %s", message)
+	if diff := cmp.Diff(operator, s.operatorPods()); diff != "" {
+		t.Errorf("the operator was restarted (-before +after):\n%s", diff)
+	}
+}
+
+// operatorPods returns the restarts of the operator's Pods by uid.
+func (s *story) operatorPods() map[string]int32 {
+	s.Helper()
+	var pods corev1.PodList
+	if err := api.List(s.ctx, &pods, client.InNamespace(operatorSpace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
+		s.Fatal(err)
+	}
+	restarts := map[string]int32{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.DeletionTimestamp != nil || len(p.Status.ContainerStatuses) == 0 {
+			continue
+		}
+		restarts[string(p.UID)] = p.Status.ContainerStatuses[0].RestartCount
+	}
+	return restarts
+}
+
+// TestEachReplicaHasARouteOfItsOwn is what brokers need: TLS ends in each of them, and the name that the client asks for leads to the right one.
+func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	s.authority()
+	class := s.class(routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"https"}}))
+	set := statefulSet("broker", 3, byClass(class.Name))
+	speaksTLS(&set.Spec.Template.Spec)
+	s.create(set)
+	for i := range 3 {
+		name := fmt.Sprintf("broker-%d", i)
+		p := s.running(name)
+		own := at(fmt.Sprintf("%s-%s.%s", name, s.namespace, appsDomain), "https", 443)
+		told := s.told(p, "listener")
+		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, told.IngressAddresses); diff != "" || told.Scope != listenersv1alpha1.ListenerScopeCluster {
+			t.Errorf("%s is told, with scope %s (-want +got):\n%s", name, told.Scope, diff)
+		}
+		s.answersAt(openshift.apps, urlOf(own, "https", "/whoami"), answer{Status: 200, Body: name, Subject: name, Names: []string{own.Address}})
+		if diff := cmp.Diff(wantFiles("listener", own), s.filesAt(openshift.apps, urlOf(own, "https", ""))); diff != "" {
+			t.Errorf("files in %s (-want +got):\n%s", name, diff)
+		}
+		s.noOtherWay(p, "listener-"+name)
+	}
+}
+
+// noOtherWay fails the story if the client outside reaches a Pod or its Service other than through the router.
+func (s *story) noOtherWay(p *corev1.Pod, service string) {
+	s.Helper()
+	var found corev1.Service
+	s.get(&found, s.key(service))
+	for _, address := range []string{p.Status.PodIP, found.Spec.ClusterIP} {
+		if conn, err := testbed.ClientDial(s.ctx, "tcp", net.JoinHostPort(address, "8443")); err == nil {
+			_ = conn.Close()
+			s.Errorf("the client reaches %s at %s: it is not outside", p.Name, address)
+		}
+	}
+	for _, p := range found.Spec.Ports {
+		if p.NodePort != 0 {
+			s.Errorf("Service %s has the node port %d, and so another way in", service, p.NodePort)
+		}
+	}
+}
+
+// TestTLSEndsWhereTheClassSays has a Pod with one volume for each termination.
+func TestTLSEndsWhereTheClassSays(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	s.authority()
+	const customDomain = "shop.example.test"
+	custom := "edge-" + s.namespace + "." + customDomain
+	pair, err := openshift.authority.Issue(pki.Request{CommonName: "own", DNSNames: []string{custom}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create(tlsSecret("own", pair.Cert, pair.Key))
+	s.letRouterRead("own")
+	classes := s.classes(map[string]listenersv1alpha1.ListenerClassSpec{
+		"none": routed(listenersv1alpha1.RouteExposure{
+			Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "none-{namespace}", Ports: []string{"http"},
+		}),
+		"edge": routed(listenersv1alpha1.RouteExposure{
+			Termination: listenersv1alpha1.RouteTerminationEdge, HostTemplate: "edge-{namespace}." + customDomain, Ports: []string{"http"},
+			CertificateSecretName: "own", InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyRedirect,
+		}),
+		"reencrypt": routed(listenersv1alpha1.RouteExposure{
+			Termination: listenersv1alpha1.RouteTerminationReencrypt, SubdomainTemplate: "again-{namespace}", Ports: []string{"https"},
+			DestinationCACertificate: string(openshift.authority.Cert), InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyAllow,
+		}),
+		// The platform makes up the host: <name of the Route>-<namespace>.
+		"chosen": routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationEdge, Ports: []string{"http"}}),
+	})
+	volumes := map[string]map[string]string{}
+	for volume, class := range classes {
+		volumes[volume] = byClass(class.Name)
+	}
+	p := pod("web", volumes)
+	speaksTLS(&p.Spec)
+	s.create(p)
+	p = s.running("web")
+
+	ofRouter := []string{"*." + appsDomain}
+	for volume, want := range map[string]struct {
+		address listenersv1alpha1.IngressAddress
+		answers map[string]answer // by scheme
+	}{
+		"none": {at("none-"+s.namespace+"."+appsDomain, "http", 80), map[string]answer{
+			"http": {Status: 200, Body: "web"}, "https": {Status: 503, Names: ofRouter},
+		}},
+		"edge": {at(custom, "http", 443), map[string]answer{
+			"https": {Status: 200, Body: "web", Subject: "own", Names: []string{custom}}, "http": {Status: 302, Location: "https://" + custom + "/whoami"},
+		}},
+		"reencrypt": {at("again-"+s.namespace+"."+appsDomain, "https", 443), map[string]answer{
+			"https": {Status: 200, Body: "web", Names: ofRouter}, "http": {Status: 200, Body: "web"},
+		}},
+		"chosen": {at("web-chosen-http-"+s.namespace+"."+appsDomain, "http", 443), map[string]answer{
+			"https": {Status: 200, Body: "web", Names: ofRouter}, "http": {Status: 503},
+		}},
+	} {
+		told := s.told(p, volume)
+		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{want.address}, told.IngressAddresses); diff != "" {
+			t.Errorf("for volume %s the Pod is told (-want +got):\n%s", volume, diff)
+		}
+		for scheme, answer := range want.answers {
+			s.answersAt(openshift.apps, scheme+"://"+want.address.Address+"/whoami", answer)
+		}
+	}
+}
+
+// TestAPodWaitsForARouteThatIsRejected: somebody else has the host. The Pod's user is told so in the router's words, and the Pod starts at once when
+// the host is free.
+func TestAPodWaitsForARouteThatIsRejected(t *testing.T) {
+	t.Parallel()
+	s, other := tell(t), tell(t)
+	s.onOpenShift()
+	host := "www-" + s.namespace + "." + appsDomain
+	first := &routev1.Route{
+		ObjectMeta: metav1.ObjectMeta{Name: "first"},
+		Spec:       routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
+	}
+	other.create(first)
+	mustAwait(other, &routev1.Route{}, "first", func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
+	class := s.class(routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "www-{namespace}." + appsDomain, Ports: []string{"http"},
+	}))
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	message := s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteNotAdmitted)
+	words := "HostAlreadyClaimed: a route in another namespace holds " + host + " and is older than web-listener-http"
+	if !strings.Contains(message, words) {
+		t.Errorf("the Listener says %q, not the router's %q", message, words)
+	}
+	if note := s.event("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress); !strings.Contains(note, words) {
+		t.Errorf("the Pod's event says %q, not the router's %q", note, words)
+	}
+	if note := s.event("Listener", "web-listener", listenersv1alpha1.ReasonRouteNotAdmitted); !strings.Contains(note, words) {
+		t.Errorf("the Listener's event says %q, not the router's %q", note, words)
+	}
+	freed := time.Now()
+	other.remove(first)
+	s.running("web")
+	t.Logf("ready %s after the host was free", time.Since(freed).Round(time.Millisecond))
+	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+}
+
+// TestFilesFollowTheHostAndTheRouter: the class gets another host, the router goes and is forgotten, and another comes.
+func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	shard := map[string]string{"story": s.namespace}
+	third := startRouter(t, testRouter{name: "third", domain: thirdDomain, node: 3, shard: shard})
+	t.Cleanup(func() { _ = third.stop() })
+	class := s.class(routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
+		Labels: shard, Routers: []string{"third"},
+	}))
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	p := s.running("web")
+	host := "web-" + s.namespace + "." + thirdDomain
+	s.listenerAt("web-listener", host)
+	s.filesBecome(third, "listener", at(host, "http", 80))
+
+	s.patch(class, func() { class.Spec.Route.SubdomainTemplate = "new-{namespace}" })
+	changed := time.Now()
+	moved := "new-" + s.namespace + "." + thirdDomain
+	s.listenerAt("web-listener", moved)
+	s.filesBecome(third, "listener", at(moved, "http", 80))
+	t.Logf("the files followed within %s", time.Since(changed).Round(time.Millisecond))
+	s.answersAt(third, "http://"+host+"/whoami", answer{Status: 503})
+
+	s.patch(class, func() {
+		class.Spec.Route.SubdomainTemplate, class.Spec.Route.HostTemplate = "", "own-{namespace}.example.test"
+	})
+	own := "own-" + s.namespace + ".example.test"
+	s.listenerAt("web-listener", own)
+	s.filesBecome(third, "listener", at(own, "http", 80))
+
+	// A router that is gone still has its entries, as nobody but the platform could know. The platform removes them.
+	if err := third.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s.listenerAt("web-listener", own)
+	third.forgotten(s)
+	message := s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
+	t.Logf("without a router, the user is told: %s", message)
+	s.listenerAt("web-listener")
+
+	s.patch(class, func() {
+		class.Spec.Route.HostTemplate, class.Spec.Route.SubdomainTemplate = "", "{podName}-{namespace}"
+	})
+	fourth := startRouter(t, testRouter{name: "third", domain: "fourth.example.test", node: 3, shard: shard})
+	t.Cleanup(func() { _ = fourth.stop() })
+	back := "web-" + s.namespace + ".fourth.example.test"
+	s.listenerAt("web-listener", back)
+	s.filesBecome(fourth, "listener", at(back, "http", 80))
+	if after := s.running("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+}
+
+// TestTheClassSaysWhichRoutersCount: two admit the same Route, each under a host of its own.
+func TestTheClassSaysWhichRoutersCount(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	class := s.class(routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"}, Labels: internalShard,
+	}))
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.running("web")
+	apps, internal := "web-"+s.namespace+"."+appsDomain, "web-"+s.namespace+"."+internalDomain
+	l := s.listener("web-listener", 2)
+	if got := slices.Sorted(slices.Values(hostsOf(l))); !slices.Equal(got, []string{apps, internal}) {
+		t.Errorf("without routers in the class, the hosts are %v", got)
+	}
+	for _, routers := range [][]string{{"internal", "default"}, {"default", "internal"}, {"internal"}} {
+		s.patch(class, func() { class.Spec.Route.Routers = routers })
+		var hosts []string
+		var addresses []listenersv1alpha1.IngressAddress
+		for _, r := range routers {
+			host := map[string]string{"default": apps, "internal": internal}[r]
+			hosts, addresses = append(hosts, host), append(addresses, at(host, "http", 80))
+		}
+		s.listenerAt("web-listener", hosts...)
+		s.filesBecome(map[string]*testRouter{"default": openshift.apps, "internal": openshift.internal}[routers[0]], "listener", addresses...)
+	}
+	s.answersAt(openshift.apps, "http://"+apps+"/whoami", answer{Status: 200, Body: "web"})
+	s.answersAt(openshift.internal, "http://"+internal+"/whoami", answer{Status: 200, Body: "web"})
+	s.answersAt(openshift.internal, "http://"+apps+"/whoami", answer{Status: 503})
+
+	// A Route that no router of the class takes up waits, although another router serves it.
+	s.patch(class, func() { class.Spec.Route.Labels = map[string]string{"type": "other"} })
+	mustAwait(s, &routev1.Route{}, "web-listener-http", func(r *routev1.Route) bool { return r.Labels["type"] == "other" })
+	openshift.internal.forgotten(s)
+	message := s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
+	t.Logf("out of the shard, the user is told: %s", message)
+}
+
+// TestAClassMovesBetweenRouteAndNodePort while a client keeps asking at the address that the Listener says: as long as it is said, it answers.
+func TestAClassMovesBetweenRouteAndNodePort(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	viaRoute := routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
+	})
+	class := s.class(viaRoute)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	p := s.running("web")
+	host := "web-" + s.namespace + "." + appsDomain
+	s.listenerAt("web-listener", host)
+	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	visitor := s.visit("web-listener")
+
+	s.patch(class, func() { class.Spec = unpinned() })
+	nodePortAddress := s.listenerAt("web-listener", testbed.NodeIP(nodeOf(p))).Status.IngressAddresses[0]
+	mustAwaitGone(s, &routev1.Route{}, s.key("web-listener-http"))
+	s.answers(nodePortAddress, "web")
+	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 503})
+	if err := eventually(s.within(), func(context.Context) error {
+		if diff := cmp.Diff(wantFiles("listener", nodePortAddress), s.files(nodePortAddress)); diff != "" {
+			return fmt.Errorf("files (-want +got):\n%s", diff)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	s.patch(class, func() { class.Spec = viaRoute })
+	s.listenerAt("web-listener", host)
+	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
+		return service.Spec.Type == corev1.ServiceTypeClusterIP && nodePort(service, "http") == 0
+	})
+	s.filesBecome(openshift.apps, "listener", at(host, "http", 80))
+	if err := eventually(s.within(), func(ctx context.Context) error {
+		if _, err := ask(ctx, nodePortAddress, "/whoami"); err == nil {
+			return errors.New("the node port still answers")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	requests, moves := visitor.leave()
+	t.Logf("%d requests at the address of the moment, which changed %d times", requests, moves)
+	if moves < 2 {
+		t.Errorf("the client saw %d changes of the address, and there were two", moves)
+	}
+	if after := s.running("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+}
+
+// visitor is a client that keeps asking at a Listener's first address.
+type visitor struct {
+	leave func() (requests, moves int)
+}
+
+// visit starts a client. A request that fails although the Listener says the same address before and after it fails the story.
+func (s *story) visit(listener string) visitor {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	done := make(chan struct{})
+	var requests, moves int
+	go func() {
+		defer close(done)
+		var last string
+		for ctx.Err() == nil {
+			before, err := s.firstAddress(ctx, listener)
+			if err != nil {
+				break
+			}
+			key := fmt.Sprint(before)
+			if last != "" && key != last {
+				moves++
+			}
+			last = key
+			err = s.ring(ctx, before)
+			after, readErr := s.firstAddress(ctx, listener)
+			if readErr == nil && err != nil && fmt.Sprint(after) == key {
+				s.Errorf("the Listener says %s, and there: %v", key, err)
+			}
+			requests++
+		}
+	}()
+	leave := func() (int, int) {
+		cancel()
+		<-done
+		return requests, moves
+	}
+	s.Cleanup(func() { _, _ = leave() })
+	return visitor{leave}
+}
+
+// firstAddress returns the address of a Listener that consumers prefer.
+func (s *story) firstAddress(ctx context.Context, listener string) (listenersv1alpha1.IngressAddress, error) {
+	var l listenersv1alpha1.Listener
+	if err := api.Get(ctx, s.key(listener), &l); err != nil {
+		return listenersv1alpha1.IngressAddress{}, err
+	}
+	if l.Status == nil || len(l.Status.IngressAddresses) == 0 {
+		if ctx.Err() == nil {
+			s.Errorf("Listener %s has no address", listener)
+		}
+		return listenersv1alpha1.IngressAddress{}, errors.New("no address")
+	}
+	return l.Status.IngressAddresses[0], nil
+}
+
+// ring asks at an address once, through the router if it is a host's.
+func (s *story) ring(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
+	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
+		got, err := openshift.apps.ask(ctx, urlOf(a, "http", "/whoami"))
+		if err == nil && got.Status != http.StatusOK {
+			err = fmt.Errorf("status %d", got.Status)
+		}
+		return err
+	}
+	_, err := ask(ctx, a, "/whoami")
+	return err
+}
+
+// TestAWrongRouteClassSaysWhatIsWrong: whoever wrote the class, or the Listener, can read what to mend.
+func TestAWrongRouteClassSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	tcp := []listenersv1alpha1.ListenerPort{port("http", 8080, corev1.ProtocolTCP)}
+	both := append(slices.Clone(tcp), port("https", 8443, corev1.ProtocolTCP))
+	const accepted, ready = listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady
+	s.create(tlsSecret("malformed", []byte("no certificate"), []byte("no key")))
+	for _, secret := range []string{"missing", "malformed"} {
+		s.letRouterRead(secret)
+	}
+	edge := func(secret string) listenersv1alpha1.RouteExposure {
+		return listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationEdge, CertificateSecretName: secret}
+	}
+	for name, tc := range map[string]struct {
+		route     listenersv1alpha1.RouteExposure
+		ports     []listenersv1alpha1.ListenerPort
+		condition string
+		reason    string
+		words     string
+	}{
+		"invalid":   {listenersv1alpha1.RouteExposure{SubdomainTemplate: "-{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonInvalidHost, "is no host name"},
+		"duplicate": {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{namespace}"}, both, accepted, listenersv1alpha1.ReasonInvalidHost, "{port}"},
+		"pod":       {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}"}, tcp, accepted, listenersv1alpha1.ReasonNoSinglePod, "names the Pod"},
+		"udp": {
+			listenersv1alpha1.RouteExposure{}, []listenersv1alpha1.ListenerPort{port("game", 9090, corev1.ProtocolUDP)}, accepted,
+			listenersv1alpha1.ReasonNoRoutablePorts, "TCP",
+		},
+		"total": {
+			listenersv1alpha1.RouteExposure{HostTemplate: strings.Repeat("{className}.", 20) + "test"}, tcp, accepted,
+			listenersv1alpha1.ReasonInvalidHost, "must be no more than 253",
+		},
+		"wildcard": {
+			listenersv1alpha1.RouteExposure{HostTemplate: "www.{namespace}.test", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}, tcp, ready,
+			listenersv1alpha1.ReasonRouteNotAdmitted, `router "default": RouteNotAdmitted: wildcard routes are not allowed`,
+		},
+		"missing": {
+			edge("missing"), tcp, ready, listenersv1alpha1.ReasonRouteNotAdmitted,
+			`ExternalCertificateValidationFailed: spec.tls.externalCertificate: Not found: "secrets \"missing\" not found"`,
+		},
+		"malformed": {
+			edge("malformed"), tcp, ready, listenersv1alpha1.ReasonRouteNotAdmitted,
+			"ExtendedValidationFailed: spec.tls.certificate: Invalid value",
+		},
+		"unreadable": {
+			edge("unreadable"), tcp, accepted, listenersv1alpha1.ReasonRouteRejected,
+			"router serviceaccount does not have permission to get this secret",
+		},
+	} {
+		class := s.classes(map[string]listenersv1alpha1.ListenerClassSpec{name: routed(tc.route)})[name]
+		s.listening(name, class, tc.ports...)
+		message := s.condition(name, tc.condition, metav1.ConditionFalse, tc.reason)
+		if !strings.Contains(message, tc.words) {
+			t.Errorf("%s: the Listener says %q, which lacks %q", name, message, tc.words)
+		}
+		t.Logf("%s: %s", name, message)
+	}
+
+	// What is mended works at once.
+	pair, err := openshift.authority.Issue(pki.Request{DNSNames: []string{"missing.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create(tlsSecret("missing", pair.Cert, pair.Key))
+	s.listener("missing", 1)
+
+	unknown := &listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-unknown"}, Spec: routed(listenersv1alpha1.RouteExposure{HostTemplate: "{node}.test"}),
+	}
+	if err := api.Create(s.ctx, unknown); err == nil || !strings.Contains(err.Error(), "{podIndex}") {
+		t.Errorf("a class with an unknown placeholder: %v", err)
+		_ = api.Delete(s.ctx, unknown)
+	}
+}
+
+// TestNamesThatAreTooLongAreCutAndStayUnique: two Listeners whose names differ only at the end, where hosts have no room.
+func TestNamesThatAreTooLongAreCutAndStayUnique(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	class := s.class(routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{listener}-{port}-{namespace}",
+	}))
+	long := "a" + strings.Repeat("-long", 11)
+	hosts := map[string]bool{}
+	for i := range 2 {
+		name := long + "-" + strconv.Itoa(i)
+		s.listening(name, class, port("http", 8080, corev1.ProtocolTCP))
+		l := s.listener(name, 1)
+		host := hostsOf(l)[0]
+		if label, domain, _ := strings.Cut(host, "."); len(label) > 63 || domain != appsDomain {
+			t.Errorf("Listener %s has the host %s", name, host)
+		}
+		hosts[host] = true
+	}
+	if len(hosts) != 2 {
+		t.Errorf("two Listeners share a host: %v", hosts)
+	}
+}
+
+// TestTwoListenersCannotShareAHost: within a namespace, too, the oldest Route has it.
+func TestTwoListenersCannotShareAHost(t *testing.T) {
+	t.Parallel()
+	s := tell(t)
+	s.onOpenShift()
+	class := s.class(routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "www-{namespace}"}))
+	host := "www-" + s.namespace + "." + appsDomain
+	s.listening("first", class, port("http", 8080, corev1.ProtocolTCP))
+	s.listening("second", class, port("http", 8080, corev1.ProtocolTCP))
+	// Routes of the same second are equally old, so that either may have it.
+	err := eventually(s.within(), func(ctx context.Context) error {
+		var first, second listenersv1alpha1.Listener
+		if err := errors.Join(api.Get(ctx, s.key("first"), &first), api.Get(ctx, s.key("second"), &second)); err != nil {
+			return err
+		}
+		has, lacks := &first, &second
+		if first.Status == nil || second.Status == nil || len(first.Status.IngressAddresses) == 0 {
+			has, lacks = lacks, has
+		}
+		if has.Status == nil || lacks.Status == nil || !slices.Equal(hostsOf(has), []string{host}) || len(hostsOf(lacks)) > 0 {
+			return fmt.Errorf("want one at %s: %+v, %+v", host, first.Status, second.Status)
+		}
+		why := meta.FindStatusCondition(lacks.Status.Conditions, listenersv1alpha1.ListenerReady)
+		if words := fmt.Sprintf("HostAlreadyClaimed: route %s-http already exposes %s and is older", has.Name, host); !strings.Contains(why.Message, words) {
+			return fmt.Errorf("%s says %q, not the router's %q", lacks.Name, why.Message, words)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHostsNeedARightOnlyIfTheClassChoosesThem: without the right, classes that leave the host to the platform, or to the router's domain, work.
+func TestHostsNeedARightOnlyIfTheClassChoosesThem(t *testing.T) {
+	s := tell(t)
+	s.onOpenShift()
+	var binding rbacv1.ClusterRoleBinding
+	s.get(&binding, client.ObjectKey{Name: "listener-operator-custom-host"})
+	grant := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
+	s.remove(&binding)
+	t.Cleanup(func() { _ = client.IgnoreAlreadyExists(api.Create(context.Background(), grant)) })
+	const none = listenersv1alpha1.RouteTerminationNone
+	classes := s.classes(map[string]listenersv1alpha1.ListenerClassSpec{
+		"platform":  routed(listenersv1alpha1.RouteExposure{Termination: none}),
+		"subdomain": routed(listenersv1alpha1.RouteExposure{Termination: none, SubdomainTemplate: "sub-{namespace}"}),
+		"own":       routed(listenersv1alpha1.RouteExposure{Termination: none, HostTemplate: "{namespace}.example.test"}),
+	})
+	// The API server learns of the right that is gone a moment later, so the first to be refused is waited for.
+	s.listening("own", classes["own"], port("http", 8080, corev1.ProtocolTCP))
+	message := s.condition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteRejected)
+	for _, words := range []string{"spec.host: Forbidden: you do not have permission to set the host field of the route", "listener-operator-custom-host"} {
+		if !strings.Contains(message, words) {
+			t.Errorf("the Listener says %q, which lacks %q", message, words)
+		}
+	}
+	s.listening("platform", classes["platform"], port("http", 8080, corev1.ProtocolTCP))
+	s.listenerAt("platform", "platform-http-"+s.namespace+"."+appsDomain)
+	s.listening("subdomain", classes["subdomain"], port("http", 8080, corev1.ProtocolTCP))
+	s.listenerAt("subdomain", "sub-"+s.namespace+"."+appsDomain)
+
+	s.create(grant)
+	s.listenerAt("own", s.namespace+".example.test")
+}
