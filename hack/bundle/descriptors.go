@@ -19,9 +19,9 @@ const (
 )
 
 // foreign are fields whose own fields Kubernetes describes.
-var foreign = []string{"affinity", "resources"}
+var foreign = []string{"affinity", "conditions", "resources", "tolerations"}
 
-// field is a field of a kind, at a path like "nodeAgent.kubeletDir".
+// field is a field of a kind, at a path like "nodeAgent.kubeletDir" or, for the items of a list, "ports[0].name".
 type field struct {
 	path, displayName, description string
 	ui                             []string
@@ -74,8 +74,12 @@ func fields(prefix string, object apiextensionsv1.JSONSchemaProps) []field {
 			description: strings.Join(strings.Fields(schema.Description), " "),
 			ui:          hints(name, schema),
 		})
-		if !slices.Contains(foreign, name) {
-			all = append(all, fields(prefix+name+".", schema)...)
+		if slices.Contains(foreign, name) {
+			continue
+		}
+		all = append(all, fields(prefix+name+".", schema)...)
+		if schema.Items != nil && schema.Items.Schema != nil {
+			all = append(all, fields(prefix+name+"[0].", *schema.Items.Schema)...)
 		}
 	}
 	return all

@@ -55,6 +55,7 @@ spec:
               properties:
                 preset: {type: string, enum: [all, none], description: Which classes.}
                 nodeAgent: {properties: {resources: {properties: {limits: {type: object}}}}}
+                ports: {type: array, items: {properties: {name: {type: string}}}}
 `
 
 // checkout returns a directory with the files that a bundle needs beside the manifests.
@@ -191,6 +192,8 @@ func TestFieldsAreDescribedBySchema(t *testing.T) {
 	want := []field{
 		{path: "nodeAgent", displayName: "Node Agent"},
 		{path: "nodeAgent.resources", displayName: "Resources", ui: []string{uiPrefix + "resourceRequirements"}},
+		{path: "ports", displayName: "Ports"},
+		{path: "ports[0].name", displayName: "Name", ui: []string{uiPrefix + "text"}},
 		{path: "preset", displayName: "Preset", description: "Which classes.", ui: []string{uiPrefix + "select:all", uiPrefix + "select:none"}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(field{})); diff != "" {
