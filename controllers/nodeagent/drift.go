@@ -2,10 +2,10 @@ package nodeagent
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,9 +43,8 @@ func (d *drift) repaired(c component, asked *unstructured.Unstructured, before, 
 		return false, nil
 	}
 	if before != nil {
-		// Others write as well what is theirs, such as the status.
-		same, err := sameContent(before, after)
-		if same || err != nil {
+		differ, err := differ(asked, before, after)
+		if !differ || err != nil {
 			return false, err
 		}
 	}
@@ -56,24 +55,33 @@ func (d *drift) repaired(c component, asked *unstructured.Unstructured, before, 
 // forget drops what is remembered of a component that is taken away.
 func (d *drift) forget(c component) { delete(*d, [2]string{c.kind, c.name}) }
 
-// sameContent compares all that can be asked for.
-func sameContent(a, b client.Object) (bool, error) {
-	contentOfA, err := content(a)
-	if err != nil {
-		return false, err
+// differ tells whether two versions of an object differ in what was asked for. Others may write what is theirs, such as the status, in between.
+func differ(asked *unstructured.Unstructured, before, after client.Object) (bool, error) {
+	contents := make([]map[string]any, 2)
+	for i, o := range []client.Object{before, after} {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return false, fmt.Errorf("converting %T: %w", o, err)
+		}
+		contents[i] = content
 	}
-	contentOfB, err := content(b)
-	return equality.Semantic.DeepEqual(contentOfA, contentOfB), err
+	fields := maps.Clone(asked.Object)
+	delete(fields, "apiVersion") // which typed objects need not have
+	delete(fields, "kind")
+	return differIn(fields, contents[0], contents[1]), nil
 }
 
-func content(o client.Object) (map[string]any, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		return nil, fmt.Errorf("converting %T: %w", o, err)
+func differIn(asked, before, after any) bool {
+	fields, ok := asked.(map[string]any)
+	if !ok {
+		return !reflect.DeepEqual(before, after)
 	}
-	fields["metadata"] = map[string]any{"labels": o.GetLabels(), "annotations": o.GetAnnotations(), "ownerReferences": o.GetOwnerReferences()}
-	for _, field := range []string{"apiVersion", "kind", "status"} {
-		delete(fields, field)
+	was, _ := before.(map[string]any)
+	is, _ := after.(map[string]any)
+	for name, field := range fields {
+		if differIn(field, was[name], is[name]) {
+			return true
+		}
 	}
-	return fields, nil
+	return false
 }

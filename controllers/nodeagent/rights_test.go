@@ -59,17 +59,24 @@ func reconcilerOf(operator, admin client.Client, namespace string) *Reconciler {
 	return r
 }
 
-// TestRightsOfTheOperatorSuffice runs with the rights that the operator is installed with, and with
-// OwnerReferencesPermissionEnforcement, as on OpenShift.
-func TestRightsOfTheOperatorSuffice(t *testing.T) {
-	admin, namespace := fresh(t)
-	grant(t, admin, namespace)
+// asOperator returns a client with the rights of the operator's ServiceAccount, as it is installed.
+func asOperator(t *testing.T) client.Client {
+	t.Helper()
 	config := apiserver.Config(t)
 	config.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":" + names.Operator
 	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// TestRightsOfTheOperatorSuffice runs with the rights that the operator is installed with, and with
+// OwnerReferencesPermissionEnforcement, as on OpenShift.
+func TestRightsOfTheOperatorSuffice(t *testing.T) {
+	admin, namespace := fresh(t)
+	grant(t, admin, namespace)
+	c := asOperator(t)
 	if err := (&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}

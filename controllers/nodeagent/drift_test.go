@@ -1,0 +1,167 @@
+package nodeagent
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// repairs returns what is served of listener_operator_drift_repairs_total, by kind and name.
+func repairs(t *testing.T) map[string]float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != "listener_operator_drift_repairs_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, label := range m.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			found[labels["kind"]+" "+labels["name"]] = m.GetCounter().GetValue()
+		}
+	}
+	return found
+}
+
+// since returns by how much the repairs grew.
+func since(t *testing.T, before map[string]float64) map[string]float64 {
+	t.Helper()
+	grown := repairs(t)
+	for key := range grown {
+		grown[key] -= before[key]
+	}
+	maps.DeleteFunc(grown, func(_ string, by float64) bool { return by == 0 })
+	return grown
+}
+
+// TestRepairsAreCounted goes through all that may lie behind a write, on a real API server, whose defaults and versions matter here. Passes are
+// made by hand, so that each sees what is to be seen.
+func TestRepairsAreCounted(t *testing.T) {
+	c, namespace := fresh(t)
+	config := createConfig(t, c)
+	r := reconciler(c, namespace)
+	agents := &appsv1.DaemonSet{}
+	agentsKey := client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}
+	const daemonSet, class, driver = "DaemonSet " + names.NodeAgent, "StorageClass " + names.Driver, "CSIDriver " + names.Driver
+	merge := func(o client.Object, patch string) {
+		t.Helper()
+		if err := c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		change func()
+		want   map[string]float64
+	}{
+		{"the first install", func() {}, nil},
+		{"nothing", func() {}, nil},
+		{"a wish of the administrator", func() { merge(config, `{"spec":{"nodeAgent":{"logLevel":"debug"}}}`) }, nil},
+		{"a change of an image", func() {
+			if err := c.Get(t.Context(), agentsKey, agents); err != nil {
+				t.Fatal(err)
+			}
+			agents.Spec.Template.Spec.Containers[0].Image = "something-else"
+			if err := c.Update(t.Context(), agents); err != nil {
+				t.Fatal(err)
+			}
+		}, map[string]float64{daemonSet: 1}},
+		{"a label that is taken away", func() {
+			merge(&storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}, `{"metadata":{"labels":null}}`)
+		}, map[string]float64{class: 1}},
+		{"what is nobody's but somebody else's", func() {
+			merge(&storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}, `{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"true"}}}`)
+		}, nil},
+		{"a status", func() {
+			agents.Status.DesiredNumberScheduled = 3
+			if err := c.Status().Update(t.Context(), agents); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
+		{"deletions", func() {
+			for _, o := range []client.Object{agents, &storagev1.CSIDriver{ObjectMeta: objectMeta(names.Driver)}} {
+				if err := c.Delete(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, map[string]float64{daemonSet: 1, driver: 1}},
+		{"a restart of the operator", func() { r = reconciler(c, namespace) }, nil},
+	} {
+		before := repairs(t)
+		if err := c.Get(t.Context(), agentsKey, agents); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		tc.change()
+		mustReconcile(t, r)
+		want := tc.want
+		if want == nil {
+			want = map[string]float64{}
+		}
+		if diff := cmp.Diff(want, since(t, before)); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// TestEachRepairIsCountedOnce has the operator's cache between it and the API server, which is often behind.
+func TestEachRepairIsCountedOnce(t *testing.T) {
+	c, namespace := fresh(t)
+	g := NewWithT(t)
+	createConfig(t, c)
+	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+	})
+	driver := &storagev1.CSIDriver{ObjectMeta: objectMeta(names.Driver)}
+	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}
+	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, "20s", "20ms").Should(Succeed())
+	before := repairs(t)
+	for i := range 5 {
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(driver), driver)).To(Succeed())
+		driver.Spec.PodInfoOnMount = ptr.To(false)
+		g.Expect(c.Update(t.Context(), driver)).To(Succeed())
+		// What wakes the operator at the same time must not make it count twice.
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(class), class)).To(Succeed())
+		class.Annotations = map[string]string{"round": string(rune('a' + i))}
+		g.Expect(c.Update(t.Context(), class)).To(Succeed())
+		g.Eventually(func() bool {
+			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(driver), driver)).To(Succeed())
+			return *driver.Spec.PodInfoOnMount
+		}, "20s", "10ms").Should(BeTrue())
+	}
+	want := map[string]float64{"CSIDriver " + names.Driver: 5}
+	g.Eventually(func() map[string]float64 { return since(t, before) }, "20s", "10ms").Should(Equal(want))
+	g.Consistently(func() map[string]float64 { return since(t, before) }, "500ms", "50ms").Should(Equal(want))
+}
+
+// TestARemovalIsNoDrift because it is the operator that takes things away, and puts them back.
+func TestARemovalIsNoDrift(t *testing.T) {
+	h := newHarness(t, noIntercept, newConfig())
+	before := repairs(t)
+	h.mustPass()
+	h.setState(operatorv1alpha1.Removed)
+	h.passes()
+	h.setState(operatorv1alpha1.Managed)
+	h.mustPass()
+	if diff := cmp.Diff(map[string]float64{}, since(t, before)); diff != "" {
+		t.Errorf("repairs (-want +got):\n%s", diff)
+	}
+}

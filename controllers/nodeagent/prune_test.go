@@ -1,0 +1,141 @@
+package nodeagent
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+var noIntercept interceptor.Funcs
+
+func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+// ours gives an object our label and an owner, which is the configuration unless another uid is given.
+func ours[T client.Object](o T, uid types.UID) T {
+	if uid == "" {
+		uid = newConfig().UID
+	}
+	o.SetLabels(map[string]string{labelManagedBy: names.Operator})
+	o.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: operatorv1alpha1.GroupVersion.String(), Kind: "ListenerOperator", Name: "cluster", UID: uid, Controller: ptr.To(true),
+	}})
+	return o
+}
+
+// leftovers are objects of an earlier version, and others that look like them.
+func leftovers() (stale, others []client.Object) {
+	stale = []client.Object{
+		ours(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "old-agent"}}, ""),
+		ours(&storagev1.StorageClass{ObjectMeta: objectMeta("old-class")}, ""),
+		ours(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: objectMeta("old-binding")}, ""),
+	}
+	ownedOnly := ours(&storagev1.CSIDriver{ObjectMeta: objectMeta("owned")}, "")
+	ownedOnly.Labels = nil
+	labelledOnly := &storagev1.CSIDriver{ObjectMeta: objectMeta("labelled")}
+	labelledOnly.Labels = map[string]string{labelManagedBy: names.Operator}
+	others = []client.Object{
+		ownedOnly, labelledOnly,
+		ours(&storagev1.StorageClass{ObjectMeta: objectMeta("of-another")}, "another"),
+		ours(&listenersv1alpha1.ListenerClass{ObjectMeta: objectMeta("policy")}, ""),
+	}
+	return stale, others
+}
+
+func (h *harness) exists(o client.Object) bool {
+	h.t.Helper()
+	err := h.Client.Get(h.t.Context(), client.ObjectKeyFromObject(o), o)
+	if client.IgnoreNotFound(err) != nil {
+		h.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (h *harness) wantsAll(objects []client.Object, exist bool) {
+	h.t.Helper()
+	for _, o := range objects {
+		if h.exists(o) != exist {
+			h.t.Errorf("that %T %s exists is %t", o, o.GetName(), !exist)
+		}
+	}
+}
+
+func TestWhatEarlierVersionsInstalledIsPruned(t *testing.T) {
+	stale, others := leftovers()
+	h := newHarness(t, noIntercept, append(append(stale, others...), newConfig())...)
+	h.setState(operatorv1alpha1.Unmanaged)
+	h.mustPass()
+	h.wantsAll(stale, true)
+
+	h.setState(operatorv1alpha1.Managed)
+	h.mustPass()
+	h.wantsAll(stale, false)
+	h.wantsAll(others, true)
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Errorf("installed (-want +got):\n%s", diff)
+	}
+}
+
+func TestARemovalPrunesToo(t *testing.T) {
+	for way, begin := range removals {
+		t.Run(way, func(t *testing.T) {
+			h := newHarness(t, noIntercept, newConfig())
+			h.mustPass()
+			stale, others := leftovers()
+			for _, o := range append(stale, others...) {
+				if err := h.Client.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begin(h)
+			for range len(everywhere()) + 1 {
+				h.mustPass()
+			}
+			h.gone()
+			h.wantsAll(stale, false)
+			h.wantsAll(others, true)
+		})
+	}
+}
+
+// TestPruningMayFail because a right to the old name is missing. All else is installed by then.
+func TestPruningMayFail(t *testing.T) {
+	boom := errors.New("boom")
+	stale, _ := leftovers()
+	h := newHarness(t, fakeclient.FailWrite(1+len(everywhere()), boom), append(stale, newConfig())...)
+	if _, err := h.pass(); !errors.Is(err, boom) {
+		t.Fatalf("error is %v, want boom", err)
+	}
+	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, all())
+	h.mustPass()
+	h.wantsAll(stale, false)
+}
+
+// TestAnotherObjectOfTheSameNameIsNotDeleted when the cache still has the one before it.
+func TestAnotherObjectOfTheSameNameIsNotDeleted(t *testing.T) {
+	c, namespace := fresh(t)
+	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver), Provisioner: names.Driver}
+	if err := c.Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	seen := class.DeepCopy()
+	seen.UID = "before"
+	err := reconciler(c, namespace).delete(t.Context(), part{component: component{kind: "StorageClass", name: class.Name}, object: seen})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("error is %v, want a conflict", err)
+	}
+}

@@ -1,0 +1,167 @@
+package nodeagent
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/golden"
+)
+
+// subscribed returns the operator's Deployment as the Operator Lifecycle Manager makes it of a Subscription that sets everything.
+func subscribed() *appsv1.Deployment {
+	labels := map[string]string{"app": "operator"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.Operator, Generation: 1},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{"node-role.kubernetes.io/infra": ""},
+					Tolerations:  []corev1.Toleration{{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists}},
+					Affinity: &corev1.Affinity{
+						NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+							NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+								{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}},
+							}}},
+						}},
+						PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+							{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: labels}},
+						}},
+					},
+					Containers: []corev1.Container{
+						{Name: "sidecar", Image: "sidecar", Env: []corev1.EnvVar{{Name: "HTTP_PROXY", Value: "http://of-the-sidecar"}}},
+						{
+							Name: componentOperator, Image: "operator",
+							Env: []corev1.EnvVar{
+								{Name: "OPERATOR_NAMESPACE", Value: "somewhere"},
+								{Name: "NO_PROXY", Value: ".cluster.local,10.0.0.0/8"},
+								{Name: "HTTPS_PROXY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+									LocalObjectReference: corev1.LocalObjectReference{Name: "proxy"}, Key: "url",
+								}}},
+								{Name: "GODEBUG", Value: "http2debug=1"},
+							},
+							Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func TestSettingsOfASubscriptionAreHandedOn(t *testing.T) {
+	for name, placement := range map[string]operatorv1alpha1.Placement{
+		"subscribed": operatorv1alpha1.PlacementEverywhere, "like-operator": operatorv1alpha1.PlacementLikeOperator,
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := newConfig()
+			config.Spec.NodeAgent.Placement = placement
+			s := testSettings()
+			s.operator = subscribed().Spec.Template.Spec
+			object, err := componentOf(t, "DaemonSet").object(config, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Compare(t, "daemonset-"+name, object)
+		})
+	}
+}
+
+// TestTheConfigurationWins over each setting that is handed on, by itself.
+func TestTheConfigurationWins(t *testing.T) {
+	operator := subscribed().Spec.Template.Spec
+	theirs := operatorv1alpha1.NodeAgentSpec{
+		Placement: operatorv1alpha1.PlacementLikeOperator, NodeSelector: operator.NodeSelector, Tolerations: operator.Tolerations,
+		Affinity: &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity},
+	}
+	own := configured().Spec.NodeAgent
+	for name, set := range map[string]func(*operatorv1alpha1.NodeAgentSpec){
+		"nothing":         func(*operatorv1alpha1.NodeAgentSpec) {},
+		"a node selector": func(agent *operatorv1alpha1.NodeAgentSpec) { agent.NodeSelector = own.NodeSelector },
+		"tolerations":     func(agent *operatorv1alpha1.NodeAgentSpec) { agent.Tolerations = own.Tolerations },
+		"an affinity":     func(agent *operatorv1alpha1.NodeAgentSpec) { agent.Affinity = own.Affinity },
+		"an affinity to Pods": func(agent *operatorv1alpha1.NodeAgentSpec) {
+			agent.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			agent, want := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}, theirs
+			set(&agent)
+			set(&want)
+			if diff := cmp.Diff(want, placed(agent, operator)); diff != "" {
+				t.Errorf("where agents run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsHandedOnWhereNothingIsSet(t *testing.T) {
+	agent := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}
+	operator := corev1.PodSpec{Containers: []corev1.Container{{Name: componentOperator}}, Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}
+	if diff := cmp.Diff(agent, placed(agent, operator)); diff != "" {
+		t.Errorf("where agents run (-want +got):\n%s", diff)
+	}
+	if env := proxyEnv(operator); env != nil {
+		t.Errorf("variables are %v, want none", env)
+	}
+}
+
+// TestAgentsFollowTheOperatorsDeployment as it is changed, but not when it is deleted: the operator is being uninstalled then.
+func TestAgentsFollowTheOperatorsDeployment(t *testing.T) {
+	c, namespace := fresh(t)
+	g := NewWithT(t)
+	deployment := subscribed()
+	deployment.Namespace = namespace
+	g.Expect(c.Create(t.Context(), deployment)).To(Succeed())
+	config := createConfig(t, c)
+	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+	})
+	agents := &appsv1.DaemonSet{}
+	pod := func() corev1.PodSpec {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		return agents.Spec.Template.Spec
+	}
+	noProxy := func() string {
+		for _, container := range pod().Containers {
+			for _, e := range container.Env {
+				if e.Name == "NO_PROXY" {
+					return e.Value
+				}
+			}
+		}
+		return ""
+	}
+	g.Eventually(noProxy, "20s", "20ms").Should(Equal(".cluster.local,10.0.0.0/8"))
+	g.Expect(pod().NodeSelector).To(Equal(map[string]string{corev1.LabelOSStable: "linux"}))
+
+	deployment.Spec.Template.Spec.Containers[1].Env[1].Value = "10.0.0.0/8"
+	g.Expect(c.Update(t.Context(), deployment)).To(Succeed())
+	g.Eventually(noProxy, "20s", "20ms").Should(Equal("10.0.0.0/8"))
+
+	like := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeAgent":{"placement":"LikeOperator"}}}`))
+	g.Expect(c.Patch(t.Context(), config, like)).To(Succeed())
+	g.Eventually(func() map[string]string { return pod().NodeSelector }, "20s", "20ms").Should(HaveKey("node-role.kubernetes.io/infra"))
+
+	g.Expect(c.Delete(t.Context(), deployment)).To(Succeed())
+	verbose := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeAgent":{"logLevel":"debug"}}}`))
+	g.Expect(c.Patch(t.Context(), config, verbose)).To(Succeed())
+	g.Eventually(func() []string { return pod().Containers[0].Args }, "20s", "20ms").Should(ContainElement("--log-level=debug"))
+	g.Expect(pod().NodeSelector).To(HaveKey("node-role.kubernetes.io/infra"))
+	g.Expect(noProxy()).To(Equal("10.0.0.0/8"))
+}
