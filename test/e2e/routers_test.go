@@ -84,28 +84,32 @@ func servesRoutes(t *testing.T) {
 func preparePrograms(t *testing.T) {
 	t.Helper()
 	openshift.programs.Do(func() {
-		root, err := tools.ModuleRoot()
-		if err != nil {
+		if err := makePrograms(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		program := filepath.Join(root, "bin", "test-router")
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./test/router")
-		build.Dir, build.Stderr = root, os.Stderr
-		if err := build.Run(); err != nil {
-			t.Fatalf("building the router: %v", err)
-		}
-		if openshift.authority, err = pki.NewAuthority("stories"); err != nil {
-			t.Fatal(err)
-		}
-		// Not the test's own directory: its path would be too long for sockets, and the routers outlive the test.
-		if openshift.dir, err = os.MkdirTemp("", "routers-"); err != nil {
-			t.Fatal(err)
-		}
-		openshift.program = program
 	})
-	if openshift.program == "" {
+	if openshift.dir == "" {
 		t.Fatal("another story could not build the router")
 	}
+}
+
+func makePrograms(ctx context.Context) error {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	openshift.program = filepath.Join(root, "bin", "test-router")
+	build := exec.CommandContext(ctx, "go", "build", "-o", openshift.program, "./test/router")
+	build.Dir, build.Stderr = root, os.Stderr
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("building the router: %w", err)
+	}
+	if openshift.authority, err = pki.NewAuthority("stories"); err != nil {
+		return err
+	}
+	// Not a test's own directory: its path would be too long for sockets, and the routers outlive the test.
+	openshift.dir, err = os.MkdirTemp("", "routers-")
+	return err
 }
 
 // stopRouters stops the routers that the stories left, after the last one.

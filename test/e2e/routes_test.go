@@ -246,6 +246,8 @@ func TestTLSEndsWhereTheClassSays(t *testing.T) {
 			Termination: listenersv1alpha1.RouteTerminationReencrypt, SubdomainTemplate: "again-{namespace}", Ports: []string{"https"},
 			DestinationCACertificate: string(openshift.authority.Cert), InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyAllow,
 		}),
+		// The Pod does not speak TLS on the port, and nobody else does.
+		"mistaken": routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "mistaken-{namespace}", Ports: []string{"http"}}),
 		// The platform makes up the host: <name of the Route>-<namespace>.
 		"chosen": routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationEdge, Ports: []string{"http"}}),
 	})
@@ -259,6 +261,10 @@ func TestTLSEndsWhereTheClassSays(t *testing.T) {
 	p = s.running("web")
 
 	ofRouter := []string{"*." + appsDomain}
+	mistaken := s.told(p, "mistaken").IngressAddresses[0]
+	if _, err := openshift.apps.ask(s.within(), urlOf(mistaken, "http", "/whoami")); err == nil || !strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+		t.Errorf("TLS that is passed through to a port without TLS: %v", err)
+	}
 	for volume, want := range map[string]struct {
 		address listenersv1alpha1.IngressAddress
 		answers map[string]answer // by scheme
