@@ -35,7 +35,7 @@ func (Backend) AddToScheme(scheme *runtime.Scheme) error { return routev1.Instal
 // remedy recognises that the operator lacks the right routes/custom-host. OpenShift checks it in the strategy of Routes, where it is no ordinary
 // lack of a right but a field that may not be set.
 func remedy(rejection string) string {
-	if !strings.Contains(rejection, "you do not have permission to set") {
+	if !strings.Contains(rejection, "you do not have permission to set") && !strings.Contains(rejection, "permission on custom-host") {
 		return ""
 	}
 	return "the operator lacks the right to routes/custom-host; bind its ServiceAccount to the ClusterRole listener-operator-custom-host, " +

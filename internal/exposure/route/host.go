@@ -57,12 +57,12 @@ func hostOf(l *exposure.Listener, port, pod string) (string, error) {
 	}
 	host, unknown := expand(t.text, values)
 	switch {
-	case unknown == podIndex:
+	case slices.Contains(unknown, podIndex):
 		return "", exposure.Refuse(v1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has {podIndex}, and the name of Pod %s does not end with a "+
 			"hyphen and a number, as those of a StatefulSet do; use {podName}, or another class", t.field, l.Class.Name, pod)
-	case unknown != "":
+	case len(unknown) > 0:
 		return "", exposure.Refuse(v1alpha1.ReasonInvalidHost, "%s of ListenerClass %s has the unknown placeholder {%s}; there are {listener}, "+
-			"{port}, {namespace}, {className}, {podName} and {podIndex}", t.field, l.Class.Name, unknown)
+			"{port}, {namespace}, {className}, {podName} and {podIndex}", t.field, l.Class.Name, unknown[0])
 	}
 	if problems := checkHost(host); len(problems) > 0 {
 		return "", exposure.Refuse(v1alpha1.ReasonInvalidHost, "%s of ListenerClass %s makes %q of port %s, which is no host name: %s",
@@ -71,14 +71,13 @@ func hostOf(l *exposure.Listener, port, pod string) (string, error) {
 	return host, nil
 }
 
-// expand puts the values into a template, and shortens what is too long between two dots. unknown is the first placeholder without a
-// value, or "".
-func expand(template string, values map[string]string) (host, unknown string) {
+// expand puts the values into a template, and shortens what is too long between two dots. unknown are the placeholders without a value.
+func expand(template string, values map[string]string) (host string, unknown []string) {
 	host = placeholder.ReplaceAllStringFunc(template, func(p string) string {
 		name := strings.Trim(p, "{}")
 		value, ok := values[name]
-		if !ok && unknown == "" {
-			unknown = name
+		if !ok {
+			unknown = append(unknown, name)
 		}
 		return exposure.Label(value)
 	})

@@ -1,0 +1,152 @@
+package route_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/route"
+)
+
+// hostPattern is what the definition of Routes lets be a host.
+var hostPattern = regexp.MustCompile(`^([a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9])(\.([a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9]))*$`)
+
+// newRoute is a port's Route with what routers say about it.
+func newRoute(port string, ingresses ...routev1.RouteIngress) *routev1.Route {
+	return &routev1.Route{
+		ObjectMeta: metav1.ObjectMeta{Name: "broker-" + port},
+		Spec:       routev1.RouteSpec{TLS: &routev1.TLSConfig{Termination: routev1.TLSTerminationPassthrough}},
+		Status:     routev1.RouteStatus{Ingress: ingresses},
+	}
+}
+
+func says(router, host string, status corev1.ConditionStatus, words ...string) routev1.RouteIngress {
+	c := routev1.RouteIngressCondition{Type: routev1.RouteAdmitted, Status: status}
+	if len(words) == 2 {
+		c.Reason, c.Message = words[0], words[1]
+	}
+	return routev1.RouteIngress{RouterName: router, Host: host, Conditions: []routev1.RouteIngressCondition{
+		{Type: routev1.RouteUnservableInFutureVersions, Status: corev1.ConditionTrue}, c,
+	}}
+}
+
+func hostname(host, port string, number int32) v1alpha1.IngressAddress {
+	return v1alpha1.IngressAddress{Address: host, AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number}}
+}
+
+func TestAddressesAreWhatRoutersHaveAdmitted(t *testing.T) {
+	const (
+		yes = corev1.ConditionTrue
+		no  = corev1.ConditionFalse
+	)
+	for name, tc := range map[string]struct {
+		class   *v1alpha1.RouteExposure // nil means that the class has just ceased to expose by Routes
+		ports   []corev1.ServicePort
+		routes  []exposure.Object
+		want    []v1alpha1.IngressAddress
+		reason  string
+		message string
+		warn    bool
+	}{
+		"admitted": {
+			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
+			want: []v1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443)},
+		},
+		"without TLS": {
+			class: &v1alpha1.RouteExposure{Termination: v1alpha1.RouteTerminationNone},
+			routes: []exposure.Object{func() *routev1.Route {
+				r := newRoute("kafka", says("default", "a.example.com", yes))
+				r.Spec.TLS = nil
+				return r
+			}()},
+			want: []v1alpha1.IngressAddress{hostname("a.example.com", "kafka", 80)},
+		},
+		"each port has its host, in the order of the Service": {
+			class: &v1alpha1.RouteExposure{}, ports: threePorts(),
+			routes:  []exposure.Object{newRoute("metrics", says("default", "a.example.com", yes)), newRoute("kafka", says("default", "z.example.com", yes))},
+			want:    []v1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "metrics", 443)},
+			message: "port dns (no Route carries UDP)",
+		},
+		"several routers, in the order in which they came": {
+			class:  &v1alpha1.RouteExposure{},
+			routes: []exposure.Object{newRoute("kafka", says("z", "z.example.com", yes), says("a", "a.example.com", yes), says("same", "z.example.com", yes))},
+			want:   []v1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "kafka", 443)},
+		},
+		"the routers of the class, in its order": {
+			class:  &v1alpha1.RouteExposure{Routers: []string{"a", "z"}},
+			routes: []exposure.Object{newRoute("kafka", says("z", "z.example.com", yes), says("other", "o.example.com", yes), says("a", "a.example.com", yes))},
+			want:   []v1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443), hostname("z.example.com", "kafka", 443)},
+		},
+		"one router rejects what another admits": {
+			class:  &v1alpha1.RouteExposure{},
+			routes: []exposure.Object{newRoute("kafka", says("a", "a.example.com", no, "HostAlreadyClaimed", "taken"), says("b", "b.example.com", yes))},
+			want:   []v1alpha1.IngressAddress{hostname("b.example.com", "kafka", 443)},
+		},
+		"no Route yet": {
+			class: &v1alpha1.RouteExposure{}, reason: v1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka does not exist yet",
+		},
+		"no router yet": {
+			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka")},
+			reason: v1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any router",
+		},
+		"none of the routers that the class names": {
+			class: &v1alpha1.RouteExposure{Routers: []string{"a", "b"}}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
+			reason: v1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any of the routers that the class names: a, b",
+		},
+		"a router that is still thinking": {
+			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", "Unknown"), routev1.RouteIngress{RouterName: "mute"})},
+			reason: v1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
+		},
+		"admitted without a host": {
+			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "", yes))},
+			reason: v1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
+		},
+		"rejected": {
+			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka",
+				says("a", "a.example.com", no, "HostAlreadyClaimed", "route x already exposes a.example.com and is older"), says("b", "", no, "RouteNotAdmitted", "wildcard routes are not allowed"))},
+			reason: v1alpha1.ReasonRouteNotAdmitted, warn: true,
+			message: `Route shop/broker-kafka is rejected by router "a": HostAlreadyClaimed: route x already exposes a.example.com and is older, ` +
+				`is rejected by router "b": RouteNotAdmitted: wildcard routes are not allowed`,
+		},
+		"one port admitted, one rejected, one that no Route carries": {
+			class: &v1alpha1.RouteExposure{}, ports: append(threePorts(), corev1.ServicePort{Name: "web"}),
+			routes: []exposure.Object{newRoute("kafka"), newRoute("metrics", says("default", "m.example.com", yes)), newRoute("web", says("default", "w.example.com", no, "A", "b"))},
+			want:   []v1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)}, reason: v1alpha1.ReasonRouteNotAdmitted, warn: true,
+			message: `Route shop/broker-web is rejected by router "default": A: b; port dns (no Route carries UDP)`,
+		},
+		"what is left of a class that exposed by Routes": {
+			ports: threePorts(), routes: []exposure.Object{newRoute("metrics", says("default", "m.example.com", yes))},
+			want: []v1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newListener(v1alpha1.RouteExposure{}, tc.ports...)
+			l.Class.Spec.Route, l.Objects = tc.class, tc.routes
+			before := fmt.Sprint(l.Objects)
+			got := route.Backend{}.Addresses(l)
+			if tc.want == nil {
+				tc.want = []v1alpha1.IngressAddress{} // never null
+			}
+			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.Warn != tc.warn || got.NodePorts != nil {
+				t.Errorf("got %+v, want reason %q", got, tc.reason)
+			}
+			if !strings.Contains(got.Message, tc.message) || tc.message == "" && got.Message != "" {
+				t.Errorf("message %q lacks %q", got.Message, tc.message)
+			}
+			if fmt.Sprint(l.Objects) != before {
+				t.Error("the Routes, which are the cache's, were changed")
+			}
+		})
+	}
+}
