@@ -221,17 +221,9 @@ func TestClusterIPListenerIsReachableAtOnce(t *testing.T) {
 
 // With OwnerReferencesPermissionEnforcement, as on OpenShift, and with the rights that the operator is installed with.
 func TestRightsOfTheOperatorSuffice(t *testing.T) {
-	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	c := apiserver.Client(t)
-	for document := range strings.SplitSeq(string(raw), "\n---\n") {
-		o := parse(t, document)
-		if !strings.HasPrefix(o.GetKind(), "ClusterRole") {
-			continue
-		}
-		if err := c.Create(t.Context(), o); err != nil {
+	for _, o := range operatorRoles(t) {
+		if err := client.IgnoreAlreadyExists(c.Create(t.Context(), o)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -245,6 +237,22 @@ func TestRightsOfTheOperatorSuffice(t *testing.T) {
 		f.Expect(f.client.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
 		return len(list.Items)
 	}).Should(Equal(2))
+}
+
+// operatorRoles returns the roles that the operator is installed with, and their bindings, outside its own namespace.
+func operatorRoles(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var roles []*unstructured.Unstructured
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
+		if o := parse(t, document); strings.HasPrefix(o.GetKind(), "ClusterRole") {
+			roles = append(roles, o)
+		}
+	}
+	return roles
 }
 
 func TestListenerProceedsAsSoonAsItsClassAppears(t *testing.T) {

@@ -7,12 +7,16 @@ import (
 	. "github.com/onsi/gomega"
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	openshift "github.com/listener-operator/listener-operator/test/router/platform"
 )
 
 // exposeByRoutes is the spec of a class.
@@ -23,8 +27,17 @@ func exposeByRoutes(route v1alpha1.RouteExposure) v1alpha1.ListenerClassSpec {
 // newRouteFixture is a fixture on a cluster that serves Routes.
 func newRouteFixture(t *testing.T, route v1alpha1.RouteExposure) *fixture {
 	t.Helper()
-	crds.Install(t, apiserver.Client(t), crds.Routes)
+	serveRoutes(t)
 	return newFixture(t, nil, exposeByRoutes(route))
+}
+
+// serveRoutes has the API server treat Routes as OpenShift's does.
+func serveRoutes(t *testing.T) {
+	t.Helper()
+	crds.Install(t, apiserver.Client(t), crds.Routes)
+	if err := openshift.Install(t.Context(), apiserver.Client(t), "apps.example.com"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (f *fixture) route(name string) *routev1.Route {
@@ -96,7 +109,7 @@ func TestRoutesAreReportedOnceARouterHasAdmittedThemAll(t *testing.T) {
 }
 
 func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T) {
-	crds.Install(t, apiserver.Client(t), crds.Routes)
+	serveRoutes(t)
 	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{
 		ServiceType: v1alpha1.ServiceTypeNodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
 	})
@@ -136,4 +149,206 @@ func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T
 	f.Eventually(func() error {
 		return f.client.Get(t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: "web-http"}, &routev1.Route{})
 	}).Should(MatchError(ContainSubstring("not found")))
+}
+
+func (f *fixture) eventuallySpec(name string, want func(routev1.RouteSpec) bool) *routev1.Route {
+	f.t.Helper()
+	route := &routev1.Route{}
+	f.Eventually(func() bool {
+		err := f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: name}, route)
+		return err == nil && want(route.Spec)
+	}).Should(BeTrue(), "%v", route)
+	return route
+}
+
+func TestARouteFollowsItsClassWhateverTheAPIServerLetsChange(t *testing.T) {
+	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	f.createListener(nil)
+	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
+	first := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == generated })
+	f.Expect(first.Spec.To.Name).To(Equal("web"))
+	f.Expect(first.Spec.Port.TargetPort.String()).To(Equal("http"))
+	f.admit("web-http", generated)
+	f.eventuallyAddresses(generated)
+
+	f.change(f.class, func() {
+		f.class.Spec.Route.HostTemplate = "{listener}.example.com"
+		f.class.Spec.Route.Termination = v1alpha1.RouteTerminationEdge
+		f.class.Spec.Route.Labels = map[string]string{"shard": "internal"}
+		f.class.Spec.Route.Annotations = map[string]string{"haproxy.router.openshift.io/timeout": "5m"}
+	})
+	second := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == "web.example.com" })
+	f.Expect(second.UID).To(Equal(first.UID))
+	f.Expect(second.Spec.TLS.Termination).To(Equal(routev1.TLSTerminationEdge))
+	f.Expect(second.Labels).To(HaveKeyWithValue("shard", "internal"))
+	f.Expect(second.Annotations).To(HaveKeyWithValue("haproxy.router.openshift.io/timeout", "5m"))
+	f.eventuallyAddresses(generated) // until the router follows
+	f.admit("web-http", "web.example.com")
+	f.eventuallyAddresses("web.example.com")
+
+	// A host cannot be taken away, and a wildcard policy not be changed.
+	f.change(f.class, func() {
+		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "", "{listener}-{namespace}"
+	})
+	third := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Subdomain == "web-"+f.key.Namespace && s.Host == "" })
+	f.Expect(third.UID).NotTo(Equal(first.UID))
+	f.change(f.class, func() {
+		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "www.{namespace}.example.com", ""
+		f.class.Spec.Route.WildcardPolicy = v1alpha1.RouteWildcardPolicySubdomain
+	})
+	fourth := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.WildcardPolicy == routev1.WildcardPolicySubdomain })
+	f.Expect(fourth.UID).NotTo(Equal(third.UID))
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+}
+
+func TestRoutesFollowThePortsOfTheListener(t *testing.T) {
+	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	l := f.createListener(nil)
+	f.admit("web-http", "http.example.com")
+	f.eventuallyAddresses("http.example.com")
+	f.change(l, func() { l.Spec.Ports = []v1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}} })
+	f.route("web-admin")
+	f.eventuallyAddresses("http.example.com") // not taken away for the sake of the new one
+	f.admit("web-admin", "admin.example.com")
+	f.eventuallyAddresses("admin.example.com", "http.example.com")
+	f.change(l, func() { l.Spec.Ports = l.Spec.Ports[:1] })
+	f.eventuallyAddresses("admin.example.com")
+	f.eventuallyGone("web-http")
+}
+
+func (f *fixture) eventuallyGone(route string) {
+	f.t.Helper()
+	f.Eventually(func() bool {
+		return apierrors.IsNotFound(f.client.Get(f.t.Context(), client.ObjectKey{Namespace: f.key.Namespace, Name: route}, &routev1.Route{}))
+	}).Should(BeTrue())
+}
+
+func TestForeignRouteIsLeftAloneUntilItMakesWay(t *testing.T) {
+	f := newRouteFixture(t, v1alpha1.RouteExposure{HostTemplate: "{listener}.example.com"})
+	foreign := &routev1.Route{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
+		Spec:       routev1.RouteSpec{Host: "theirs.example.com", To: routev1.RouteTargetReference{Kind: "Service", Name: "theirs"}},
+	}
+	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
+	f.createListener(nil)
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonForeignRoute)
+	f.admit("web-http", "theirs.example.com")
+	f.Eventually(f.idle).Should(BeTrue())
+	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
+	f.Expect(f.route("web-http").Spec).To(Equal(foreign.Spec))
+
+	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+	f.Expect(f.route("web-http").Spec.Host).To(Equal("web.example.com"))
+}
+
+func TestDeletedRouteIsMadeAnew(t *testing.T) {
+	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	f.createListener(nil)
+	f.admit("web-http", "web.example.com")
+	f.eventuallyAddresses("web.example.com")
+	first := f.route("web-http")
+	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
+	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForRouter)
+	f.Expect(f.route("web-http").UID).NotTo(Equal(first.UID))
+	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
+}
+
+func TestRoutesStayWhenTheirClassIsGone(t *testing.T) {
+	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	f.createListener(nil)
+	f.admit("web-http", "web.example.com")
+	f.eventuallyAddresses("web.example.com")
+	f.Expect(f.client.Delete(t.Context(), f.class)).To(Succeed())
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonClassNotFound)
+	f.eventuallyAddresses("web.example.com")
+	f.Expect(f.route("web-http").DeletionTimestamp).To(BeNil())
+}
+
+func TestHostsOfReplicasKeepTheirNumbers(t *testing.T) {
+	f := newRouteFixture(t, v1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{namespace}.example.com"})
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "kafka", Image: "kafka"}},
+			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: f.key.Name},
+			}}},
+		},
+	}
+	f.createListener(func(l *v1alpha1.Listener) {
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: l.Name, UID: "claim-uid"}}
+	})
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonNoSinglePod)
+	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+	host := "broker-2." + f.key.Namespace + ".example.com"
+	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == host })
+	f.admit("web-http", host)
+	f.eventuallyAddresses(host)
+
+	// While the Pod is replaced, nothing changes.
+	f.Expect(f.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	f.change(f.class, func() { f.class.Spec.Route.Annotations = map[string]string{"seen": "true"} })
+	f.Eventually(func() map[string]string { return f.route("web-http").Annotations }).Should(HaveKeyWithValue("seen", "true"))
+	f.Expect(f.route("web-http").Spec.Host).To(Equal(host))
+	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+}
+
+// The operator has all of its rights but the one to choose hosts, which an administrator has taken away.
+func TestWithoutTheRightToHostsThoseOfTheRouterWork(t *testing.T) {
+	serveRoutes(t)
+	c, cfg := apiserver.Client(t), apiserver.Config(t)
+	cfg.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":without-hosts"
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: names.Operator, Name: "without-hosts"}}
+	grant := func(role string) {
+		for _, o := range operatorRoles(t) {
+			if o.GetKind() == "ClusterRole" && o.GetName() == role {
+				if err := client.IgnoreAlreadyExists(c.Create(t.Context(), o)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role + "-without-hosts"}, Subjects: subject,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant("listener-operator")
+	f := newFixture(t, cfg, exposeByRoutes(v1alpha1.RouteExposure{}))
+	f.createListener(nil)
+	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
+	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == generated })
+	f.admit("web-http", generated)
+	f.eventuallyAddresses(generated)
+
+	f.change(f.class, func() { f.class.Spec.Route.HostTemplate = "web.{namespace}.example.com" })
+	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonRouteRejected)
+	f.Expect(l.Status.Conditions[0].Message).To(And(
+		ContainSubstring("you do not have permission to set the host field of the route"),
+		ContainSubstring("bind its ServiceAccount to the ClusterRole listener-operator-custom-host")))
+	f.eventuallyAddresses(generated)
+
+	grant("listener-operator-custom-host")
+	f.Eventually(f.reason(v1alpha1.ListenerAccepted), "60s").Should(Equal(v1alpha1.ReasonAccepted))
+	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
+}
+
+func TestListenersFollowAsTheClusterServesRoutesOrNot(t *testing.T) {
+	c := apiserver.Client(t)
+	crds.Remove(t, c, crds.Routes)
+	f := newFixture(t, nil, exposeByRoutes(v1alpha1.RouteExposure{}))
+	f.createListener(nil)
+	for range 2 {
+		l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonNotServed)
+		f.Expect(l.Status.IngressAddresses).To(And(Not(BeNil()), BeEmpty()))
+		f.Expect(f.service().DeletionTimestamp).To(BeNil())
+		crds.Install(t, c, crds.Routes)
+		f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForRouter)
+		f.admit("web-http", "web.example.com")
+		f.eventuallyAddresses("web.example.com")
+		crds.Remove(t, c, crds.Routes)
+	}
+	serveRoutes(t)
 }

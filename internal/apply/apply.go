@@ -46,13 +46,16 @@ func New(writer client.Writer, owner string) *Applier {
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last read,
 // or nil if there is none: when it is still the version that an equal desired state resulted in, nothing is sent and desired stays
 // as it is. Otherwise desired holds the object as it is now. A namesake that has taken the place of the observed object since is
-// never written to; the error is then a conflict.
+// never written to, and if desired has a resource version, no other version either; the error is then a conflict.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) error {
+	version := desired.GetResourceVersion()
+	desired.SetResourceVersion("") // no part of what is desired
 	raw, err := json.Marshal(desired)
 	if err != nil {
 		return fmt.Errorf("encoding %s %s: %w", desired.GetKind(), client.ObjectKeyFromObject(desired), err)
 	}
 	sent := sha256.Sum256(raw)
+	desired.SetResourceVersion(version)
 	if observed != nil && a.unchanged(observed, sent) {
 		return nil
 	}

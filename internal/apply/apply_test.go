@@ -96,3 +96,30 @@ func TestNamesakeOfTheObservedObjectIsNotWrittenTo(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestOnlyTheVersionThatIsAskedForIsWrittenTo(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	applier := apply.New(c, "tester")
+	if err := applier.Apply(t.Context(), configMap(namespace, "a"), nil); err != nil {
+		t.Fatal(err)
+	}
+	old := observe(t, c, namespace)
+	at := func(value string) *unstructured.Unstructured {
+		desired := configMap(namespace, value)
+		desired.SetResourceVersion(old.ResourceVersion)
+		return desired
+	}
+	same := at("a")
+	if err := applier.Apply(t.Context(), same, old); err != nil || same.GetUID() != "" {
+		t.Errorf("the same as before: error %v, answer %v", err, same)
+	}
+	if err := applier.Apply(t.Context(), at("b"), old); err != nil {
+		t.Errorf("the version that there is: %v", err)
+	}
+	if err := applier.Apply(t.Context(), at("c"), old); !apierrors.IsConflict(err) {
+		t.Errorf("an old version: got %v, want a conflict", err)
+	}
+	if got := observe(t, c, namespace).Data["key"]; got != "b" {
+		t.Errorf("got %q", got)
+	}
+}
