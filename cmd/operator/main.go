@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,8 +114,12 @@ func run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(config, options)
+	profile := platform.NewTLSProfile()
+	mgr, err := newManager(config, options, election(apis.OpenShift()), profile)
 	if err != nil {
+		return err
+	}
+	if err := profile.SetupWithManager(mgr, apis); err != nil {
 		return err
 	}
 	if err := setup(ctx, mgr, apis, options); err != nil {
@@ -126,7 +132,19 @@ func run(ctx context.Context, options Options) error {
 	return nil
 }
 
-func newManager(config *rest.Config, options Options) (manager.Manager, error) {
+// electionTimes say how the replicas share the lease.
+type electionTimes struct{ lease, renew, retry time.Duration }
+
+// election returns the times that OpenShift demands of its operators, so that they survive the restart of a single node's API server, or
+// else the library's.
+func election(openShift bool) electionTimes {
+	if openShift {
+		return electionTimes{lease: 137 * time.Second, renew: 107 * time.Second, retry: 26 * time.Second}
+	}
+	return electionTimes{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+}
+
+func newManager(config *rest.Config, options Options, times electionTimes, profile *platform.TLSProfile) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.AddToScheme,
@@ -141,6 +159,7 @@ func newManager(config *rest.Config, options Options) (manager.Manager, error) {
 		Metrics: metricsserver.Options{
 			BindAddress:    options.MetricsAddress,
 			SecureServing:  true,
+			TLSOpts:        []func(*tls.Config){profile.Apply},
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
 		HealthProbeBindAddress:        options.HealthAddress,
@@ -148,6 +167,9 @@ func newManager(config *rest.Config, options Options) (manager.Manager, error) {
 		LeaderElectionID:              names.Operator,
 		LeaderElectionNamespace:       options.Namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &times.lease,
+		RenewDeadline:                 &times.renew,
+		RetryPeriod:                   &times.retry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)

@@ -2,6 +2,7 @@ package platform_test
 
 import (
 	"context"
+	"crypto/tls"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -210,4 +211,31 @@ func TestWatchSaysWhatItMayNotRead(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is forbidden") || !strings.Contains(err.Error(), "somebody") {
 		t.Errorf("error is %v", err)
 	}
+}
+
+// TestTheTLSProfileOfTheClusterIsFollowed has a server that runs on while OpenShift's API appears, the profile changes, and the API goes.
+func TestTheTLSProfileOfTheClusterIsFollowed(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	crds.Remove(t, c, crds.APIServers)
+	profile := platform.NewTLSProfile()
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	profile.Apply(config)
+	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error { return profile.SetupWithManager(mgr, apis) })
+	minimum := func() uint16 {
+		current, err := config.GetConfigForClient(nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		return current.MinVersion
+	}
+	g.Expect(minimum()).To(BeEquivalentTo(tls.VersionTLS12))
+	crds.Install(t, c, crds.APIServers)
+	server := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"tlsSecurityProfile": map[string]any{"type": "Modern", "modern": map[string]any{}}}}}
+	server.SetGroupVersionKind(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "APIServer"})
+	server.SetName("cluster")
+	g.Eventually(func() error { return c.Create(t.Context(), server) }, "10s", "50ms").Should(Succeed())
+	g.Eventually(minimum, "20s", "20ms").Should(BeEquivalentTo(tls.VersionTLS13))
+	g.Expect(c.Patch(t.Context(), server, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tlsSecurityProfile":{"type":"Old","old":{}}}}`)))).To(Succeed())
+	g.Eventually(minimum, "10s", "20ms").Should(BeEquivalentTo(tls.VersionTLS10))
+	crds.Remove(t, c, crds.APIServers)
+	g.Eventually(minimum, "10s", "20ms").Should(BeEquivalentTo(tls.VersionTLS12))
 }
