@@ -68,6 +68,7 @@ func run(ctx context.Context, o Options) error {
 		return err
 	}
 	host := volume.NewHost(o.KubeletDir)
+	host.Label = volume.SELinux()
 	keeper := podlisteners.NewKeeper(watch, host)
 	csi := driver.New(o.NodeName, host, keeper)
 	group, ctx := errgroup.WithContext(ctx)

@@ -13,7 +13,7 @@ import (
 // adopt brings a volume that the peer wrote, which has the tree at its root, into our layout, with the content that it has. Readers see
 // the same all the time: what the default address led to before stays where both the old link and the new one lead. Any other volume
 // is left alone, and after an error readers still see the same.
-func adopt(mount *os.Root) error {
+func adopt(mount *os.Root, label Labeller) error {
 	first, err := mount.Readlink(defaultLink)
 	if err != nil || !strings.HasPrefix(first, addressesDir+"/") {
 		return nil
@@ -22,7 +22,7 @@ func adopt(mount *os.Root) error {
 		return nil
 	}
 	generation := generationPrefix + rand.Text()
-	if err := mkdir(mount, generation); err != nil {
+	if err := mkdir(mount, generation, label); err != nil {
 		return err
 	}
 	if err := mount.Symlink(first, path.Join(generation, defaultLink)); err != nil {

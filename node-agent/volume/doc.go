@@ -18,8 +18,8 @@
 //
 // X is the Pod's namespace and something random.
 //
-// Directories and files are made by mkdir and writeFile alone, with their final modes; that is also the one place for labels of SELinux,
-// which are not set so far.
+// Directories and files are made by mkdir and writeFile alone, with their final modes and labels. Links are made in directories that are
+// labelled already, whose label they take.
 //
 // Files are not synced to the disk: after a crash of the node the kubelet publishes every volume again, and what is then found torn
 // is written anew.

@@ -16,6 +16,9 @@ var ErrNoAddress = errors.New("no usable address")
 // Host is the kubelet's directory of Pods. Its methods are safe for concurrent use: those on the same volume wait for each other,
 // those on different volumes do not.
 type Host struct {
+	// Label labels what is made. Nil means that the platform has no labels; see SELinux.
+	Label Labeller
+
 	pods  string
 	locks locks
 }
@@ -64,7 +67,7 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	if (first && !create) || want.visible(mount) {
 		return written, nil
 	}
-	if err := replace(mount, want, target.Namespace); err != nil {
+	if err := replace(mount, want, target.Namespace, h.Label); err != nil {
 		if first {
 			// The kubelet may take the error for final, and never ask to unpublish what is left.
 			err = errors.Join(err, h.remove(target))
@@ -116,7 +119,7 @@ func (h *Host) open(target Target, create bool) (*os.Root, error) {
 	}
 	defer parent.Close()
 	if create {
-		if err := mkdir(parent, mountDir); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := mkdir(parent, mountDir, h.Label); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 	}

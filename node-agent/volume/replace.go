@@ -43,11 +43,11 @@ func namespaceOf(generation string) string {
 
 // replace makes want the content of a volume. Readers see the old tree or the new one; one that is still in the old tree finds it
 // complete until the next replacement.
-func replace(mount *os.Root, want tree, namespace string) error {
+func replace(mount *os.Root, want tree, namespace string, label Labeller) error {
 	clean(mount)
-	_ = adopt(mount) // Not all file systems can do it. Then a directory goes aside, and readers that are in it may miss it.
+	_ = adopt(mount, label) // Not all file systems can do it. Then a directory goes aside, and readers that are in it may miss it.
 	generation := newGeneration(namespace)
-	if err := want.build(mount, generation); err != nil {
+	if err := want.build(mount, generation, label); err != nil {
 		_ = mount.RemoveAll(generation) // The disk may be full. If not even that can be done, the next write does.
 		return err
 	}
@@ -65,34 +65,34 @@ func replace(mount *os.Root, want tree, namespace string) error {
 }
 
 // build writes a tree into a directory of its own, which no link leads to yet.
-func (t tree) build(mount *os.Root, dir string) error {
-	if err := errors.Join(mkdir(mount, dir), mkdir(mount, path.Join(dir, addressesDir))); err != nil {
+func (t tree) build(mount *os.Root, dir string, label Labeller) error {
+	if err := errors.Join(mkdir(mount, dir, label), mkdir(mount, path.Join(dir, addressesDir), label)); err != nil {
 		return err
 	}
 	for i := range t {
-		if err := t[i].build(mount, dir); err != nil {
+		if err := t[i].build(mount, dir, label); err != nil {
 			return err
 		}
 	}
 	return mount.Symlink(t[0].path(), path.Join(dir, defaultLink))
 }
 
-func (d *directory) build(mount *os.Root, dir string) error {
+func (d *directory) build(mount *os.Root, dir string, label Labeller) error {
 	dir = path.Join(dir, d.path())
 	ports := path.Join(dir, portsDir)
-	if err := errors.Join(mkdir(mount, dir), mkdir(mount, ports)); err != nil {
+	if err := errors.Join(mkdir(mount, dir, label), mkdir(mount, ports, label)); err != nil {
 		return err
 	}
 	for name, number := range d.ports {
-		if err := writeFile(mount, path.Join(ports, name), number); err != nil {
+		if err := writeFile(mount, path.Join(ports, name), number, label); err != nil {
 			return err
 		}
 	}
-	return writeFile(mount, path.Join(dir, addressFile), d.address)
+	return writeFile(mount, path.Join(dir, addressFile), d.address, label)
 }
 
 // mkdir makes a directory that all may read, whatever the process's umask.
-func mkdir(root *os.Root, name string) error {
+func mkdir(root *os.Root, name string, label Labeller) error {
 	if err := root.Mkdir(name, dirMode); err != nil {
 		return err
 	}
@@ -101,17 +101,20 @@ func mkdir(root *os.Root, name string) error {
 		return err
 	}
 	defer dir.Close()
-	return dir.Chmod(dirMode)
+	if err := errors.Join(dir.Chmod(dirMode), label.apply(dir)); err != nil {
+		return errors.Join(err, root.Remove(name)) // another attempt would take it for complete
+	}
+	return nil
 }
 
 // writeFile makes a file that all may read, whatever the process's umask.
-func writeFile(root *os.Root, name, content string) error {
+func writeFile(root *os.Root, name, content string, label Labeller) error {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(f, content)
-	return errors.Join(err, f.Chmod(fileMode), f.Close())
+	return errors.Join(err, f.Chmod(fileMode), label.apply(f), f.Close())
 }
 
 // link makes name a link to a path, at once if it is one already. A directory in its place cannot be replaced, so it goes aside.

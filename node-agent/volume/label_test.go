@@ -1,0 +1,108 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// labelled publishes a volume with a fake of SELinux, and returns what was labelled, in order, and where the volume is.
+func labelled(t *testing.T, fail string) (names []string, mount string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	target := Target{PodUID: "uid", Name: "pv", Namespace: "shop"}
+	parent := filepath.Join(dir, "pods", target.parent())
+	if err := os.MkdirAll(parent, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	host := NewHost(dir)
+	host.Label = func(f *os.File) error {
+		name := strings.TrimPrefix(f.Name(), parent+"/")
+		if _, below, found := strings.Cut(name, generationPrefix); found {
+			_, below, _ = strings.Cut(below, "/")
+			name = "mount/..generation-X/" + below
+		}
+		names = append(names, strings.TrimSuffix(name, "/"))
+		if name == fail {
+			return errors.New("denied")
+		}
+		return nil
+	}
+	_, err = host.Write(target, []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: map[string]int32{"http": 80}}})
+	return names, filepath.Join(parent, "mount"), err
+}
+
+func TestEachFileAndDirectoryIsLabelled(t *testing.T) {
+	got, mount, err := labelled(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"mount", "mount/..generation-X", "mount/..generation-X/addresses", "mount/..generation-X/addresses/192.0.2.1",
+		"mount/..generation-X/addresses/192.0.2.1/address", "mount/..generation-X/addresses/192.0.2.1/ports",
+		"mount/..generation-X/addresses/192.0.2.1/ports/http",
+	}
+	if len(got) == 0 || got[0] != "mount" {
+		t.Errorf("the volume itself, whose label links take, is not labelled first: %q", got)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("labelled (-want +got):\n%s", diff)
+	}
+	if _, err := os.ReadFile(filepath.Join(mount, "default-address", "address")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAVolumeThatCannotBeLabelledIsNotPublished(t *testing.T) {
+	for _, name := range []string{"mount", "mount/..generation-X/addresses", "mount/..generation-X/addresses/192.0.2.1/address"} {
+		_, mount, err := labelled(t, name)
+		if err == nil || !strings.Contains(err.Error(), "denied") {
+			t.Errorf("%s: error is %v", name, err)
+		}
+		if _, err := os.Lstat(mount); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: the volume is there: %v", name, err)
+		}
+	}
+}
+
+func TestFilesAreOnlyLabelledWithSELinux(t *testing.T) {
+	if selinux(t.TempDir()) == nil {
+		t.Error("no labels, although SELinux is there")
+	}
+	if selinux(filepath.Join(t.TempDir(), "none")) != nil {
+		t.Error("labels, although SELinux is not there")
+	}
+}
+
+func TestTheLabelIsAnAttributeOfTheFile(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := setLabel(f); errors.Is(err, unix.EPERM) {
+		t.Skip("needs CAP_SYS_ADMIN, as always where SELinux is not in charge")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	value := make([]byte, 100)
+	n, err := unix.Fgetxattr(int(f.Fd()), labelAttribute, value)
+	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+		t.Skip("needs a file system that keeps labels")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.TrimRight(string(value[:n]), "\x00"); got != "system_u:object_r:container_file_t:s0" {
+		t.Errorf("the label is %q", got)
+	}
+}
