@@ -38,7 +38,7 @@ func TestAnnotationsAreThoseThatPipelinesAskFor(t *testing.T) {
 		feature + "disconnected":                   `^(true|false)$`,
 		feature + "fips-compliant":                 `^false$`,
 		feature + "proxy-aware":                    `^false$`,
-		feature + "tls-profiles":                   `^false$`,
+		feature + "tls-profiles":                   `^true$`,
 		feature + "token-auth-aws":                 `^false$`,
 		feature + "token-auth-azure":               `^false$`,
 		feature + "token-auth-gcp":                 `^false$`,
