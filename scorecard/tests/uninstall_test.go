@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/manifests"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -64,6 +65,27 @@ func TestBelongingsAreWhatTheConfigurationOwns(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.err)
 			}
 		})
+	}
+}
+
+func TestOnlyWhatConfinesTheOperatorMayStayUntilItsConfigurationGoes(t *testing.T) {
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "config"}}
+	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "agent", OwnerReferences: ownedBy("config")}}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: "operator", OwnerReferences: ownedBy("config"), Labels: map[string]string{"app.kubernetes.io/component": "operator"},
+	}}
+	e := &environment{bundle: bundleOf(), client: fakeclient.New(t, interceptor.Funcs{}, agent, policy)}
+	all, err := belongings(t.Context(), e, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if want := f.key.Name == "operator"; f.confines != want {
+			t.Errorf("%s may stay: %t, want %t", f, f.confines, want)
+		}
+	}
+	if err := gone(t.Context(), e, config, nil); err == nil || !strings.Contains(err.Error(), "[DaemonSet agent] came anew") {
+		t.Errorf("got %v, want a failure about the DaemonSet alone", err)
 	}
 }
 
