@@ -70,10 +70,10 @@ verify: generate bundle lint ## Check what needs no cluster: generated files are
 ##@ Test
 
 .PHONY: test
-test: test-unit test-e2e ## Run all tests: unit, API server, CSI conformance, and end to end on a real cluster.
+test: test-unit test-e2e scorecard ## Run all tests: unit, API server, CSI conformance, end to end on a real cluster, and the scorecard.
 
 .PHONY: tools
-tools: ## Build the programs of the test cluster, once, from Go modules; about ten minutes.
+tools: ## Build the programs of the test cluster, once, from Go modules; about fifteen minutes.
 	go run ./test/cluster build-tools
 
 # The race detector needs a C compiler.

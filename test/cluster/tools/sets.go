@@ -10,8 +10,6 @@ type Set struct {
 	Rename map[string]string
 	// Hint tells someone who watches the first build how long it takes and why.
 	Hint string
-	// OnDemand leaves the set out of Names: it is built when something asks for it by name, and no test does.
-	OnDemand bool
 }
 
 // sets has one entry for each directory under hack/tools that the cluster or its tests run programs from.
@@ -35,9 +33,8 @@ var sets = map[string]Set{
 	},
 	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
 	"operator-sdk": {
-		Tags:     containerTags,
-		Hint:     "the Operator SDK and its scorecard tests, about 2 minutes on two cores",
-		OnDemand: true,
+		Tags: containerTags,
+		Hint: "the Operator SDK and its scorecard tests, about 2 minutes on two cores",
 	},
 	"olm": {
 		Tags: append([]string{"json1"}, containerTags...),

@@ -27,13 +27,8 @@ const modulePath = "github.com/listener-operator/listener-operator"
 // ErrNoCheckout says that no directory above the current one is a checkout of this module.
 var ErrNoCheckout = errors.New("not inside a checkout of " + modulePath)
 
-// Names returns the names of the sets that the tests of this module need, in alphabetical order.
+// Names returns the names of all sets, in alphabetical order.
 func Names() []string {
-	return slices.DeleteFunc(allNames(), func(name string) bool { return sets[name].OnDemand })
-}
-
-// allNames returns the names of all sets in alphabetical order, also of those that are only built on demand.
-func allNames() []string {
 	return slices.Sorted(maps.Keys(sets))
 }
 
@@ -72,7 +67,7 @@ func Built(ctx context.Context, name string) (bool, error) {
 func locate(ctx context.Context, name string) (set Set, source, dir string, err error) {
 	set, ok := sets[name]
 	if !ok {
-		return Set{}, "", "", fmt.Errorf("no tool set %q (there are %s)", name, strings.Join(allNames(), ", "))
+		return Set{}, "", "", fmt.Errorf("no tool set %q (there are %s)", name, strings.Join(Names(), ", "))
 	}
 	root, err := ModuleRoot()
 	if err != nil {
