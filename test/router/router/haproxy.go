@@ -109,7 +109,7 @@ func (h *haproxy) tidy() {
 
 // check lets HAProxy find out whether it understands the files.
 func (h *haproxy) check(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "haproxy", "-c", "-q", "-f", configFile)
+	cmd := exec.CommandContext(ctx, "haproxy", "-c", "-f", configFile)
 	cmd.Dir = h.dir
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("checking the configuration: %w\n%s", err, output)

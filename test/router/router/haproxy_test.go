@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -303,8 +304,9 @@ func TestABrokenConfigurationChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.serve(newRoute(1, "a", "none", "none.test", to("plain")))
-	if err := b.haproxy.apply(t.Context(), map[string]string{configFile: "nonsense\n"}); err == nil {
-		t.Error("nonsense is applied")
+	err := b.haproxy.apply(t.Context(), map[string]string{configFile: "nonsense\n"})
+	if err == nil || !strings.Contains(err.Error(), "unknown keyword 'nonsense'") {
+		t.Errorf("applying nonsense: %v", err)
 	}
 	if got, err := b.get(b.client(), "http://none.test/"); err != nil || got != "200 plain" {
 		t.Errorf("after a broken configuration: %q, %v", got, err)
@@ -312,6 +314,52 @@ func TestABrokenConfigurationChangesNothing(t *testing.T) {
 	b.serve(newRoute(1, "a", "none", "mended.test", to("plain")))
 	if got, err := b.get(b.client(), "http://mended.test/"); err != nil || got != "200 plain" {
 		t.Errorf("after a mended one: %q, %v", got, err)
+	}
+}
+
+// TestAReloadEndsWhenNoFormerWorkerAcceptsConnections talks to a master that is not real, because the moment in which a former worker still accepts
+// is too short to be met.
+func TestAReloadEndsWhenNoFormerWorkerAcceptsConnections(t *testing.T) {
+	t.Parallel()
+	h := &haproxy{dir: t.TempDir()}
+	listener, err := net.Listen("unix", filepath.Join(h.dir, masterSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	answers := make(chan map[string]string, 1)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			command, _ := io.ReadAll(conn)
+			now := <-answers
+			_, _ = io.WriteString(conn, now[strings.TrimSpace(string(command))])
+			answers <- now
+			_ = conn.Close()
+		}
+	}()
+	const master, old, fresh = "1 master 1\n", "2 worker 1\n", "3 worker 0\n"
+	for name, tc := range map[string]struct {
+		answers map[string]string
+		want    string
+	}{
+		"nothing has happened":   {map[string]string{"show proc": master + old}, "no new worker"},
+		"both accept":            {map[string]string{"show proc": master + fresh + old, "@!2 show info": "\nPid: 2\nUptime: 0\n"}, "worker 2 still accepts connections"},
+		"the former one stops":   {map[string]string{"show proc": master + fresh + old, "@!2 show info": "\nPid: 2\nStopping: 1\n"}, ""},
+		"the former one is gone": {map[string]string{"show proc": master + fresh}, ""},
+	} {
+		answers <- tc.answers
+		got := ""
+		if err := h.settled([]string{"2"}); err != nil {
+			got = err.Error()
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+		<-answers
 	}
 }
 
