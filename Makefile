@@ -70,7 +70,7 @@ verify: generate bundle lint ## Check what needs no cluster: generated files are
 ##@ Test
 
 .PHONY: test
-test: test-unit test-e2e scorecard ## Run all tests: unit, API server, CSI conformance, end to end on a real cluster, and the scorecard.
+test: test-unit test-e2e test-olm scorecard ## Run all tests: unit, API server, CSI conformance, end to end on real clusters, and the scorecard.
 
 .PHONY: tools
 tools: ## Build the programs of the test cluster, once, from Go modules; about fifteen minutes.
@@ -94,6 +94,10 @@ test-e2e: ## Run the stories on a real cluster, which is brought up and taken do
 .PHONY: scorecard
 scorecard: ## Run the Operator SDK's scorecard of the bundle on a real cluster, which is brought up and taken down.
 	go test -tags e2e -count 1 -timeout 20m -v ./test/scorecard
+
+.PHONY: test-olm
+test-olm: ## Install, upgrade and uninstall the operator through a real Operator Lifecycle Manager, on a cluster of its own.
+	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go test -tags e2e -count 1 -timeout 30m -run '^TestTheOperatorUnderOLM$$' -v ./test/e2e
 
 .PHONY: fuzz
 FUZZTIME ?= 30s

@@ -447,12 +447,16 @@ var outside = &http.Client{
 
 // ask sends a request from outside to an address of a Listener, once.
 func ask(ctx context.Context, a listenersv1alpha1.IngressAddress, path string) (string, error) {
+	return askBy(ctx, outside, a, path)
+}
+
+func askBy(ctx context.Context, by *http.Client, a listenersv1alpha1.IngressAddress, path string) (string, error) {
 	target := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["http"])))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+path, nil)
 	if err != nil {
 		return "", err
 	}
-	response, err := outside.Do(request)
+	response, err := by.Do(request)
 	if err != nil {
 		return "", err
 	}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	routev1 "github.com/openshift/api/route/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,11 +78,18 @@ func run(m *testing.M) (code int, err error) {
 	if err := loadServer(ctx); err != nil {
 		return 0, err
 	}
-	if err := deploy(ctx); err != nil {
+	install := deploy
+	if underOLM {
+		install = prepareOLM
+	}
+	if err := install(ctx); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, stopRouters()) }()
 	code = m.Run()
+	if underOLM {
+		return code, nil // which takes rights away before the operator has ended
+	}
 	ctx, cancel = context.WithTimeout(context.Background(), patience) // the stories may have taken long
 	defer cancel()
 	return code, checkRights(ctx)
@@ -91,6 +100,7 @@ func newClient(c *cluster.Cluster) (client.WithWatch, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme,
 		routev1.Install,
+		operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)

@@ -1,0 +1,660 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/test/cluster/olm"
+)
+
+// underOLM says that the cluster gets the Operator Lifecycle Manager in place of the operator, for TestTheOperatorUnderOLM alone.
+var underOLM = os.Getenv("INSTALL") == "olm"
+
+// prepareOLM installs the manager.
+func prepareOLM(ctx context.Context) error {
+	return olm.Install(ctx, testbed, os.Stderr)
+}
+
+// podSecurity is the label of a namespace that says what its Pods may do.
+const podSecurity = "pod-security.kubernetes.io/enforce"
+
+// catalogueName is the CatalogSource's name.
+const catalogueName = "listener-operator-catalog"
+
+// TestTheOperatorUnderOLM tells what an administrator does with the operator and a real Operator Lifecycle Manager, from the first installation to
+// the last trace. Its chapters build on one another.
+func TestTheOperatorUnderOLM(t *testing.T) {
+	if !underOLM {
+		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
+	}
+	first := mustRelease(t, "0.1.0")
+	second := mustRelease(t, "0.2.0")
+	m := &managed{story: tell(t)}
+	m.offer(first)
+
+	m.chapter("it comes up in any namespace, and says what keeps its agents away", (*managed).comesUpAnywhere)
+	m.chapter("an administrator installs it from a catalogue", (*managed).isInstalled)
+	m.chapter("it is upgraded while Pods mount and clients talk to them", func(m *managed) { m.isUpgraded(second) })
+	m.chapter("settings of its Subscription reach its agents", (*managed).isConfigured)
+	m.chapter("without it, Pods go on", (*managed).isAway)
+	m.chapter("it is uninstalled without a trace", (*managed).isUninstalled)
+}
+
+func mustRelease(t *testing.T, version string) release {
+	t.Helper()
+	r, err := newRelease(t.Context(), t.TempDir(), version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// managed is a story of an operator that OLM manages.
+type managed struct {
+	*story
+	// releases are those in the catalogue.
+	releases []release
+	// space is the operator's namespace.
+	space string
+	// before is what the cluster had before the operator.
+	before map[string]bool
+}
+
+// chapter tells a part of the story. What follows needs it.
+func (m *managed) chapter(name string, tell func(*managed)) {
+	m.Helper()
+	outer := *m.story
+	ok := outer.Run(name, func(t *testing.T) {
+		inner := outer
+		inner.T, inner.ctx = t, t.Context()
+		m.story = &inner
+		began := time.Now()
+		tell(m)
+		t.Logf("took %s", time.Since(began).Round(time.Second))
+	})
+	m.story = &outer
+	if !ok {
+		m.FailNow()
+	}
+}
+
+// offer adds releases to the catalogue that the cluster has.
+func (m *managed) offer(releases ...release) {
+	m.Helper()
+	m.releases = append(m.releases, releases...)
+	image, err := newCatalogue(m.ctx, filepath.Join(m.TempDir(), "catalogue"), m.releases...)
+	if err != nil {
+		m.Fatal(err)
+	}
+	source := &operatorsv1alpha1.CatalogSource{
+		TypeMeta:   metav1.TypeMeta{APIVersion: operatorsv1alpha1.SchemeGroupVersion.String(), Kind: operatorsv1alpha1.CatalogSourceKind},
+		ObjectMeta: metav1.ObjectMeta{Name: catalogueName, Namespace: olm.Namespace},
+		Spec: operatorsv1alpha1.CatalogSourceSpec{
+			SourceType:  operatorsv1alpha1.SourceTypeGrpc,
+			Image:       image,
+			DisplayName: "Listener Operator",
+			GrpcPodConfig: &operatorsv1alpha1.GrpcPodConfig{
+				SecurityContextConfig: operatorsv1alpha1.Restricted,
+				ExtractContent:        &operatorsv1alpha1.ExtractContentConfig{CatalogDir: "/configs"},
+			},
+		},
+	}
+	existing := &operatorsv1alpha1.CatalogSource{}
+	err = api.Get(m.ctx, client.ObjectKeyFromObject(source), existing)
+	if client.IgnoreNotFound(err) != nil {
+		m.Fatal(err)
+	}
+	if err != nil {
+		m.create(source)
+		return
+	}
+	m.patch(existing, func() { existing.Spec.Image = image })
+}
+
+// latest is the release at the head of the catalogue.
+func (m *managed) latest() release { return m.releases[len(m.releases)-1] }
+
+// settle makes a namespace for the operator, with an OperatorGroup for all namespaces.
+func (m *managed) settle(space *corev1.Namespace) {
+	m.Helper()
+	m.create(space)
+	m.space = space.Name
+	m.create(m.group())
+}
+
+func (m *managed) group() *operatorsv1.OperatorGroup {
+	return &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.space}}
+}
+
+// subscribe asks for the operator in that namespace: nothing else is needed.
+func (m *managed) subscribe() {
+	m.Helper()
+	m.create(&operatorsv1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.space},
+		Spec: &operatorsv1alpha1.SubscriptionSpec{
+			CatalogSource: catalogueName, CatalogSourceNamespace: olm.Namespace, Package: names.Operator, Channel: "stable",
+		},
+	})
+}
+
+// succeeded waits until OLM has installed the release at the head.
+func (m *managed) succeeded() {
+	m.Helper()
+	if _, err := await(m.within(), &operatorsv1alpha1.ClusterServiceVersion{},
+		client.ObjectKey{Namespace: m.space, Name: names.Operator + ".v" + m.latest().version},
+		func(csv *operatorsv1alpha1.ClusterServiceVersion) bool {
+			return csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded
+		}); err != nil {
+		m.showOLM()
+		m.Fatal(err)
+	}
+}
+
+// available waits until the operator of the latest release reports that its agents are ready everywhere.
+func (m *managed) available() *operatorv1alpha1.ListenerOperator {
+	m.Helper()
+	return m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+		return o.Status.Version == m.latest().version && meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
+			meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionProgressing) &&
+			o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) && o.Status.NodeAgent.Updated == o.Status.NodeAgent.Desired
+	})
+}
+
+// configured waits until ListenerOperator/cluster fulfils the condition.
+func (m *managed) configured(condition func(*operatorv1alpha1.ListenerOperator) bool) *operatorv1alpha1.ListenerOperator {
+	m.Helper()
+	o, err := await(m.within(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, condition)
+	if err != nil {
+		m.showOLM()
+		m.Fatal(err)
+	}
+	return o
+}
+
+// showOLM prints what OLM thinks.
+func (m *managed) showOLM() {
+	for _, args := range [][]string{
+		{"get", "catalogsources,subscriptions,installplans,clusterserviceversions,jobs,pods", "-A", "-o", "wide"},
+		{"get", "subscriptions,installplans", "-n", m.space, "-o", "yaml"},
+		{"get", "events", "-n", m.space},
+	} {
+		out, _ := kubectl(context.WithoutCancel(m.ctx), args...)
+		m.Logf("kubectl %s:\n%s", strings.Join(args, " "), out)
+	}
+}
+
+// suggestedNamespace returns the namespace that the bundle suggests, which is the one that OpenShift's console makes.
+func (m *managed) suggestedNamespace() *corev1.Namespace {
+	m.Helper()
+	data, err := os.ReadFile(filepath.Join(m.latest().dir, "bundle/manifests/listener-operator.clusterserviceversion.yaml"))
+	if err != nil {
+		m.Fatal(err)
+	}
+	var csv operatorsv1alpha1.ClusterServiceVersion
+	if err := yaml.Unmarshal(data, &csv); err != nil {
+		m.Fatal(err)
+	}
+	space := &corev1.Namespace{}
+	if err := json.Unmarshal([]byte(csv.Annotations["operatorframework.io/suggested-namespace-template"]), space); err != nil {
+		m.Fatal(err)
+	}
+	return space
+}
+
+// comesUpAnywhere: OpenShift's certification installs operators into a namespace of its own choice, and an administrator may forget a label. The
+// operator itself needs no privilege; its agents do.
+func (m *managed) comesUpAnywhere() {
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "anywhere-", Labels: map[string]string{podSecurity: "restricted"},
+	}}
+	m.settle(space)
+	m.subscribe()
+	m.succeeded()
+	degraded := m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+		return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+	})
+	message := meta.FindStatusCondition(degraded.Status.Conditions, operatorv1alpha1.ConditionDegraded).Message
+	m.Logf("the administrator is told: %s", message)
+	if !strings.Contains(message, podSecurity) {
+		m.Errorf("nobody tells the administrator of the label %s", podSecurity)
+	}
+	m.patch(space, func() { space.Labels[podSecurity] = "privileged" })
+	m.available()
+
+	m.remove(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
+	mustAwaitGone(m.story, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	m.unsubscribe()
+	m.remove(space)
+	mustAwaitGone(m.story, &corev1.Namespace{}, client.ObjectKeyFromObject(space))
+}
+
+// isInstalled: with nothing more to do than to subscribe, the first Pod mounts a listener volume and is reached from outside.
+func (m *managed) isInstalled() {
+	m.settle(m.suggestedNamespace())
+	m.before = m.everything()
+	m.subscribe()
+	subscribed := time.Now()
+	// It may be there before the operator is.
+	m.create(pod("first", map[string]map[string]string{"listener": byClass("external-unstable")}))
+	m.succeeded()
+	m.Logf("Subscription created to CSV Succeeded: %s", time.Since(subscribed).Round(time.Second))
+	first := m.running("first")
+	m.Logf("Subscription created to the first Pod with a listener volume ready: %s", time.Since(subscribed).Round(time.Second))
+	own := m.told(first, "listener").IngressAddresses[0]
+	m.answers(own, "first")
+	if diff := cmp.Diff(wantFiles("listener", own), m.files(own)); diff != "" {
+		m.Errorf("files (-want +got):\n%s", diff)
+	}
+	m.available()
+	m.Logf("Subscription created to all agents ready: %s", time.Since(subscribed).Round(time.Second))
+}
+
+// isUpgraded: through the channel, while Pods of a StatefulSet and a single one are used from outside, and new ones start.
+func (m *managed) isUpgraded(next release) {
+	class := m.lasting(pinned())
+	m.create(statefulSet("broker", 3, byClass(class)))
+	for i := range 3 {
+		m.running(fmt.Sprintf("broker-%d", i))
+	}
+	before := m.data()
+	agents := m.agents()
+	load := m.use(before)
+
+	m.offer(next)
+	offered := time.Now()
+	m.succeeded()
+	m.Logf("new catalogue to CSV Succeeded: %s", time.Since(offered).Round(time.Second))
+	m.available()
+	m.Logf("new catalogue to all agents replaced: %s", time.Since(offered).Round(time.Second))
+	mustAwaitGone(m.story, &operatorsv1alpha1.ClusterServiceVersion{},
+		client.ObjectKey{Namespace: m.space, Name: names.Operator + ".v" + m.releases[0].version})
+	load.end(m)
+
+	if diff := cmp.Diff(before, m.data()); diff != "" {
+		m.Errorf("the upgrade changed what users have (-before +after):\n%s", diff)
+	}
+	if after := m.agents(); after.UID != agents.UID {
+		m.Errorf("the DaemonSet was made anew: its uid was %s and is %s", agents.UID, after.UID)
+	}
+}
+
+// isConfigured: who needs a proxy, or keeps the operator on some nodes, says so in the Subscription, as for any operator.
+func (m *managed) isConfigured() {
+	subscription := &operatorsv1alpha1.Subscription{}
+	m.get(subscription, client.ObjectKey{Namespace: m.space, Name: names.Operator})
+	direct := corev1.EnvVar{Name: "NO_PROXY", Value: ".cluster.local"}
+	infra := corev1.Toleration{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists}
+	m.patch(subscription, func() {
+		subscription.Spec.Config = &operatorsv1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{direct}, Tolerations: []corev1.Toleration{infra}}
+	})
+	config := &operatorv1alpha1.ListenerOperator{}
+	m.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	m.patch(config, func() { config.Spec.NodeAgent.Placement = operatorv1alpha1.PlacementLikeOperator })
+	if _, err := await(m.within(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.space, Name: names.NodeAgent},
+		func(d *appsv1.DaemonSet) bool {
+			agent := d.Spec.Template.Spec
+			return slices.Contains(agent.Containers[0].Env, direct) && slices.Contains(agent.Tolerations, infra) &&
+				d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled &&
+				d.Status.NumberReady == d.Status.DesiredNumberScheduled
+		}); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// isAway: whoever deletes the Subscription and the CSV takes the operator away, and only that.
+func (m *managed) isAway() {
+	before, agents := m.data(), m.agents()
+	m.unsubscribe()
+	m.stillUsable(before)
+	leaving := &corev1.Pod{}
+	m.get(leaving, m.key("first"))
+	m.remove(leaving)
+	mustAwaitGone(m.story, leaving, client.ObjectKeyFromObject(leaving))
+	m.nothingLeft(leaving)
+
+	m.subscribe()
+	m.succeeded()
+	m.available()
+	delete(before, "first")
+	m.stillUsable(before)
+	if after := m.agents(); after.UID != agents.UID {
+		m.Errorf("the DaemonSet was made anew: its uid was %s and is %s", agents.UID, after.UID)
+	}
+	m.create(pod("late", map[string]map[string]string{"listener": byClass("external-unstable")}))
+	m.answers(m.told(m.running("late"), "listener").IngressAddresses[0], "late")
+}
+
+// isUninstalled: first the configuration, which waits until no volume is in use, then Subscription and CSV, then the kinds, which OLM leaves.
+func (m *managed) isUninstalled() {
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	m.remove(config)
+	waiting := m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+		return c != nil && c.Reason == operatorv1alpha1.ReasonVolumesInUse
+	})
+	message := meta.FindStatusCondition(waiting.Status.Conditions, operatorv1alpha1.ConditionDegraded).Message
+	m.Logf("the administrator is told: %s", message)
+	for _, name := range []string{"broker-0", "late"} {
+		if !strings.Contains(message, m.namespace+"/"+name) {
+			m.Errorf("the Pod %s is not named", name)
+		}
+	}
+	m.stillUsable(m.data())
+
+	m.remove(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "broker", Namespace: m.namespace}})
+	m.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: m.namespace}})
+	if err := api.DeleteAllOf(m.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(m.namespace)); err != nil {
+		m.Fatal(err)
+	}
+	mustAwaitGone(m.story, config, client.ObjectKeyFromObject(config))
+	m.unsubscribe()
+	// OLM collects what belongs to the operator in an object that it never deletes.
+	collection := &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: names.Operator + "." + m.space}}
+	m.untraced("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
+		"operators.operators.coreos.com /"+collection.Name)
+	for _, kind := range []string{
+		"listeners.listeners.stackable.tech", "listenerclasses.listeners.stackable.tech", "podlisteners.listeners.stackable.tech",
+		"listeneroperators.listener-operator.dev",
+	} {
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind}}
+		m.remove(definition)
+		mustAwaitGone(m.story, definition, client.ObjectKeyFromObject(definition))
+	}
+	m.remove(collection)
+	m.untraced()
+}
+
+// lasting makes a class that lives longer than the chapter, and returns its name.
+func (m *managed) lasting(spec listenersv1alpha1.ListenerClassSpec) string {
+	m.Helper()
+	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: m.namespace}, Spec: spec}
+	m.create(class)
+	return class.Name
+}
+
+// agents returns the DaemonSet.
+func (m *managed) agents() *appsv1.DaemonSet {
+	m.Helper()
+	agents := &appsv1.DaemonSet{}
+	m.get(agents, client.ObjectKey{Namespace: m.space, Name: names.NodeAgent})
+	return agents
+}
+
+// unsubscribe deletes the Subscription and what it installed, and waits until the operator is gone.
+func (m *managed) unsubscribe() {
+	m.Helper()
+	m.remove(&operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.space}})
+	csv := &operatorsv1alpha1.ClusterServiceVersion{
+		ObjectMeta: metav1.ObjectMeta{Name: names.Operator + ".v" + m.latest().version, Namespace: m.space},
+	}
+	m.remove(csv)
+	mustAwaitGone(m.story, csv, client.ObjectKeyFromObject(csv))
+	operator := client.ObjectKey{Namespace: m.space, Name: names.Operator}
+	mustAwaitGone(m.story, &appsv1.Deployment{}, operator)
+	mustAwaitGone(m.story, &corev1.ServiceAccount{}, operator)
+}
+
+// userData is what an upgrade must leave alone of a Pod.
+type userData struct {
+	UID       types.UID
+	Restarts  int32
+	Node      string
+	Addresses []listenersv1alpha1.IngressAddress
+	// Ports are the node ports of the Pod's Service.
+	Ports []int32
+	Files map[string]string
+}
+
+// data returns what the Pods of the story have, by their names.
+func (m *managed) data() map[string]userData {
+	m.Helper()
+	var pods corev1.PodList
+	if err := api.List(m.ctx, &pods, client.InNamespace(m.namespace)); err != nil {
+		m.Fatal(err)
+	}
+	all := map[string]userData{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		service := &corev1.Service{}
+		listener := p.Name + "-listener"
+		if strings.HasPrefix(p.Name, "broker-") {
+			listener = "listener-" + p.Name
+		}
+		m.get(service, m.key(listener))
+		d := userData{
+			UID: p.UID, Restarts: p.Status.ContainerStatuses[0].RestartCount, Node: p.Spec.NodeName,
+			Addresses: m.told(p, "listener").IngressAddresses,
+		}
+		d.Files = m.files(d.Addresses[0])
+		for _, port := range service.Spec.Ports {
+			d.Ports = append(d.Ports, port.NodePort)
+		}
+		all[p.Name] = d
+	}
+	return all
+}
+
+// stillUsable checks that Pods have what they had, and are reached.
+func (m *managed) stillUsable(before map[string]userData) {
+	m.Helper()
+	if diff := cmp.Diff(before, m.data()); diff != "" {
+		m.Errorf("what users have changed (-before +after):\n%s", diff)
+	}
+	for name, d := range before {
+		if got, err := ask(m.within(), d.Addresses[0], "/whoami"); err != nil || got != name {
+			m.Errorf("%s: %q answered, %v", name, got, err)
+		}
+	}
+}
+
+// load is what users do meanwhile.
+type load struct {
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+	mu       sync.Mutex
+	requests int
+	slowest  time.Duration
+	mounts   []time.Duration
+	// unavailable is the greatest number of agents that were away at once.
+	unavailable int32
+	errs        []error
+}
+
+// use lets clients from outside talk to the Pods, Pods with new volumes start, and somebody count the agents, until the load ends.
+func (m *managed) use(pods map[string]userData) *load {
+	ctx, cancel := context.WithCancel(m.ctx)
+	l := &load{stop: cancel}
+	for name, d := range pods {
+		l.work.Go(func() { l.talk(ctx, name, d.Addresses[0]) })
+	}
+	l.work.Go(func() { l.mount(ctx, m) })
+	l.work.Go(func() { l.count(ctx, m.space) })
+	return l
+}
+
+// patient is a client outside of the cluster that a busy machine does not fail: an address that leads nowhere refuses at once.
+var patient = &http.Client{Timeout: 30 * time.Second, Transport: outside.Transport}
+
+// talk asks a Pod for its name, over and over.
+func (l *load) talk(ctx context.Context, want string, a listenersv1alpha1.IngressAddress) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		got, err := askBy(context.WithoutCancel(ctx), patient, a, "/whoami")
+		if err == nil && got != want {
+			err = fmt.Errorf("%q answered", got)
+		}
+		l.record(func() {
+			l.requests++
+			l.slowest = max(l.slowest, time.Since(began))
+			if err != nil {
+				l.errs = append(l.errs, fmt.Errorf("asking %s: %w", want, err))
+			}
+		})
+		select {
+		case <-ctx.Done():
+		case <-time.After(25 * time.Millisecond):
+		}
+	}
+}
+
+// mount starts Pods one after another.
+func (l *load) mount(ctx context.Context, m *managed) {
+	for i := 0; ctx.Err() == nil; i++ {
+		p := pod(fmt.Sprintf("mount-%d", i), map[string]map[string]string{"listener": byClass("external-unstable")})
+		p.Namespace = m.namespace
+		began := time.Now()
+		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		err := api.Create(patient, p)
+		if err == nil {
+			_, err = await(patient, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady)
+		}
+		if err == nil {
+			err = api.Delete(patient, p)
+		}
+		if err == nil {
+			err = awaitGone(patient, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+		}
+		cancel()
+		l.record(func() {
+			l.mounts = append(l.mounts, time.Since(began))
+			if err != nil {
+				l.errs = append(l.errs, fmt.Errorf("starting and ending a Pod: %w", err))
+			}
+		})
+	}
+}
+
+// count watches the DaemonSet.
+func (l *load) count(ctx context.Context, space string) {
+	_, err := watchUntil(ctx, &appsv1.DaemonSet{}, only(client.ObjectKey{Namespace: space, Name: names.NodeAgent}),
+		func(_ watch.EventType, d *appsv1.DaemonSet) bool {
+			l.record(func() { l.unavailable = max(l.unavailable, d.Status.NumberUnavailable) })
+			return false
+		})
+	if ctx.Err() == nil {
+		l.record(func() { l.errs = append(l.errs, fmt.Errorf("counting the agents: %w", err)) })
+	}
+}
+
+func (l *load) record(write func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	write()
+}
+
+// end stops the load and checks that nobody noticed anything.
+func (l *load) end(m *managed) {
+	m.Helper()
+	l.stop()
+	l.work.Wait()
+	for _, err := range l.errs {
+		m.Error(err)
+	}
+	slices.Sort(l.mounts)
+	m.Logf("%d requests, the slowest took %s; %d Pods started and ended, each in %s (median; slowest %s); at most %d agents were away at once",
+		l.requests, l.slowest.Round(time.Millisecond), len(l.mounts), l.mounts[len(l.mounts)/2].Round(time.Millisecond),
+		l.mounts[len(l.mounts)-1].Round(time.Millisecond), l.unavailable)
+	if l.unavailable > 1 {
+		m.Errorf("%d agents were away at once, want at most a tenth, which is 1", l.unavailable)
+	}
+}
+
+// passing are kinds whose objects come and go by themselves.
+var passing = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"}
+
+// everything returns each object of the cluster, except for those of the passing kinds and of the story, as "kind namespace/name".
+func (m *managed) everything() map[string]bool {
+	m.Helper()
+	config, err := testbed.RESTConfig()
+	if err != nil {
+		m.Fatal(err)
+	}
+	kinds, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
+	if err != nil {
+		m.Fatal(err)
+	}
+	objects := map[string]bool{}
+	for _, group := range kinds {
+		gv, err := schema.ParseGroupVersion(group.GroupVersion)
+		if err != nil {
+			m.Fatal(err)
+		}
+		for _, r := range group.APIResources {
+			resource := gv.WithResource(r.Name)
+			if !slices.Contains(r.Verbs, "list") || slices.Contains(passing, resource.GroupResource().String()) {
+				continue
+			}
+			list, err := metadata.NewForConfigOrDie(config).Resource(resource).List(m.ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // the kind has just been deleted
+			}
+			if err != nil {
+				m.Fatalf("listing %s: %v", resource, err)
+			}
+			for i := range list.Items {
+				if o := &list.Items[i]; o.Namespace != m.namespace && o.Namespace != olm.Namespace {
+					objects[resource.GroupResource().String()+" "+client.ObjectKeyFromObject(o).String()] = true
+				}
+			}
+		}
+	}
+	return objects
+}
+
+// untraced checks that the cluster is as before, except for objects whose description begins with one of the prefixes.
+func (m *managed) untraced(except ...string) {
+	m.Helper()
+	err := eventually(m.within(), func(context.Context) error {
+		var left []string
+		for o := range m.everything() {
+			if !m.before[o] && !slices.ContainsFunc(except, func(prefix string) bool { return strings.HasPrefix(o, prefix) }) {
+				left = append(left, o)
+			}
+		}
+		if len(left) > 0 {
+			slices.Sort(left)
+			return fmt.Errorf("this is left:\n%s", strings.Join(left, "\n"))
+		}
+		return nil
+	})
+	if err != nil {
+		m.Error(err)
+	}
+}
+
+// kubectl runs kubectl on the cluster and returns what it prints.
+func kubectl(ctx context.Context, args ...string) (string, error) {
+	out, err := output(ctx, "", nil, testbed.Kubectl(), append([]string{"--kubeconfig=" + testbed.Kubeconfig()}, args...)...)
+	return string(out), err
+}

@@ -1,0 +1,119 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/test/cluster/olm"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// release is a version of the operator that is built from this checkout, with its images in the cluster's registry.
+type release struct {
+	version, operator, bundle string
+	// dir has the release's bundle/ and bundle.Dockerfile.
+	dir string
+}
+
+// newRelease builds a release as its makers would: programs, image, bundle, and the bundle's image. Its files go to dir.
+func newRelease(ctx context.Context, dir, version string) (release, error) {
+	r := release{version: version, dir: dir}
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return r, err
+	}
+	if err := command(ctx, root, "make", "build", "VERSION="+version); err != nil {
+		return r, err
+	}
+	if r.operator, err = testbed.PushImage(ctx, "listener-operator:v"+version, image.Operator(root, filepath.Join(root, "bin"), version, "")); err != nil {
+		return r, err
+	}
+	manifests, err := output(ctx, root, nil, "go", "tool", "-modfile=hack/tools/dev/go.mod", "kustomize", "build", "config/manifests")
+	if err != nil {
+		return r, err
+	}
+	if _, err := output(ctx, root, manifests, "go", "run", "./hack/bundle", "-version="+version, "-image="+r.operator, "-output="+dir); err != nil {
+		return r, err
+	}
+	spec, err := fromDockerfile(filepath.Join(dir, "bundle.Dockerfile"), dir)
+	if err != nil {
+		return r, err
+	}
+	r.bundle, err = testbed.PushImage(ctx, "listener-operator-bundle:v"+version, spec)
+	return r, err
+}
+
+// newCatalogue makes a catalogue of releases, the oldest first, and returns its image. The same name always has the latest catalogue.
+func newCatalogue(ctx context.Context, dir string, releases ...release) (string, error) {
+	root, err := tools.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	programs, err := olm.Programs(ctx)
+	if err != nil {
+		return "", err
+	}
+	args := []string{"run", "./hack/catalog", "-opm=" + filepath.Join(programs, "opm"), "-output=" + dir}
+	for _, r := range releases {
+		args = append(args, "-bundle="+filepath.Join(r.dir, "bundle")+"="+r.bundle)
+	}
+	if _, err := output(ctx, root, nil, "go", args...); err != nil {
+		return "", err
+	}
+	spec, err := fromDockerfile(filepath.Join(dir, "catalog.Dockerfile"), dir)
+	if err != nil {
+		return "", err
+	}
+	return testbed.PushImage(ctx, "listener-operator-catalog:latest", spec)
+}
+
+// fromDockerfile returns the image that a Dockerfile describes, which may do no more than put labels on directories.
+func fromDockerfile(path, dir string) (image.Spec, error) {
+	spec := image.Spec{Labels: map[string]string{}, Files: map[string]image.File{}}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return spec, err
+	}
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) == 0 || strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "FROM scratch":
+		case len(fields) == 2 && fields[0] == "LABEL":
+			name, value, _ := strings.Cut(fields[1], "=")
+			spec.Labels[name] = strings.Trim(value, `"`)
+		case len(fields) == 3 && fields[0] == "COPY":
+			source := filepath.Join(dir, fields[1])
+			err := filepath.WalkDir(source, func(path string, e os.DirEntry, err error) error {
+				if err == nil && !e.IsDir() {
+					spec.Files[fields[2]+strings.TrimPrefix(path, source+"/")] = image.File{Source: path}
+				}
+				return err
+			})
+			if err != nil {
+				return spec, err
+			}
+		default:
+			return spec, fmt.Errorf("%s: this is not understood: %s", path, line)
+		}
+	}
+	return spec, nil
+}
+
+// output runs a program in the checkout and returns what it prints.
+func output(ctx context.Context, root string, input []byte, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Stdin, cmd.Stderr = root, bytes.NewReader(input), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("running %s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return out, nil
+}
