@@ -116,7 +116,7 @@ func TestARemovalPrunesToo(t *testing.T) {
 func TestPruningMayFail(t *testing.T) {
 	boom := errors.New("boom")
 	stale, _ := leftovers()
-	h := newHarness(t, fakeclient.FailWrite(1+len(everywhere()), boom), append(stale, newConfig())...)
+	h := newHarness(t, fakeclient.FailWrite(1+len(confinement())+len(everywhere()), boom), append(stale, newConfig())...)
 	if _, err := h.pass(); !errors.Is(err, boom) {
 		t.Fatalf("error is %v, want boom", err)
 	}

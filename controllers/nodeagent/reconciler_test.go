@@ -633,9 +633,9 @@ func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
 }
 
 // TestADeletionThatOrphansTakesNothingAway is kubectl delete --cascade=orphan: the garbage collector is about to take the owner off all that is
-// installed.
+// installed. Volumes in use do not matter then, and must not bring the owner back, not even of one object.
 func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
-	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
 	h.mustPass()
 	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
 	h.deleteConfig()
@@ -643,13 +643,24 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 	if diff := cmp.Diff(all(), h.installed()); diff != "" {
 		t.Fatalf("installed (-want +got):\n%s", diff)
 	}
-	for _, c := range everywhere() {
+	for i, c := range everywhere() {
 		object := c.empty()
 		if err := h.Client.Get(t.Context(), c.key(namespace), object); err != nil {
 			t.Fatal(err)
 		}
 		object.SetOwnerReferences(nil)
 		h.update(object)
+		if i == len(everywhere())-1 {
+			break
+		}
+		seen := h.config()
+		seen.Finalizers = []string{operatorv1alpha1.FinalizerNodeAgent} // as the cache may have it
+		if _, err := h.Reconcile(t.Context(), seen); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Client.Get(t.Context(), c.key(namespace), object); err != nil || len(object.GetOwnerReferences()) > 0 {
+			t.Errorf("%s has owners %v (%v)", c.kind, object.GetOwnerReferences(), err)
+		}
 	}
 	h.update(withFinalizers(h.config(), operatorv1alpha1.FinalizerNodeAgent))
 	h.mustPass()

@@ -30,8 +30,13 @@ func wanted(config *operatorv1alpha1.ListenerOperator) operatorv1alpha1.Manageme
 // there are none. The policy that confines the agents goes after their last Pod. What another installation controls stays.
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	owned := o.owned()
-	if len(owned) == 0 && !held(o.config) || controllerutil.ContainsFinalizer(o.config, metav1.FinalizerOrphanDependents) {
-		return outcome{} // the latter is kubectl delete --cascade=orphan, after which nothing is owned
+	switch {
+	case len(owned) == 0 && !held(o.config):
+		return outcome{}
+	case controllerutil.ContainsFinalizer(o.config, metav1.FinalizerOrphanDependents):
+		return outcome{} // kubectl delete --cascade=orphan: the garbage collector takes the owner off everything
+	case len(owned) == 0 && o.orphans():
+		return outcome{err: r.release(ctx, o.config)}
 	}
 	users, err := r.users(ctx)
 	switch {
@@ -54,8 +59,8 @@ func (r *Reconciler) keepUp(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreign() != "" {
 		return nil
 	}
-	for i := range o.parts {
-		if o.parts[i].kind == "StorageClass" {
+	for i, p := range o.parts {
+		if p.kind == "StorageClass" || p.orphan(o.config) {
 			continue
 		}
 		if err := r.apply(ctx, o, &o.parts[i]); err != nil {
@@ -70,6 +75,16 @@ func (o *observed) owned() []part {
 	return slices.DeleteFunc(slices.Clone(o.parts), func(p part) bool {
 		return p.object == nil || !metav1.IsControlledBy(p.object, o.config)
 	})
+}
+
+// orphan tells whether the part exists and belongs to nobody.
+func (p part) orphan(config *operatorv1alpha1.ListenerOperator) bool {
+	return p.object != nil && !metav1.IsControlledBy(p.object, config) && p.foreign(config, p.object) == ""
+}
+
+// orphans tells whether there are such parts.
+func (o *observed) orphans() bool {
+	return slices.ContainsFunc(o.parts, func(p part) bool { return p.orphan(o.config) })
 }
 
 // delete deletes a part. A DaemonSet is gone only once its Pods are.
