@@ -23,11 +23,15 @@ if $kubectl get customresourcedefinition listeners.listeners.stackable.tech >/de
 fi
 
 if $kubectl get customresourcedefinition listeneroperators.listener-operator.dev >/dev/null 2>&1; then
-  # What the operator installed is owned by this object, and goes with it.
-  $kubectl delete listeneroperators.listener-operator.dev cluster --ignore-not-found --timeout=120s
-  $kubectl wait --for=delete --timeout=120s "storageclass/$driver" "csidriver/$driver" \
-    validatingadmissionpolicybinding/listener-node-agent validatingadmissionpolicy/listener-node-agent
-  $kubectl --namespace listener-operator wait --for=delete --timeout=120s daemonset/listener-node-agent
+  # It is gone once the operator has removed all that it had installed. What confines the operator itself goes with it.
+  if ! $kubectl delete listeneroperators.listener-operator.dev cluster --ignore-not-found --timeout=120s; then
+    echo "error: ListenerOperator cluster is still there; a running operator is needed to remove what it installed. Its conditions:" >&2
+    $kubectl get listeneroperators.listener-operator.dev cluster \
+      -o jsonpath="{range .status.conditions[*]}{.type}={.status}: {.message}{'\n'}{end}" >&2
+    $kubectl --namespace listener-operator get deployments >&2
+    exit 1
+  fi
+  $kubectl wait --for=delete --timeout=120s validatingadmissionpolicybinding/listener-operator validatingadmissionpolicy/listener-operator
 fi
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
   $kubectl delete --ignore-not-found --timeout=120s -f -
