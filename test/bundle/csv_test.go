@@ -37,7 +37,7 @@ func TestAnnotationsAreThoseThatPipelinesAskFor(t *testing.T) {
 		feature + "csi":                            `^true$`,
 		feature + "disconnected":                   `^(true|false)$`,
 		feature + "fips-compliant":                 `^false$`,
-		feature + "proxy-aware":                    `^false$`,
+		feature + "proxy-aware":                    `^true$`,
 		feature + "tls-profiles":                   `^true$`,
 		feature + "token-auth-aws":                 `^false$`,
 		feature + "token-auth-azure":               `^false$`,
