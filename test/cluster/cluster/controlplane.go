@@ -225,7 +225,9 @@ func (c *Cluster) apiReady(ctx context.Context) error {
 }
 
 // auditPolicyFile is the path of the policy that says what the API server writes to its audit log.
-func (c *Cluster) auditPolicyFile() string { return filepath.Join(c.control().dir, "audit-policy.yaml") }
+func (c *Cluster) auditPolicyFile() string {
+	return filepath.Join(c.control().dir, "audit-policy.yaml")
+}
 
 // writeAuditPolicy writes the audit policy.
 func (c *Cluster) writeAuditPolicy() error {
