@@ -2,15 +2,20 @@ package audit
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	routev1 "github.com/openshift/api/route/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,34 +26,49 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/test/router/platform"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// rules returns what config/rbac allows the operator in the whole cluster.
-func rules(t *testing.T) []rbacv1.PolicyRule {
+// rights returns what config/rbac allows a ServiceAccount in the whole cluster.
+func rights(t *testing.T, account string) []Right {
 	t.Helper()
-	file, err := os.Open("../../config/rbac/operator.yaml")
+	file, err := os.Open("../../config/rbac/" + strings.TrimPrefix(account, "listener-") + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	documents := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	for {
+	var all []Right
+	for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 		var role rbacv1.ClusterRole
-		switch err := documents.Decode(&role); {
-		case errors.Is(err, io.EOF):
-			t.Fatal("config/rbac has no ClusterRole for the operator")
-		case err != nil:
-			t.Fatal(err)
-		case role.Kind == "ClusterRole":
-			return role.Rules
+		err := documents.Decode(&role)
+		if errors.Is(err, io.EOF) {
+			return all
 		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role.Kind != "ClusterRole" {
+			continue
+		}
+		expanded, err := Expand(role.Rules, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, expanded...)
 	}
 }
 
-// userWith returns a client of a user with these rights alone, once they are in force.
-func userWith(t *testing.T, namespace string, rights []Right) client.Client {
+// user is somebody with certain rights and no others.
+type user struct {
+	client.Client
+	name string
+}
+
+// userWith returns a user with these rights, once they are in force.
+func userWith(t *testing.T, rights []Right) user {
 	t.Helper()
 	admin := apiserver.Client(t)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
@@ -59,6 +79,8 @@ func userWith(t *testing.T, namespace string, rights []Right) client.Client {
 		}
 		role.Rules = append(role.Rules, rule)
 	}
+	probe := Right{Resource: "probes", Verb: "get"}
+	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{probe.Resource}, Verbs: []string{probe.Verb}})
 	if err := admin.Create(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
@@ -72,81 +94,136 @@ func userWith(t *testing.T, namespace string, rights []Right) client.Client {
 	}
 	config := apiserver.Config(t)
 	config.Impersonate.UserName = role.Name
-	user, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
+	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	NewWithT(t).Eventually(func() error {
-		return user.List(t.Context(), &corev1.PodList{}, client.InNamespace(namespace))
-	}, "30s", "20ms").Should(Succeed())
-	return user
+	u := user{Client: c, name: role.Name}
+	NewWithT(t).Eventually(func() error { return u.asked(t, probe) }, "30s", "20ms").Should(Succeed())
+	return u
+}
+
+// asked is what an admission plugin does that asks the authorizer by itself. The error says that the user lacks the right.
+func (u user) asked(t *testing.T, right Right) error {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: u.name,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: right.Group, Resource: right.Resource, Verb: right.Verb, Name: right.Name,
+		},
+	}}
+	if err := apiserver.Client(t).Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	if !review.Status.Allowed {
+		return fmt.Errorf("no right to %s", right)
+	}
+	return nil
+}
+
+// route returns a Route with a host.
+func route(namespace, host string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "route.openshift.io/v1", "kind": "Route",
+		"metadata": map[string]any{"namespace": namespace, "name": "web"},
+		"spec":     map[string]any{"host": host, "to": map[string]any{"kind": "Service", "name": "web"}},
+	}}
 }
 
 func TestARightThatIsNotSeenIsNeeded(t *testing.T) {
-	group := listenersv1alpha1.GroupVersion.Group
-	cases := map[Right]func(t *testing.T, namespace string, operator client.Client) error{
-		{Group: group, Resource: "listeners", Verb: "delete"}: func(t *testing.T, namespace string, operator client.Client) error {
-			t.Helper()
-			pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-listener", UID: "pvc-uid"}}
-			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"}}
-			listeners := apply.New(operator, names.OwnerVolume)
-			if err := listeners.Apply(t.Context(), claim.Listener(pvc, nil, "a-class", nil), nil); err != nil {
-				t.Fatal(err)
-			}
-			return listeners.Apply(t.Context(), claim.Listener(pvc, pv, "a-class", nil), nil)
+	serveRoutes(t)
+	listeners := listenersv1alpha1.GroupVersion.Group
+	for account, cases := range map[string]map[Right]func(*testing.T, user) error{
+		names.Operator: {
+			{Group: listeners, Resource: "listeners", Verb: "delete"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web-listener", UID: "pvc-uid"}}
+				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"}}
+				applier := apply.New(operator, names.OwnerVolume)
+				if err := applier.Apply(t.Context(), claim.Listener(pvc, nil, "a-class", nil), nil); err != nil {
+					t.Fatal(err)
+				}
+				return applier.Apply(t.Context(), claim.Listener(pvc, pv, "a-class", nil), nil)
+			},
+			{Group: listeners, Resource: "listeners/finalizers", Verb: "update"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP}}
+				listener := &listenersv1alpha1.Listener{
+					ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web", UID: "listener-uid"},
+					Spec: listenersv1alpha1.ListenerSpec{
+						ClassName: ptr.To("a-class"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
+					},
+				}
+				service, err := exposure.Service(class, listener)
+				if err != nil {
+					t.Fatal(err)
+				}
+				desired, err := apply.Unstructured(service)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return apply.New(operator, names.OwnerService).Apply(t.Context(), desired, nil)
+			},
+			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "create"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				return apply.New(operator, names.OwnerService).Apply(t.Context(), route(apiserver.Namespace(t), "web.example.com"), nil)
+			},
+			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "update"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				applier, namespace := apply.New(operator, names.OwnerService), apiserver.Namespace(t)
+				if err := applier.Apply(t.Context(), route(namespace, "web.example.com"), nil); err != nil {
+					t.Fatal(err)
+				}
+				return applier.Apply(t.Context(), route(namespace, "shop.example.com"), nil)
+			},
 		},
-		{Group: group, Resource: "listeners/finalizers", Verb: "update"}: func(t *testing.T, namespace string, operator client.Client) error {
-			t.Helper()
-			class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP}}
-			listener := &listenersv1alpha1.Listener{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web", UID: "listener-uid"},
-				Spec: listenersv1alpha1.ListenerSpec{
-					ClassName: ptr.To("a-class"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
-				},
-			}
-			service, err := exposure.Service(class, listener)
-			if err != nil {
-				t.Fatal(err)
-			}
-			desired, err := apply.Unstructured(service)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return apply.New(operator, names.OwnerService).Apply(t.Context(), desired, nil)
+		names.NodeAgent: {
+			{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"}: func(t *testing.T, agent user) error {
+				t.Helper()
+				return agent.asked(t, Right{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"})
+			},
 		},
+	} {
+		for unseen, reason := range Unseen(account) {
+			t.Run(account+" may "+unseen.String(), func(t *testing.T) {
+				try, ok := cases[unseen]
+				if !ok {
+					t.Fatalf("no case shows that it is needed because %s", reason)
+				}
+				all := rights(t, account)
+				others := slices.DeleteFunc(slices.Clone(all), func(r Right) bool { return r == unseen })
+				if len(others) == len(all) {
+					t.Fatal("the ServiceAccount does not have it")
+				}
+				if err := try(t, userWith(t, all)); err != nil {
+					t.Errorf("with it: %v", err)
+				}
+				if err := try(t, userWith(t, others)); err == nil {
+					t.Error("without it there is no error")
+				}
+			})
+		}
+		for right := range cases {
+			if Unseen(account)[right] == "" {
+				t.Errorf("%s is not in the table", right)
+			}
+		}
 	}
-	all, err := Expand(rules(t), "")
+}
+
+// serveRoutes makes the API server serve Routes as OpenShift does.
+func serveRoutes(t *testing.T) {
+	t.Helper()
+	scheme := apiserver.Scheme()
+	if err := routev1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	crds.Install(t, apiserver.Client(t), crds.Routes)
+	c, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for unseen, reason := range Unseen() {
-		t.Run(unseen.String(), func(t *testing.T) {
-			try, ok := cases[unseen]
-			if !ok {
-				t.Fatalf("no case shows that it is needed because %s", reason)
-			}
-			var others []Right
-			for _, right := range all {
-				if right != unseen {
-					others = append(others, right)
-				}
-			}
-			if len(others) == len(all) {
-				t.Fatal("the operator does not have it")
-			}
-			namespace := apiserver.Namespace(t)
-			if err := try(t, namespace, userWith(t, namespace, all)); err != nil {
-				t.Errorf("with it: %v", err)
-			}
-			namespace = apiserver.Namespace(t)
-			if err := try(t, namespace, userWith(t, namespace, others)); !apierrors.IsForbidden(err) {
-				t.Errorf("without it, the error is %v, want forbidden", err)
-			}
-		})
-	}
-	for right := range cases {
-		if Unseen()[right] == "" {
-			t.Errorf("%s is not in the table", right)
-		}
+	if err := platform.Install(t.Context(), c, "apps.example.com"); err != nil {
+		t.Fatal(err)
 	}
 }
