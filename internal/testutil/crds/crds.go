@@ -8,9 +8,11 @@ package crds
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +76,9 @@ func files() map[CRD]file {
 		OperatorConditions: {ownModfile, olm, "crds/operators.coreos.com_operatorconditions.yaml"},
 	}
 }
+
+// All returns the names of all definitions that there are here, sorted.
+func All() []CRD { return slices.Sorted(maps.Keys(files())) }
 
 // Install installs the definitions, and returns when the API server serves them. They stay until Remove, because several tests share an
 // API server.

@@ -1,0 +1,98 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+)
+
+// TestWhatIsInstalledComesAndGoes: when the cluster comes to serve kinds of OpenShift, and of others, what belongs there is installed; an
+// administrator takes all of it away, and brings it back, with the operator itself in place.
+func TestWhatIsInstalledComesAndGoes(t *testing.T) {
+	s := tell(t)
+	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { return c == crds.Routes }) // Routes have stories of their own
+	crds.Remove(t, api, optional...)                                                             // an earlier run may have left them
+	crds.Install(t, api, optional...)
+	defer crds.Remove(t, api, optional...)
+	constraints := &unstructured.Unstructured{}
+	constraints.SetAPIVersion("security.openshift.io/v1")
+	constraints.SetKind("SecurityContextConstraints")
+	constraints.SetName(names.NodeAgent)
+	if err := eventually(s.within(), s.exists(constraints)); err != nil {
+		t.Fatal(err)
+	}
+
+	s.manage(operatorv1alpha1.Removed)
+	defer s.manage(operatorv1alpha1.Managed)
+	s.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == operatorv1alpha1.ReasonRemoved
+	})
+	for _, o := range []client.Object{
+		constraints,
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}},
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorSpace, Name: names.NodeAgent}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}},
+	} {
+		if err := s.exists(o)(s.ctx); !apierrors.IsNotFound(err) {
+			t.Errorf("reading %T %s says %v, want not found", o, o.GetName(), err)
+		}
+	}
+
+	s.manage(operatorv1alpha1.Managed)
+	s.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+		return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
+			o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) //nolint:gosec // a handful
+	})
+	if err := s.exists(constraints)(s.ctx); err != nil {
+		t.Error(err)
+	}
+	class := s.class(unpinned())
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+}
+
+// exists returns a function that reads an object.
+func (s *story) exists(o client.Object) func(context.Context) error {
+	return func(ctx context.Context) error { return api.Get(ctx, client.ObjectKeyFromObject(o), o) }
+}
+
+// manage sets what the operator has to do about what it installs.
+func (s *story) manage(state operatorv1alpha1.ManagementState) {
+	s.Helper()
+	o := &operatorv1alpha1.ListenerOperator{}
+	s.get(o, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	s.patch(o, func() { o.Spec.ManagementState = state })
+}
+
+// configured waits until the operator says so of the configuration as it is now.
+func (s *story) configured(condition func(*operatorv1alpha1.ListenerOperator) bool) {
+	s.Helper()
+	last := &operatorv1alpha1.ListenerOperator{}
+	_, err := await(s.within(), last, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, func(o *operatorv1alpha1.ListenerOperator) bool {
+		last = o
+		return o.Status.ObservedGeneration == o.Generation && condition(o)
+	})
+	if err != nil {
+		s.Fatal(errors.Join(err, fmt.Errorf("the last conditions are %+v", last.Status.Conditions)))
+	}
+}
