@@ -106,6 +106,10 @@ fuzz: ## Fuzz what is made of untrusted input, FUZZTIME for each target.
 		package=$$(dirname "$$(grep -rl --include='*_test.go' "^func $$target(" internal node-agent)"); \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$package"; done
 
+.PHONY: bench
+bench: tools build ## Measure the operator with 10,000 Listeners on 1,000 nodes, for half an hour.
+	go run ./test/bench
+
 .PHONY: cluster-up
 cluster-up: ## Bring up a cluster without the operator.
 	go run ./test/cluster up

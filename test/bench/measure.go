@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"golang.org/x/sys/unix"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+const (
+	// startTimeout is how long the operator may take until it answers.
+	startTimeout = 2 * time.Minute
+	// workTimeout is how long it may work.
+	workTimeout = 30 * time.Minute
+	// calm is how long it must have had nothing to do before it counts as idle. This time is not counted.
+	calm = 3 * time.Second
+)
+
+// measure runs the operator until it is idle, and ends it.
+func (c *cluster) measure(ctx context.Context, program string) (r row, err error) {
+	kubeconfig := filepath.Join(c.dir, "kubeconfig")
+	if err := c.writeKubeconfig(kubeconfig); err != nil {
+		return row{}, err
+	}
+	asked, err := c.requests(0)
+	if err != nil {
+		return row{}, err
+	}
+	metrics, health, err := freeAddresses()
+	if err != nil {
+		return row{}, err
+	}
+	log, err := os.Create(filepath.Join(c.dir, "operator.log"))
+	if err != nil {
+		return row{}, fmt.Errorf("creating the operator's log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)
+	cmd.Env = append(os.Environ(), "OPERATOR_NAMESPACE="+names.Operator, "RELATED_IMAGE_NODE_AGENT=listener-operator:bench")
+	cmd.Stdout, cmd.Stderr = log, log
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return row{}, fmt.Errorf("starting %s: %w", program, err)
+	}
+	idle, err := c.awaitIdle(ctx, "https://"+metrics+"/metrics")
+	if err != nil {
+		output, _ := os.ReadFile(log.Name())
+		return row{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), cmd.Process.Kill(), fmt.Errorf("its log ends with:\n%s", tail(output)))
+	}
+	r.took = idle.Sub(began)
+	if r.peak, r.resident, err = memory(cmd.Process.Pid); err != nil {
+		return row{}, err
+	}
+	// The lease is given back, so that the next one need not wait for it.
+	if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()); err != nil {
+		return row{}, fmt.Errorf("ending the operator: %w", err)
+	}
+	r.processor = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	r.requests, err = c.requests(asked["events"])
+	return r, err
+}
+
+// writeKubeconfig writes a kubeconfig with the operator's token.
+func (c *cluster) writeKubeconfig(path string) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: c.config.Host, CertificateAuthorityData: c.config.CAData}
+	config.AuthInfos["operator"] = &clientcmdapi.AuthInfo{Token: c.token}
+	config.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "operator"}
+	config.CurrentContext = "bench"
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		return fmt.Errorf("writing the operator's kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// freeAddresses returns two that nobody listens on.
+func freeAddresses() (string, string, error) {
+	var addresses [2]string
+	for i := range addresses {
+		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+		if err != nil {
+			return "", "", fmt.Errorf("looking for a free port: %w", err)
+		}
+		defer func() { _ = listener.Close() }()
+		addresses[i] = listener.Addr().String()
+	}
+	return addresses[0], addresses[1], nil
+}
+
+// awaitIdle waits until the operator has looked at every Listener and PodListeners, and does nothing any more. It returns since when.
+func (c *cluster) awaitIdle(ctx context.Context, url string) (time.Time, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
+	defer transport.CloseIdleConnections()
+	server := &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	var last work
+	if err := await(ctx, startTimeout, func(ctx context.Context) (err error) {
+		last, err = c.work(ctx, server, url)
+		return err
+	}); err != nil {
+		return time.Time{}, err
+	}
+	since := time.Now()
+	return since, await(ctx, workTimeout, func(ctx context.Context) error {
+		now, err := c.work(ctx, server, url)
+		if err != nil {
+			return err
+		}
+		if now != last || now.open > 0 {
+			last, since = now, time.Now()
+		}
+		if now.listeners < float64(c.listeners) || now.podListeners < float64(c.listeners) || now.open > 0 || time.Since(since) < calm {
+			return fmt.Errorf("it has looked at %.0f Listeners and %.0f PodListeners, and has %.0f to look at", now.listeners, now.podListeners, now.open)
+		}
+		return nil
+	})
+}
+
+// work is what the operator's metrics say of its work: how many passes were made, and how many objects are waiting or being worked on.
+type work struct{ listeners, podListeners, all, open float64 }
+
+func (c *cluster) work(ctx context.Context, server *http.Client, url string) (work, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return work{}, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	response, err := server.Do(request)
+	if err != nil {
+		return work{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return work{}, fmt.Errorf("the operator's metrics answer %s", response.Status)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return work{}, fmt.Errorf("parsing the operator's metrics: %w", err)
+	}
+	var w work
+	for _, m := range families["controller_runtime_reconcile_total"].GetMetric() {
+		w.all += m.GetCounter().GetValue()
+		for _, l := range m.GetLabel() {
+			switch {
+			case l.GetName() != "controller":
+			case l.GetValue() == "listener":
+				w.listeners += m.GetCounter().GetValue()
+			case l.GetValue() == "podlisteners":
+				w.podListeners += m.GetCounter().GetValue()
+			}
+		}
+	}
+	for _, name := range []string{"workqueue_depth", "controller_runtime_active_workers"} {
+		for _, m := range families[name].GetMetric() {
+			w.open += m.GetGauge().GetValue()
+		}
+	}
+	return w, nil
+}
+
+// memory returns the most that a process had in memory, and what it has.
+func memory(pid int) (peak, resident int64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading the operator's memory: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[2] != "kB" {
+			continue
+		}
+		kilobytes, err := strconv.ParseInt(fields[1], 10, 64)
+		if err != nil {
+			return 0, 0, fmt.Errorf("reading the operator's memory: %w", err)
+		}
+		switch fields[0] {
+		case "VmHWM:":
+			peak = kilobytes << 10
+		case "VmRSS:":
+			resident = kilobytes << 10
+		}
+	}
+	return peak, resident, nil
+}
+
+// requests counts what the operator asked for, by verb, or "tell" for what tells users of events, after the first skip events; "events" is how many there are in all. What it asked for the
+// bench, to admit it to the metrics, is left out.
+func (c *cluster) requests(skip int) (map[string]int, error) {
+	file, err := os.Open(c.auditLog())
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	counts := map[string]int{}
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return counts, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
+		counts["events"]++
+		if counts["events"] <= skip {
+			continue
+		}
+		var event auditv1.Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return nil, fmt.Errorf("parsing the audit log: %w", err)
+		}
+		if ref := event.ObjectRef; ref == nil || ref.Resource == "tokenreviews" || ref.Resource == "subjectaccessreviews" {
+			continue
+		}
+		if event.ObjectRef.Resource == "events" {
+			counts["tell"]++
+			continue
+		}
+		counts[event.Verb]++
+	}
+}
+
+// tail returns the last lines of a log.
+func tail(log []byte) []byte {
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-20):], []byte("\n"))
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+const (
+	className  = "bench"
+	volumeName = "listener"
+)
+
+func namespaceOf(i int) string { return fmt.Sprintf("bench-%03d", i/perNamespace) }
+
+// addListener creates what one replica of a StatefulSet with a listener volume has.
+func (c *cluster) addListener(ctx context.Context, i int, node string) error {
+	namespace, name := namespaceOf(i), fmt.Sprintf("web-%05d", i)
+	labels := map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": name}
+	pvc := newClaim(namespace, volumeName+"-"+name, labels)
+	if err := c.client.Create(ctx, pvc); err != nil {
+		return fmt.Errorf("creating the claim: %w", err)
+	}
+	pv := newVolume(pvc, node)
+	if err := c.client.Create(ctx, pv); err != nil {
+		return fmt.Errorf("creating the volume: %w", err)
+	}
+	pod := newPod(namespace, name, pvc.Name, node, labels)
+	if err := c.client.Create(ctx, pod); err != nil {
+		return fmt.Errorf("creating the Pod: %w", err)
+	}
+	listener := claim.Listener(pvc, pv, className, claim.PodPorts(pod))
+	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.OwnerVolume)); err != nil {
+		return fmt.Errorf("creating the Listener: %w", err)
+	}
+	hint := &listenersv1alpha1.PodListeners{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: listenersv1alpha1.PodListenersName(pod.UID),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
+		},
+		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{}},
+	}
+	if err := c.client.Create(ctx, hint); err != nil {
+		return fmt.Errorf("announcing the mount: %w", err)
+	}
+	return nil
+}
+
+func newClaim(namespace, name string, labels map[string]string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, Labels: labels, Annotations: map[string]string{names.AnnotationListenerClass: className},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(names.Driver),
+			VolumeName:       "pvc-" + namespace + "-" + name,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+		},
+	}
+}
+
+// newVolume returns what the operator would have provisioned, and marked at the last mount.
+func newVolume(pvc *corev1.PersistentVolumeClaim, node string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        pvc.Spec.VolumeName,
+			Labels:      map[string]string{names.LabelListenerNamespace: pvc.Namespace, names.LabelListenerName: pvc.Name},
+			Annotations: map[string]string{names.AnnotationNode: node, "pv.kubernetes.io/provisioned-by": names.Driver},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:              names.Driver,
+			AccessModes:                   pvc.Spec.AccessModes,
+			Capacity:                      pvc.Spec.Resources.Requests,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: names.Driver, VolumeHandle: pvc.Spec.VolumeName, VolumeAttributes: pvc.Annotations,
+			}},
+		},
+	}
+}
+
+func newPod(namespace, name, claimName, node string, labels map[string]string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: corev1.PodSpec{
+			NodeName: node,
+			Containers: []corev1.Container{{
+				Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+				VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: "/listener"}},
+			}},
+			Volumes: []corev1.Volume{{Name: volumeName, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName},
+			}}},
+		},
+	}
+}
