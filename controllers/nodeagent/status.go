@@ -24,7 +24,7 @@ import (
 // replaced a tenth at a time.
 const patience = 15 * time.Minute
 
-// uncreatedPatience is how long nodes may be without an agent's Pod: they are created at once, or refused.
+// uncreatedPatience is how long there may be no agent's Pod at all: the first are created at once, or refused.
 const uncreatedPatience = 30 * time.Second
 
 // maxListed is how many Pods, and how many claims, a message names.
@@ -162,7 +162,7 @@ func uncreated(o *observed) int32 {
 
 // patienceWith returns how long the agents may take on their way.
 func patienceWith(o *observed) time.Duration {
-	if uncreated(o) > 0 {
+	if uncreated(o) > 0 && o.agents().Status.CurrentNumberScheduled == 0 {
 		return uncreatedPatience
 	}
 	return patience
