@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
@@ -104,6 +103,19 @@ func TestRepairsAreCounted(t *testing.T) {
 				}
 			}
 		}, map[string]float64{daemonSet: 1, driver: 1}},
+		{"a removal, and an installation", func() {
+			merge(config, `{"spec":{"managementState":"Removed"}}`)
+			for range len(everywhere()) {
+				mustReconcile(t, r)
+				if err := c.Get(t.Context(), agentsKey, agents); err == nil && agents.DeletionTimestamp != nil {
+					collectGarbage(t, c, agents)
+				}
+			}
+			if err := c.Get(t.Context(), agentsKey, agents); err == nil {
+				t.Fatal("the agents are still there")
+			}
+			merge(config, `{"spec":{"managementState":"Managed"}}`)
+		}, nil},
 		{"a restart of the operator", func() { r = reconciler(c, namespace) }, nil},
 	} {
 		before := repairs(t)
@@ -150,18 +162,4 @@ func TestEachRepairIsCountedOnce(t *testing.T) {
 	want := map[string]float64{"CSIDriver " + names.Driver: 5}
 	g.Eventually(func() map[string]float64 { return since(t, before) }, "20s", "10ms").Should(Equal(want))
 	g.Consistently(func() map[string]float64 { return since(t, before) }, "500ms", "50ms").Should(Equal(want))
-}
-
-// TestARemovalIsNoDrift because it is the operator that takes things away, and puts them back.
-func TestARemovalIsNoDrift(t *testing.T) {
-	h := newHarness(t, noIntercept, newConfig())
-	before := repairs(t)
-	h.mustPass()
-	h.setState(operatorv1alpha1.Removed)
-	h.passes()
-	h.setState(operatorv1alpha1.Managed)
-	h.mustPass()
-	if diff := cmp.Diff(map[string]float64{}, since(t, before)); diff != "" {
-		t.Errorf("repairs (-want +got):\n%s", diff)
-	}
 }

@@ -637,6 +637,18 @@ func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
 	h.gone()
 }
 
+// TestADeletionThatIsGoingToOrphanTakesNothingAway although no volume is in use: the garbage collector has not come to it yet.
+func TestADeletionThatIsGoingToOrphanTakesNothingAway(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.mustPass()
+	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
+	h.deleteConfig()
+	h.mustPass()
+	if diff := cmp.Diff(all(), h.installed()); diff != "" {
+		t.Fatalf("installed (-want +got):\n%s", diff)
+	}
+}
+
 // TestADeletionThatOrphansTakesNothingAway is kubectl delete --cascade=orphan: the garbage collector is about to take the owner off all that is
 // installed. Volumes in use do not matter then, and must not bring the owner back, not even of one object.
 func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
