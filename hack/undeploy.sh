@@ -23,7 +23,7 @@ if $kubectl get customresourcedefinition listeners.listeners.stackable.tech >/de
 fi
 
 if $kubectl get customresourcedefinition listeneroperators.listener-operator.dev >/dev/null 2>&1; then
-  # It is gone once the operator has removed all that it had installed. What confines the operator itself goes with it.
+  # It is gone once the operator has removed all that it had installed.
   if ! $kubectl delete listeneroperators.listener-operator.dev cluster --ignore-not-found --timeout=120s; then
     echo "error: ListenerOperator cluster is still there; a running operator is needed to remove what it installed. Its conditions:" >&2
     $kubectl get listeneroperators.listener-operator.dev cluster \
@@ -31,7 +31,8 @@ if $kubectl get customresourcedefinition listeneroperators.listener-operator.dev
     $kubectl --namespace listener-operator get deployments >&2
     exit 1
   fi
-  $kubectl wait --for=delete --timeout=120s validatingadmissionpolicybinding/listener-operator validatingadmissionpolicy/listener-operator
 fi
+# What confines the operator itself, and so is not the operator's to remove. The garbage collector may have been faster.
+$kubectl delete --ignore-not-found --timeout=120s validatingadmissionpolicybinding/listener-operator validatingadmissionpolicy/listener-operator
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
   $kubectl delete --ignore-not-found --timeout=120s -f -

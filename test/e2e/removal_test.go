@@ -182,4 +182,21 @@ func TestADeletionByMistakeIsTakenBack(t *testing.T) {
 	next := pod("next", map[string]map[string]string{"listener": byClass(class.Name)})
 	s.create(next)
 	s.answers(s.told(s.running("next"), "listener").IngressAddresses[0], "next")
+
+	// What confines the operator is nobody's now, until an administrator deletes it: the operator may not change it, but makes it anew.
+	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
+		s.get(o, client.ObjectKey{Name: names.Operator})
+		s.remove(o)
+		if err := eventually(s.within(), func(ctx context.Context) error {
+			if err := api.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+			if !metav1.IsControlledBy(o, again) {
+				return fmt.Errorf("%T %s has owners %v", o, o.GetName(), o.GetOwnerReferences())
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
 }
