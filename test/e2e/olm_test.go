@@ -91,6 +91,13 @@ type managed struct {
 	before map[string]bool
 }
 
+// within is a context that ends when patience with the manager does: its steps have many parts.
+func (m *managed) within() context.Context {
+	ctx, cancel := context.WithTimeout(m.ctx, 3*patience)
+	m.Cleanup(cancel)
+	return ctx
+}
+
 // chapter tells a part of the story. What follows needs it.
 func (m *managed) chapter(name string, tell func(*managed)) {
 	m.Helper()
