@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -23,6 +24,8 @@ func cacheOptions(namespace string) cache.Options {
 			&corev1.Pod{}:       {Transform: trim(trimPod)},
 			&corev1.Node{}:      {Transform: trim(trimNode)},
 			&appsv1.DaemonSet{}: {Namespaces: map[string]cache.Config{namespace: {}}},
+
+			&networkingv1.NetworkPolicy{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 			// The operator's own, and no other.
 			&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{namespace: {
 				FieldSelector: fields.OneTermEqualSelector("metadata.name", names.Operator),

@@ -7,6 +7,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,6 +54,8 @@ type component struct {
 	ours bool
 	// optional is the kind of a component that is only installed where the cluster serves it, or empty.
 	optional schema.GroupVersionKind
+	// extra says that volumes can be used without it.
+	extra bool
 	// empty returns an object of the kind to read into.
 	empty func() client.Object
 	// desired returns an apply configuration without owner and labels.
@@ -62,7 +65,7 @@ type component struct {
 // components are what is installed, in the order in which one needs the other: agents run only confined, and claims are only
 // provisioned where there are agents.
 func components() []component {
-	return []component{
+	return append([]component{
 		{
 			kind: "ValidatingAdmissionPolicy", name: names.NodeAgent, desired: admissionPolicy,
 			empty: func() client.Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} },
@@ -84,7 +87,22 @@ func components() []component {
 			kind: "StorageClass", name: names.Driver, ours: true, desired: storageClass,
 			empty: func() client.Object { return &storagev1.StorageClass{} },
 		},
-	}
+		{
+			kind: "NetworkPolicy", name: names.Operator, namespaced: true, extra: true, desired: operatorNetworkPolicy,
+			empty: func() client.Object { return &networkingv1.NetworkPolicy{} },
+		},
+		{
+			kind: "NetworkPolicy", name: names.NodeAgent, namespaced: true, extra: true, desired: agentNetworkPolicy,
+			empty: func() client.Object { return &networkingv1.NetworkPolicy{} },
+		},
+		{
+			kind: "Service", name: metricsService, namespaced: true, extra: true, desired: metricsServiceObject,
+			empty: func() client.Object { return &corev1.Service{} },
+		},
+		optionalComponent(serviceMonitorKind, component{name: names.Operator, namespaced: true, extra: true, desired: serviceMonitor}),
+		optionalComponent(prometheusRuleKind, component{name: names.Operator, namespaced: true, extra: true, desired: prometheusRule}),
+		optionalComponent(consoleQuickStartKind, component{name: names.Operator, extra: true, desired: quickStart}),
+	}, yamlSamples()...)
 }
 
 // optionalComponent completes a component that is only installed where the cluster serves its kind.

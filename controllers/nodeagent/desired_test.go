@@ -83,6 +83,9 @@ func TestGolden(t *testing.T) {
 				continue
 			}
 			name := strings.ToLower(c.kind) + suffix
+			if slices.ContainsFunc(components(), func(other component) bool { return other.kind == c.kind && other.name != c.name }) {
+				name += "-" + c.name
+			}
 			t.Run(name, func(t *testing.T) {
 				object, err := c.object(config, testSettings())
 				if err != nil {

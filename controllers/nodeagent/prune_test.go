@@ -102,7 +102,7 @@ func TestARemovalPrunesToo(t *testing.T) {
 				}
 			}
 			begin(h)
-			for range len(everywhere()) + 1 {
+			for range needed() + 1 {
 				h.mustPass()
 			}
 			h.gone()

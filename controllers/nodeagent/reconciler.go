@@ -224,11 +224,11 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, p *part) error {
 	return nil
 }
 
-// missing names what does not exist.
+// missing names what does not exist, and has to.
 func (o *observed) missing() []string {
 	var missing []string
 	for _, p := range o.parts {
-		if p.object == nil {
+		if p.object == nil && !p.extra {
 			missing = append(missing, p.kind+" "+p.name)
 		}
 	}

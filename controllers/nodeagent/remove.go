@@ -45,7 +45,7 @@ func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	case users.any():
 		return outcome{users: users, err: r.keepUp(ctx, o)}
 	case len(owned) > 0:
-		return outcome{err: r.delete(ctx, owned[len(owned)-1])} // the next pass follows when it is gone
+		return outcome{err: r.deleteLast(ctx, owned)} // the next pass follows when it is gone
 	}
 	if err := r.prune(ctx, o); err != nil {
 		return outcome{err: err}
@@ -53,14 +53,24 @@ func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	return outcome{err: r.release(ctx, o.config)}
 }
 
-// keepUp repairs what volumes in use need while a removal waits for them, which is all but the StorageClass. A deletion in the foreground
+// deleteLast deletes the last part that volumes need, and before it the extras, which nothing waits for.
+func (r *Reconciler) deleteLast(ctx context.Context, owned []part) error {
+	for _, p := range slices.Backward(owned) {
+		if err := r.delete(ctx, p); err != nil || !p.extra {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepUp repairs what volumes in use need while a removal waits for them, which is not the StorageClass. A deletion in the foreground
 // takes parts of it away, because it makes the garbage collector start before the finalizer is gone.
 func (r *Reconciler) keepUp(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreign() != "" {
 		return nil
 	}
 	for i, p := range o.parts {
-		if p.kind == "StorageClass" || p.orphan(o.config) {
+		if p.extra || p.kind == "StorageClass" || p.orphan(o.config) {
 			continue
 		}
 		if err := r.apply(ctx, o, &o.parts[i]); err != nil {

@@ -85,7 +85,7 @@ func TestRightsOfTheOperatorSuffice(t *testing.T) {
 	if err := admin.Delete(t.Context(), installed); err != nil {
 		t.Fatal(err)
 	}
-	for range len(everywhere()) + 1 {
+	for range needed() + 1 {
 		config := &operatorv1alpha1.ListenerOperator{}
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(installed), config); err != nil {
 			t.Fatal(err)
