@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -57,6 +58,10 @@ type Options struct {
 	LogLevel string
 }
 
+// gcPercent makes the garbage collector work a little harder for a smaller process, most of which is the cache: with 1,000 Listeners
+// the peak was 105 MiB instead of 135 (make bench). GOGC in the environment counts instead.
+const gcPercent = 50
+
 func main() {
 	options := Options{
 		Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT"),
@@ -71,6 +76,9 @@ func main() {
 	if *showVersion {
 		fmt.Println(version.Version)
 		return
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
 		ctrl.Log.Error(err, "Stopping")
