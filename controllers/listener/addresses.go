@@ -16,7 +16,7 @@ type exposed struct {
 }
 
 // expose finds out where the Listener can be reached. The addresses of a backend are published as soon as they are complete: the first one has to be
-// the right one from the beginning. From then on those that are left count, but not none of what another backend still offers.
+// the right one from the beginning. Until then those of before are, if what they lead through still exists; afterwards, those that are left.
 func (r *Reconciler) expose(o *observed) exposed {
 	if o.class == nil || o.service == nil || o.terminating() {
 		return exposed{}

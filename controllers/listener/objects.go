@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -113,37 +116,73 @@ func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Ki
 }
 
 // retire removes what the Listener has been exposed through and no longer should be. What is of the class's own backend goes at once; all else
-// stays until the addresses of this backend stand and have been reported.
-func (r *Reconciler) retire(ctx context.Context, o *observed, e exposed) error {
+// stays until the addresses of this backend have stood for a while. It returns how long that still takes, if there is anything else.
+func (r *Reconciler) retire(ctx context.Context, o *observed, e exposed) (time.Duration, error) {
 	if o.terminating() {
-		return nil
+		return 0, nil
+	}
+	narrow, err := exposure.Service(o.class, o.listener)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.removeUndesired(ctx, o, o.backend); err != nil {
+		return 0, err
+	}
+	former := r.former(o)
+	remaining := r.remaining(o, e, len(former) > 0 || o.narrows(narrow))
+	if !e.wanted.Complete || remaining > 0 {
+		return remaining, nil
 	}
 	var errs []error
+	for _, backend := range former {
+		errs = append(errs, r.removeUndesired(ctx, o, backend))
+	}
+	if o.narrows(narrow) {
+		errs = append(errs, r.applyService(ctx, o, narrow))
+	}
+	return 0, errors.Join(errs...)
+}
+
+// former returns the other backends that the Listener still has objects of.
+func (r *Reconciler) former(o *observed) []exposure.Backend {
+	var former []exposure.Backend
 	for _, backend := range r.Backends {
-		if backend != o.backend && !e.wanted.Complete {
-			continue
+		if backend != o.backend && len(o.forBackend(backend).Objects) > 0 {
+			former = append(former, backend)
 		}
-		for _, kind := range backend.Kinds() {
-			for name, object := range o.objects[kind.GroupVersionKind] {
-				if !o.desired[kind.GroupVersionKind].Has(name) && object.GetDeletionTimestamp().IsZero() {
-					errs = append(errs, r.remove(ctx, o, kind, object))
-				}
+	}
+	return former
+}
+
+// remaining returns how long what the Listener was exposed through before, if there is anything, still has to stay. Neither the opening of a
+// node port nor the reload of a router can be watched, and clients need time to hear of a new address.
+func (r *Reconciler) remaining(o *observed, e exposed, anything bool) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !anything || !e.wanted.Complete {
+		delete(r.stood, o.listener.UID)
+		return 0
+	}
+	since, ok := r.stood[o.listener.UID]
+	if !ok || since.backend != o.backend {
+		maps.DeleteFunc(r.stood, func(_ types.UID, s standing) bool { return r.clock.Since(s.time) > time.Hour }) // of Listeners that were deleted meanwhile
+		since = standing{backend: o.backend, time: r.clock.Now()}
+		r.stood[o.listener.UID] = since
+	}
+	return since.time.Add(r.overlap).Sub(r.clock.Now())
+}
+
+// removeUndesired deletes the objects of a backend that there should not be.
+func (r *Reconciler) removeUndesired(ctx context.Context, o *observed, backend exposure.Backend) error {
+	var errs []error
+	for _, kind := range backend.Kinds() {
+		for name, object := range o.objects[kind.GroupVersionKind] {
+			if !o.desired[kind.GroupVersionKind].Has(name) && object.GetDeletionTimestamp().IsZero() {
+				errs = append(errs, r.remove(ctx, o, kind, object))
 			}
 		}
 	}
-	if e.wanted.Complete {
-		errs = append(errs, r.narrow(ctx, o))
-	}
 	return errors.Join(errs...)
-}
-
-// narrow closes the ways in that the Service still has from before.
-func (r *Reconciler) narrow(ctx context.Context, o *observed) error {
-	desired, err := exposure.Service(o.class, o.listener)
-	if err != nil || !o.narrows(desired) {
-		return err
-	}
-	return r.applyService(ctx, o, desired)
 }
 
 // remove deletes an object of the Listener's own.

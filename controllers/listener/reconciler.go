@@ -2,15 +2,19 @@
 // reach it (contract 1.5). What that is, the backends of package exposure decide; this package knows none of them.
 //
 // It must never touch an object that is not the Listener's own, nor write the Listener's spec or metadata, which belong to whoever
-// made the Listener. Nothing here polls: whatever a Listener waits for is watched.
+// made the Listener. Nothing here polls: whatever a Listener waits for is watched, but for the end of what it was exposed through before.
 package listener
 
 import (
 	"context"
 	"errors"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -35,6 +39,22 @@ type Reconciler struct {
 	live    client.Reader
 	applier *apply.Applier
 	kinds   map[schema.GroupVersionKind]optionalKind
+	clock   clock.PassiveClock
+	// overlap is how long what a Listener was exposed through before stays beside new addresses that stand.
+	overlap time.Duration
+
+	mu sync.Mutex
+	// stood says since when the addresses of Listeners stand that still have something from before. A restart begins anew.
+	stood map[types.UID]standing
+}
+
+// overlap is longer than a router takes to reload, which is five seconds by default, and than a node to open a port.
+const overlap = 10 * time.Second
+
+// standing is since when the addresses of a backend are complete.
+type standing struct {
+	backend exposure.Backend
+	time    time.Time
 }
 
 // optionalKind reads the objects of a kind that the cluster may not serve.
@@ -45,7 +65,7 @@ type optionalKind interface {
 }
 
 // Reconcile brings what a Listener is exposed through, and its status, up to date. Whatever the Listener's author can mend is told by its
-// conditions; the error is for what may pass by itself. What the Listener was exposed through before goes last.
+// conditions; the error is for what may pass by itself. What the Listener was exposed through before goes last, and some time later.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *v1alpha1.Listener) (reconcile.Result, error) {
 	if !listener.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // what it owns is garbage-collected with it
@@ -59,5 +79,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *v1alpha1.Listener)
 	if err := errors.Join(err, r.report(ctx, o, e, refusal, err)); err != nil || refusal != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.retire(ctx, o, e)
+	remaining, err := r.retire(ctx, o, e)
+	return reconcile.Result{RequeueAfter: remaining}, err
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -178,6 +179,7 @@ func newReconciler(c client.Client, live client.Reader, recorder events.EventRec
 	r := &Reconciler{
 		Client: c, Events: recorder, Backends: backends.All(),
 		live: live, applier: apply.New(c, names.OwnerService), kinds: map[schema.GroupVersionKind]optionalKind{},
+		clock: clock.RealClock{}, stood: map[types.UID]standing{},
 	}
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {

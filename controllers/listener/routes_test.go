@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -16,14 +17,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -480,6 +484,55 @@ func TestRejectedRouteIsToldAndTriedAgain(t *testing.T) {
 	}
 }
 
+// Nothing that can be watched shows when a node port is open, or a router has reloaded.
+func TestWhatWasBeforeOverlapsWithWhatIsNew(t *testing.T) {
+	for name, fresh := range map[string]func() *world{
+		"node ports": func() *world {
+			return newRouteWorld(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com"))).but(asNodePort)
+		},
+		"Routes": func() *world {
+			return newRouteWorld(ownRoute("http", admittedAs("h.example.com"))).but(func(w *world) {
+				asNodePort(w)
+				w.class.Spec.ServiceType, w.class.Spec.Route = v1alpha1.ServiceTypeNodePort, nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			intercept, writes := counting(-1, nil)
+			c := fakeclient.New(t, intercept, fresh().objects()...)
+			r := newReconciler(c, c, events.NewFakeRecorder(100))
+			now := clocktesting.NewFakePassiveClock(time.Now())
+			r.clock, r.overlap = now, 10*time.Second
+			pass := func() time.Duration {
+				listener := &v1alpha1.Listener{}
+				if err := c.Get(t.Context(), key, listener); err != nil {
+					t.Fatal(err)
+				}
+				result, err := r.Reconcile(t.Context(), listener)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.RequeueAfter
+			}
+			if got := pass(); got != 10*time.Second {
+				t.Errorf("what was before stays for %s, want ten seconds", got)
+			}
+			now.SetTime(now.Now().Add(9 * time.Second))
+			if got := pass(); got != time.Second {
+				t.Errorf("what was before stays for another %s, want one second", got)
+			}
+			before := len(*writes)
+			now.SetTime(now.Now().Add(time.Second))
+			if got := pass(); got != 0 || len(*writes) == before {
+				t.Errorf("after ten seconds: %s to go, writes %q", got, (*writes)[before:])
+			}
+			if got := pass(); got != 0 || len(r.stood) > 0 {
+				t.Errorf("afterwards: %s to go, remembered %v", got, r.stood)
+			}
+		})
+	}
+}
+
 // A cache that lags behind must not open again what has just been closed.
 func TestANodePortIsNotOpenedAgain(t *testing.T) {
 	var sent []string
@@ -536,5 +589,74 @@ func TestPodsOfAListenersOwnClaimNameItsHosts(t *testing.T) {
 		if o.err != nil || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q (%v)", name, got, tc.want, o.err)
 		}
+	}
+}
+
+// byConfigMap is a way of reaching Listeners that the controller has never heard of.
+type byConfigMap struct{}
+
+var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+
+func (byConfigMap) Exposes(class *v1alpha1.ListenerClass) bool {
+	return class.Annotations["by"] == "ConfigMap"
+}
+
+func (byConfigMap) AddToScheme(*runtime.Scheme) error { return nil }
+
+func (byConfigMap) Kinds() []exposure.Kind {
+	return []exposure.Kind{{
+		GroupVersionKind: configMapKind, ForeignReason: "ForeignConfigMap", RejectedReason: "ConfigMapRejected", Remedy: func(string) string { return "" },
+	}}
+}
+
+func (byConfigMap) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
+	o := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"host": l.Name + ".example.com"}}}
+	o.SetGroupVersionKind(configMapKind)
+	o.SetNamespace(l.Namespace)
+	o.SetName(l.Name)
+	exposure.SetOwner(o, l.Listener)
+	return []exposure.Desired{{Unstructured: o}}, nil
+}
+
+func (byConfigMap) Addresses(l *exposure.Listener) exposure.Exposed {
+	e := exposure.Exposed{Reason: "WaitingForConfigMap"}
+	for _, o := range l.Objects {
+		host := o.(*corev1.ConfigMap).Data["host"]
+		e = exposure.Exposed{Complete: true, Addresses: []v1alpha1.IngressAddress{{Address: host, AddressType: "Hostname", Ports: map[string]int32{}}}}
+	}
+	return e
+}
+
+// unindexed lists all objects of a namespace. The controller picks those that are the Listener's.
+type unindexed struct{ client.Reader }
+
+func (unindexed) Served() bool { return true }
+
+func (u unindexed) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	return u.Reader.List(ctx, list, client.InNamespace(key.Namespace))
+}
+
+func TestAnotherBackendNeedsNothingOfTheController(t *testing.T) {
+	w := newRouteWorld(ownRoute("http", admittedAs("http.example.com"))).but(func(w *world) {
+		w.class.Spec.Route, w.class.Annotations = nil, map[string]string{"by": "ConfigMap"}
+	})
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	register := func(r *Reconciler) {
+		r.Backends = append([]exposure.Backend{byConfigMap{}}, r.Backends...)
+		r.kinds[configMapKind] = unindexed{r.Client}
+	}
+	o := w.passes(t, 1, interceptor.Funcs{}, register)
+	if diff := cmp.Diff([]string{"web.example.commap[]"}, o.addresses()); diff != "" || o.err != nil {
+		t.Errorf("error %v, addresses (-want +got):\n%s", o.err, diff)
+	}
+	if len(o.routes) > 0 {
+		t.Errorf("what was before is left: %v", o.routes)
+	}
+	o = w.with(foreign).passes(t, 1, interceptor.Funcs{}, register)
+	if got := o.condition(v1alpha1.ListenerAccepted).Reason; got != "ForeignConfigMap" {
+		t.Errorf("got reason %s of an object of somebody else", got)
+	}
+	if diff := cmp.Diff([]string{"http.example.commap[http:443]"}, o.addresses()); diff != "" {
+		t.Errorf("addresses while it is in the way (-want +got):\n%s", diff)
 	}
 }

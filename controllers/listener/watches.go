@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -42,6 +43,7 @@ const workers = 8
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.OwnerService)
+	r.clock, r.overlap, r.stood = clock.RealClock{}, overlap, map[types.UID]standing{}
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
 		For(&v1alpha1.Listener{}, builder.WithPredicates(asked())).
