@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// dockerfile returns what the last stage of the Dockerfile says, as a Spec without sources.
-func dockerfile(t *testing.T) Spec {
+// dockerfile returns what the last stage of a Dockerfile says, as a Spec without sources.
+func dockerfile(t *testing.T, path string) Spec {
 	t.Helper()
-	data, err := os.ReadFile("../../Dockerfile")
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,13 +39,20 @@ func dockerfile(t *testing.T) Spec {
 	return s
 }
 
-func TestDockerfileMakesTheSameImage(t *testing.T) {
-	want := Operator("", "", "${VERSION}", "")
-	for name := range want.Files {
-		want.Files[name] = File{}
-	}
-	if diff := cmp.Diff(want, dockerfile(t)); diff != "" {
-		t.Errorf("the Dockerfile differs (-image.Operator +Dockerfile):\n%s", diff)
+func TestDockerfilesMakeTheSameImages(t *testing.T) {
+	for path, want := range map[string]Spec{
+		"../../Dockerfile":           Operator("", "", "${VERSION}", ""),
+		"../../scorecard/Dockerfile": Scorecard("", "", ""),
+	} {
+		for name := range want.Files {
+			want.Files[name] = File{}
+		}
+		if want.Labels == nil {
+			want.Labels = map[string]string{}
+		}
+		if diff := cmp.Diff(want, dockerfile(t, path)); diff != "" {
+			t.Errorf("%s differs (-spec +Dockerfile):\n%s", path, diff)
+		}
 	}
 }
 

@@ -145,14 +145,12 @@ func loadTests(t *testing.T, testbed *cluster.Cluster, sdk, programs string) {
 	untar.User = user
 	specs := map[string]image.Spec{untarImage: untar}
 	for ref, program := range testImages(t) {
-		source := filepath.Join(sdk, program)
 		if program == "scorecard-tests" {
-			source = filepath.Join(programs, "tests")
+			specs[ref] = image.Scorecard(root, filepath.Join(programs, "tests"), runtime.GOARCH)
+			continue
 		}
-		// In the root directory, as the own tests say, and in the path, as the SDK's rely on.
-		specs[ref] = image.Spec{
-			Files: map[string]image.File{"/" + program: {Source: source}}, Entrypoint: []string{"/" + program}, User: user, Env: []string{"PATH=/"},
-		}
+		path := "/usr/local/bin/" + program
+		specs[ref] = image.Spec{Files: map[string]image.File{path: {Source: filepath.Join(sdk, program)}}, Entrypoint: []string{path}, User: user}
 	}
 	for ref, spec := range specs {
 		if err := testbed.LoadImage(t.Context(), ref, spec); err != nil {

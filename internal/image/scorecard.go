@@ -1,0 +1,18 @@
+package image
+
+import "path/filepath"
+
+// Scorecard returns the spec of the image of the operator's own scorecard tests: the program, which was built for architecture, and the license of
+// the checkout in root. scorecard/Dockerfile makes the same image.
+func Scorecard(root, program, architecture string) Spec {
+	return Spec{
+		Files: map[string]File{
+			"/scorecard-tests":  {Source: program, Mode: 0o755},
+			"/licenses/LICENSE": {Source: filepath.Join(root, "LICENSE"), Mode: 0o644},
+		},
+		// A test starts the image as a server, without naming the program.
+		Entrypoint:   []string{"/scorecard-tests"},
+		User:         "65532",
+		Architecture: architecture,
+	}
+}
