@@ -70,7 +70,7 @@ verify: generate bundle lint ## Check what needs no cluster: generated files are
 ##@ Test
 
 .PHONY: test
-test: test-unit test-e2e test-olm scorecard ## Run all tests: unit, API server, CSI conformance, end to end on real clusters, and the scorecard.
+test: test-unit test-e2e test-olm ## Run all tests: unit, API server, CSI conformance, end to end on real clusters, and the scorecard.
 
 .PHONY: tools
 tools: ## Build the programs of the test cluster, once, from Go modules; about fifteen minutes.
@@ -91,13 +91,13 @@ test-unit: tools cc ## Run the tests that need no cluster; those of the API brin
 test-e2e: ## Run the stories on a real cluster, which is brought up and taken down.
 	go test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./test/e2e
 
-.PHONY: scorecard
-scorecard: ## Run the Operator SDK's scorecard of the bundle on a real cluster, which is brought up and taken down.
-	go test -tags e2e -count 1 -timeout 20m -v ./test/scorecard
-
 .PHONY: test-olm
 test-olm: ## Install, upgrade and uninstall the operator through a real Operator Lifecycle Manager, on a cluster of its own.
-	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go test -tags e2e -count 1 -timeout 30m -run '^TestTheOperatorUnderOLM$$' -v ./test/e2e
+	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go test -tags e2e -count 1 -timeout 30m -run '^TestTheOperatorUnderOLM$$$(CHAPTER)' -v ./test/e2e
+
+.PHONY: scorecard
+scorecard: ## Run the Operator SDK's scorecard of the bundle on an installation through the Operator Lifecycle Manager, a chapter of test-olm.
+	$(MAKE) test-olm CLUSTER=$(or $(CLUSTER),scorecard) CHAPTER='/^the_scorecard_passes$$$$'
 
 .PHONY: fuzz
 FUZZTIME ?= 30s

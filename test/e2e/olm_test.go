@@ -58,14 +58,13 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 	if !underOLM {
 		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
 	}
-	first := mustRelease(t, "0.1.0")
-	second := mustRelease(t, "0.2.0")
 	m := &managed{story: tell(t)}
-	m.offer(first)
+	m.offer(mustRelease(t, "0.1.0"))
 
 	m.chapter("it comes up in any namespace, and says what keeps its agents away", (*managed).comesUpAnywhere)
+	m.chapter("the scorecard passes", (*managed).isScored)
 	m.chapter("an administrator installs it from a catalogue", (*managed).isInstalled)
-	m.chapter("it is upgraded while Pods mount and clients talk to them", func(m *managed) { m.isUpgraded(second) })
+	m.chapter("it is upgraded while Pods mount and clients talk to them", func(m *managed) { m.isUpgraded(mustRelease(t, "0.2.0")) })
 	m.chapter("settings of its Subscription reach its agents", (*managed).isConfigured)
 	m.chapter("without it, Pods go on", (*managed).isAway)
 	m.chapter("it is uninstalled without a trace", (*managed).isUninstalled)
@@ -258,7 +257,12 @@ func (m *managed) comesUpAnywhere() {
 	}
 	m.patch(space, func() { space.Labels[podSecurity] = "privileged" })
 	m.available()
+	m.leave(space)
+}
 
+// leave takes an installation away, and its namespace.
+func (m *managed) leave(space *corev1.Namespace) {
+	m.Helper()
 	m.remove(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
 	mustAwaitGone(m.story, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	m.unsubscribe()
