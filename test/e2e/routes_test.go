@@ -493,6 +493,9 @@ func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
 		class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
 	})
 	s.reachableAsBefore("web-listener", host, "no load balancer has given Service")
+	s.passed(class, "web-listener")
+	s.get(&routev1.Route{}, s.key("web-listener-http"))
+	s.reachableAsBefore("web-listener", host, "no load balancer has given Service")
 	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeLoadBalancer
@@ -514,6 +517,8 @@ func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
 		})
 	})
 	s.reachableAsBefore("web-listener", balanced, "HostAlreadyClaimed")
+	s.passed(class, "web-listener")
+	s.reachableAsBefore("web-listener", balanced, "HostAlreadyClaimed")
 	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 1
 	})
@@ -521,6 +526,14 @@ func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
 	s.listenerAt("web-listener", own)
 	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return service.Spec.Type == corev1.ServiceTypeClusterIP })
 	s.answersAt(openshift.apps, "http://"+own+"/whoami", answer{Status: 200, Body: "web"})
+}
+
+// passed returns when the operator has made another pass over a Listener of the class, so that it has ended the one before.
+func (s *story) passed(class *listenersv1alpha1.ListenerClass, listener string) {
+	s.Helper()
+	mark := strconv.FormatInt(class.Generation, 10)
+	s.patch(class, func() { class.Spec.ServiceAnnotations = map[string]string{"e2e.example/mark": mark} })
+	mustAwait(s, &corev1.Service{}, listener, func(service *corev1.Service) bool { return service.Annotations["e2e.example/mark"] == mark })
 }
 
 // reachableAsBefore waits until a Listener says that its address is the former one, and with these words why.
