@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // programs are what a release runs, in cmd/.
@@ -22,6 +23,9 @@ func (r *release) buildPrograms(ctx context.Context) error {
 			return err
 		}
 		if err := build(ctx, ".", dir, r.Version, architecture, programs); err != nil {
+			return err
+		}
+		if err := vet(ctx, architecture); err != nil {
 			return err
 		}
 	}
@@ -45,10 +49,34 @@ func build(ctx context.Context, root, dir, version, architecture string, names [
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=",
-		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOFIPS140=off")
+	cmd.Env = environment(architecture)
 	if _, err := output(cmd); err != nil {
 		return fmt.Errorf("building for %s: %w", architecture, err)
 	}
 	return nil
+}
+
+// vet examines the packages that the programs are built from.
+func vet(ctx context.Context, architecture string) error {
+	args := []string{"list", "-deps", "-f", "{{if .Module}}{{if .Module.Main}}{{.ImportPath}}{{end}}{{end}}"}
+	for _, name := range programs {
+		args = append(args, "./cmd/"+name)
+	}
+	packages, err := command(ctx, "go", args...)
+	if err != nil {
+		return err
+	}
+	// With the flag of the build, what that compiled is not compiled again.
+	cmd := exec.CommandContext(ctx, "go", append([]string{"vet", "-trimpath"}, strings.Fields(string(packages))...)...)
+	cmd.Env = environment(architecture)
+	if _, err := output(cmd); err != nil {
+		return fmt.Errorf("vetting for %s: %w", architecture, err)
+	}
+	return nil
+}
+
+// environment returns the go command's for an architecture, without settings of the user's that would change its result.
+func environment(architecture string) []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOFIPS140=off")
 }
