@@ -45,6 +45,7 @@ func example(program string) Spec {
 		User:       "65532",
 		Env:        []string{"A=b"},
 		Labels:     map[string]string{"k": "v"},
+		Created:    time.Unix(1, 0).UTC(),
 	}
 }
 
@@ -127,6 +128,9 @@ func TestConfigurationHoldsWhatTheSpecSays(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, file.Config); diff != "" {
 		t.Error(diff)
+	}
+	if want := time.Unix(1, 0).UTC(); !file.Created.Equal(want) {
+		t.Errorf("created %s, want %s", file.Created, want)
 	}
 	if file.OS != "linux" || file.Architecture == "" {
 		t.Errorf("platform is %s/%s", file.OS, file.Architecture)
