@@ -73,6 +73,6 @@ func vet(ctx context.Context, architecture string) error {
 // environment returns the go command's for an architecture, without settings of the user's that would change its result. None of them is empty: for
 // those that are, the command looks into the file of `go env -w`.
 func environment(architecture string) []string {
-	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath", "GOWORK=off", "GOEXPERIMENT=none",
+	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath", "GOWORK=off",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOFIPS140=off")
 }
