@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,8 +13,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // BuildIndex returns an image for each spec as one, from which a machine takes that of its own architecture. Its format is the Open Container
@@ -30,8 +35,52 @@ func BuildIndex(specs ...Spec) (v1.ImageIndex, error) {
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: spec.Architecture}},
 		})
 	}
-	return index, nil
+	return portable(index)
 }
+
+// images is embedded under a name of its own, because an index has a method ImageIndex.
+type images = v1.ImageIndex
+
+// portableIndex is an index with a manifest of its own.
+type portableIndex struct {
+	images
+	manifest []byte
+}
+
+// portable returns the index with its manifest as the types of the Open Container Initiative encode it. Programs like skopeo encode an index again when
+// they copy it; with any other order of fields, its digest would change on the way.
+func portable(index v1.ImageIndex) (v1.ImageIndex, error) {
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return nil, fmt.Errorf("reading the index: %w", err)
+	}
+	encoded := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
+	for _, m := range manifest.Manifests {
+		encoded.Manifests = append(encoded.Manifests, ocispec.Descriptor{
+			MediaType: string(m.MediaType), Digest: digest.Digest(m.Digest.String()), Size: m.Size,
+			Platform: &ocispec.Platform{OS: m.Platform.OS, Architecture: m.Platform.Architecture},
+		})
+	}
+	raw, err := json.Marshal(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the index: %w", err)
+	}
+	return portableIndex{images: index, manifest: raw}, nil
+}
+
+// RawManifest implements v1.ImageIndex.
+func (i portableIndex) RawManifest() ([]byte, error) { return i.manifest, nil }
+
+// IndexManifest implements v1.ImageIndex.
+func (i portableIndex) IndexManifest() (*v1.IndexManifest, error) {
+	return v1.ParseIndexManifest(bytes.NewReader(i.manifest))
+}
+
+// Digest implements v1.ImageIndex.
+func (i portableIndex) Digest() (v1.Hash, error) { return partial.Digest(i) }
+
+// Size implements v1.ImageIndex.
+func (i portableIndex) Size() (int64, error) { return int64(len(i.manifest)), nil }
 
 // published returns the image of the spec as it is published.
 func (s Spec) published() (v1.Image, error) {
@@ -63,12 +112,12 @@ func WriteIndex(w io.Writer, index v1.ImageIndex, repository, tag string) error 
 		return fmt.Errorf("creating a directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	images, err := layout.Write(dir, empty.Index)
+	archive, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return fmt.Errorf("writing the layout: %w", err)
 	}
 	annotations := map[string]string{tagAnnotation: tag, referenceAnnotation: repository + ":" + tag}
-	if err := images.AppendIndex(index, layout.WithAnnotations(annotations)); err != nil {
+	if err := archive.AppendIndex(index, layout.WithAnnotations(annotations)); err != nil {
 		return fmt.Errorf("writing the images: %w", err)
 	}
 	files := map[string]File{}

@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // published returns an index for two architectures, of a program of the given age.
@@ -62,6 +64,32 @@ func TestIndexHasAnImageForEachArchitecture(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestIndexKeepsItsDigestWhenItIsEncodedAgain(t *testing.T) {
+	index := published(t, 0)
+	raw, err := index.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded ocispec.Index
+	if err := json.Unmarshal(raw, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(decoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(raw), string(again)); diff != "" {
+		t.Errorf("encoded again (-first +second):\n%s", diff)
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, _, err := v1.SHA256(bytes.NewReader(again)); err != nil || digest != want {
+		t.Errorf("the digest is %s, want %s: %v", digest, want, err)
 	}
 }
 
