@@ -35,6 +35,22 @@ func (r *release) makeOperatorImage(context.Context) error {
 	})
 }
 
+// makeScorecardImage makes the image of the operator's own scorecard tests, which the bundle names.
+func (r *release) makeScorecardImage(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "scorecard-")
+	if err != nil {
+		return fmt.Errorf("creating a directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	return r.makeImage("scorecard", r.Image+"-scorecard", "v"+r.Version, func(architecture string) (image.Spec, error) {
+		programs := filepath.Join(dir, architecture)
+		if err := build(ctx, ".", programs, r.Version, architecture, "./scorecard/tests"); err != nil {
+			return image.Spec{}, err
+		}
+		return image.Scorecard(".", filepath.Join(programs, "tests"), architecture), nil
+	})
+}
+
 // makeBundleImage makes the image of the bundle. It is the same for each architecture, but none is without.
 func (r *release) makeBundleImage() error {
 	return r.makeImage("bundle", r.Image+"-bundle", "v"+r.Version, func(architecture string) (image.Spec, error) {

@@ -119,6 +119,7 @@ func run(ctx context.Context, o Options) error {
 	}{
 		{"building the programs for " + strings.Join(o.Architectures, ", "), r.buildPrograms},
 		{"making the operator's image", r.makeOperatorImage},
+		{"making the image of the scorecard's tests", r.makeScorecardImage},
 		{"listing what is in it", r.listModules},
 		{"writing install.yaml", r.writeManifests},
 		{"making the bundle", r.makeBundle},

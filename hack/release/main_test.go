@@ -58,7 +58,7 @@ func TestWhatMakesNoReleaseIsRefused(t *testing.T) {
 func built(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := build(t.Context(), root, dir, "1.2.3", runtime.GOARCH, []string{"node-agent"}); err != nil {
+	if err := build(t.Context(), root, dir, "1.2.3", runtime.GOARCH, "./cmd/node-agent"); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -240,6 +240,25 @@ func TestReadmeNamesEveryImage(t *testing.T) {
 		if !bytes.Contains(content, []byte(want)) {
 			t.Errorf("README.md lacks %q:\n%s", want, content)
 		}
+	}
+}
+
+func TestTestsOfTheScorecardAreWhereTheBundleNamesThem(t *testing.T) {
+	r := &release{
+		Options: Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: []string{runtime.GOARCH}},
+		dir:     t.TempDir(),
+		images:  map[string]published{},
+	}
+	t.Chdir(root)
+	if err := r.makeScorecardImage(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := r.images["scorecard"]
+	if got, want := p.Repository+":"+p.Tag, "registry.example/operator-scorecard:v1.2.3"; got != want {
+		t.Errorf("it goes to %s, want %s", got, want)
+	}
+	if _, err := os.Stat(filepath.Join(r.dir, p.Archive)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -21,7 +21,7 @@ func (r *release) buildPrograms(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := build(ctx, ".", dir, r.Version, architecture, programs); err != nil {
+		if err := build(ctx, ".", dir, r.Version, architecture, commands()...); err != nil {
 			return err
 		}
 		if err := vet(ctx, architecture); err != nil {
@@ -36,17 +36,23 @@ func programsOf(architecture string) string {
 	return filepath.Join("programs", "linux-"+architecture)
 }
 
-// build builds programs of the checkout in root into dir, such that nothing but their source, the version, the architecture and the version of Go
-// changes them.
-func build(ctx context.Context, root, dir, version, architecture string, names []string) error {
+// commands returns the packages of the programs.
+func commands() []string {
+	var packages []string
+	for _, name := range programs {
+		packages = append(packages, "./cmd/"+name)
+	}
+	return packages
+}
+
+// build builds packages of the checkout in root into dir, such that nothing but their source, the version, the architecture and the version of Go
+// changes the programs.
+func build(ctx context.Context, root, dir, version, architecture string, packages ...string) error {
 	args := []string{
 		"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X " + modulePath + "/internal/version.Version=" + version,
 		"-o", dir + string(filepath.Separator),
 	}
-	for _, name := range names {
-		args = append(args, "./cmd/"+name)
-	}
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = root
 	cmd.Env = environment(architecture)
 	if _, err := output(cmd); err != nil {
@@ -58,10 +64,7 @@ func build(ctx context.Context, root, dir, version, architecture string, names [
 // vet examines the programs. Their packages are the same everywhere, compiled and linted; only their main packages are looked at for each architecture.
 func vet(ctx context.Context, architecture string) error {
 	// With the flag of the build, what that compiled is not compiled again.
-	args := []string{"vet", "-trimpath"}
-	for _, name := range programs {
-		args = append(args, "./cmd/"+name)
-	}
+	args := append([]string{"vet", "-trimpath"}, commands()...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = environment(architecture)
 	if _, err := output(cmd); err != nil {
