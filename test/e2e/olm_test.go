@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -402,8 +403,12 @@ func (m *managed) isUninstalled() {
 		m.remove(definition)
 		mustAwaitGone(m.story, definition, client.ObjectKeyFromObject(definition))
 	}
-	m.remove(collection)
-	m.untraced()
+	// It comes back if OLM has not seen yet that the kinds are gone.
+	if err := eventually(m.within(), func(ctx context.Context) error {
+		return errors.Join(client.IgnoreNotFound(api.Delete(ctx, collection)), m.traces())
+	}); err != nil {
+		m.Error(err)
+	}
 }
 
 // lasting makes a class that lives longer than the chapter, and returns its name.
@@ -643,25 +648,28 @@ func (m *managed) everything() map[string]bool {
 	return objects
 }
 
-// untraced checks that the cluster is as before, except for objects whose description begins with one of the prefixes.
+// untraced waits until the cluster is as before, except for objects whose description begins with one of the prefixes.
 func (m *managed) untraced(except ...string) {
 	m.Helper()
-	err := eventually(m.within(), func(context.Context) error {
-		var left []string
-		for o := range m.everything() {
-			if !m.before[o] && !slices.ContainsFunc(except, func(prefix string) bool { return strings.HasPrefix(o, prefix) }) {
-				left = append(left, o)
-			}
-		}
-		if len(left) > 0 {
-			slices.Sort(left)
-			return fmt.Errorf("this is left:\n%s", strings.Join(left, "\n"))
-		}
-		return nil
-	})
-	if err != nil {
+	if err := eventually(m.within(), func(context.Context) error { return m.traces(except...) }); err != nil {
 		m.Error(err)
 	}
+}
+
+// traces returns an error about what the cluster has beyond what it had before, but for the exceptions.
+func (m *managed) traces(except ...string) error {
+	m.Helper()
+	var left []string
+	for o := range m.everything() {
+		if !m.before[o] && !slices.ContainsFunc(except, func(prefix string) bool { return strings.HasPrefix(o, prefix) }) {
+			left = append(left, o)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	slices.Sort(left)
+	return fmt.Errorf("this is left:\n%s", strings.Join(left, "\n"))
 }
 
 // kubectl runs kubectl on the cluster and returns what it prints.
