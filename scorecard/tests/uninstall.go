@@ -23,7 +23,13 @@ var kinds = []schema.GroupVersionKind{
 	{Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"},
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
+	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+	{Version: "v1", Kind: "Service"},
 	{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"},
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"},
+	{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleQuickStart"},
+	{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleYAMLSample"},
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	podKind, // after the DaemonSet that owns them
 }
@@ -35,8 +41,7 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 type found struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName
-	// confines says that the object confines the operator itself. Having no right to take that away, the operator leaves it to the end of the
-	// configuration, with which it is garbage-collected.
+	// confines says that the object confines the operator itself, which therefore does not manage it: it is garbage-collected with the configuration.
 	confines bool
 }
 
@@ -115,7 +120,7 @@ func belongings(ctx context.Context, e *environment, config *operatorv1alpha1.Li
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			f := found{kind: kind, key: client.ObjectKeyFromObject(o), confines: o.Labels["app.kubernetes.io/component"] == "operator"}
+			f := found{kind: kind, key: client.ObjectKeyFromObject(o), confines: confines(o)}
 			switch {
 			case belongs(o, owners):
 				owners[o.UID] = true
@@ -139,6 +144,11 @@ func metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 // belongs tells whether one of the owners owns the object.
 func belongs(o *metav1.PartialObjectMetadata, owners map[types.UID]bool) bool {
 	return slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return owners[r.UID] })
+}
+
+// confines tells whether an object is the operator's, but not managed by it.
+func confines(o *metav1.PartialObjectMetadata) bool {
+	return o.Labels["app.kubernetes.io/component"] == "operator" && o.Labels["app.kubernetes.io/managed-by"] == ""
 }
 
 // listed fails if the bundle does not say of an object that the configuration brings it along.

@@ -74,7 +74,11 @@ func TestOnlyWhatConfinesTheOperatorMayStayUntilItsConfigurationGoes(t *testing.
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
 		Name: "operator", OwnerReferences: ownedBy("config"), Labels: map[string]string{"app.kubernetes.io/component": "operator"},
 	}}
-	e := &environment{bundle: bundleOf(), client: fakeclient.New(t, interceptor.Funcs{}, agent, policy)}
+	metrics := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "x", Name: "metrics", OwnerReferences: ownedBy("config"),
+		Labels: map[string]string{"app.kubernetes.io/component": "operator", "app.kubernetes.io/managed-by": "listener-operator"},
+	}}
+	e := &environment{bundle: bundleOf(), client: fakeclient.New(t, interceptor.Funcs{}, agent, policy, metrics)}
 	all, err := belongings(t.Context(), e, config)
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +88,8 @@ func TestOnlyWhatConfinesTheOperatorMayStayUntilItsConfigurationGoes(t *testing.
 			t.Errorf("%s may stay: %t, want %t", f, f.confines, want)
 		}
 	}
-	if err := gone(t.Context(), e, config, nil); err == nil || !strings.Contains(err.Error(), "[DaemonSet agent] came anew") {
-		t.Errorf("got %v, want a failure about the DaemonSet alone", err)
+	if err := gone(t.Context(), e, config, nil); err == nil || !strings.Contains(err.Error(), "[Service metrics DaemonSet agent] came anew") {
+		t.Errorf("got %v, want a failure about all but the policy", err)
 	}
 }
 
