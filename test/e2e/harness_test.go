@@ -415,8 +415,8 @@ func (s *story) condition(name, kind string, status metav1.ConditionStatus, reas
 	return meta.FindStatusCondition(l.Status.Conditions, kind).Message
 }
 
-// event waits for an event on an object of this reason, and returns its note.
-func (s *story) event(kind, name, reason string) string {
+// event waits for an event on an object of this reason, and with these words, and returns its note.
+func (s *story) event(kind, name, reason string, words ...string) string {
 	s.Helper()
 	ctx := s.within()
 	changes, err := api.Watch(ctx, &eventsv1.EventList{}, client.InNamespace(s.namespace))
@@ -426,12 +426,21 @@ func (s *story) event(kind, name, reason string) string {
 	defer changes.Stop()
 	for change := range changes.ResultChan() {
 		e, ok := change.Object.(*eventsv1.Event)
-		if ok && e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason {
+		if ok && e.Regarding.Kind == kind && e.Regarding.Name == name && e.Reason == reason && containsAll(e.Note, words) {
 			return e.Note
 		}
 	}
-	s.Fatalf("no event %s on %s %s", reason, kind, name)
+	s.Fatalf("no event %s on %s %s that says %q", reason, kind, name, words)
 	return ""
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
 }
 
 // outside is an HTTP client outside of the cluster.
