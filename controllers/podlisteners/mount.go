@@ -92,32 +92,36 @@ func (m *mount) settled() bool {
 		m.listener.Status.ObservedGeneration == m.listener.Generation
 }
 
-// waitsFor says in the user's words why there is no address, or "" when it is only a matter of the next pass.
-func (m *mount) waitsFor(node *corev1.Node) string {
+// actionMount is what a Pod's events are about.
+const actionMount = "Mount"
+
+// waitsFor says in the user's words why there is no address, or "" when it is only a matter of the next pass. The action tells one stage of waiting from
+// the next: an event that differs from an earlier one in nothing but its words is only counted, and its words are lost.
+func (m *mount) waitsFor(node *corev1.Node) (action, words string) {
 	switch {
 	case m.listener == nil && m.selector.Class == "":
-		return "it does not exist; the mount goes on as soon as it does"
+		return actionMount, "it does not exist; the mount goes on as soon as it does"
 	case m.listener != nil && m.listener.Class() == "":
-		return "it has no spec.className"
+		return actionMount, "it has no spec.className"
 	case m.listener != nil && m.class == nil:
-		return fmt.Sprintf("ListenerClass %q does not exist", m.listener.Class())
+		return actionMount, fmt.Sprintf("ListenerClass %q does not exist", m.listener.Class())
 	case !m.settled():
-		return ""
+		return actionMount, ""
 	case m.listener.Status.NodePorts == nil:
 		return complaint(m.listener.Status.Conditions)
 	case node == nil:
-		return "the Pod's node is not known"
+		return actionMount, "the Pod's node is not known"
 	default:
-		return fmt.Sprintf("node %s has neither an IP address nor a host name", node.Name)
+		return actionMount, fmt.Sprintf("node %s has neither an IP address nor a host name", node.Name)
 	}
 }
 
-// complaint returns what a Listener's conditions say is wrong.
-func complaint(conditions []metav1.Condition) string {
+// complaint returns what a Listener's conditions say is wrong, with the reason as the action.
+func complaint(conditions []metav1.Condition) (action, words string) {
 	for _, kind := range []string{listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady} {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
-			return c.Message
+			return actionMount + c.Reason, c.Message
 		}
 	}
-	return "it has no address yet"
+	return actionMount, "it has no address yet"
 }

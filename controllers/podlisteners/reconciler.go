@@ -174,9 +174,9 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 		m := &mounts[i]
 		entry := m.entry(node, hint.Spec.Listeners[m.volume])
 		desired.Spec.Listeners[m.volume] = entry
-		if reason := m.waitsFor(node); len(entry.IngressAddresses) == 0 && reason != "" {
-			note := fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), reason)
-			r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, listenersv1alpha1.ReasonWaitingForAddress, "Mount",
+		if action, words := m.waitsFor(node); len(entry.IngressAddresses) == 0 && words != "" {
+			note := fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), words)
+			r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, listenersv1alpha1.ReasonWaitingForAddress, action,
 				"%s", message.Cut(note, message.Event))
 		}
 	}

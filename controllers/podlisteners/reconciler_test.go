@@ -3,6 +3,7 @@ package podlisteners_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -497,6 +498,31 @@ func TestThePodsUserIsToldWhatIsMissing(t *testing.T) {
 				t.Error("no event")
 			}
 		})
+	}
+}
+
+// actions records what events say that was done.
+type actions []string
+
+func (a *actions) Eventf(_, _ runtime.Object, _, _, action, _ string, _ ...any) {
+	*a = append(*a, action)
+}
+
+// TestAnEventOfTheNextStageIsNotLost: events that differ in their words alone are counted as one, with the words of the first.
+func TestAnEventOfTheNextStageIsNotLost(t *testing.T) {
+	var got actions
+	for _, reason := range []string{listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted} {
+		w := newWorld()
+		w.listener.Status.NodePorts = nil
+		w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: reason, Message: "words"}}
+		c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+		r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: &got, Listeners: apply.New(c, names.OwnerVolume)}
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := (actions{"MountWaitingForRouter", "MountRouteNotAdmitted"}); !slices.Equal(want, got) {
+		t.Errorf("actions %v, want %v", got, want)
 	}
 }
 
