@@ -67,7 +67,7 @@ verify: generate bundle lint ## Check what needs no cluster: generated files are
 	go mod tidy -diff
 	$(KUSTOMIZE) build config/default >/dev/null
 	@# An architecture with the other byte order stands for all that this machine is not; make release looks at each.
-	CGO_ENABLED=0 GOARCH=s390x go vet ./cmd/operator ./cmd/node-agent
+	CGO_ENABLED=0 GOARCH=s390x go vet -trimpath ./cmd/operator ./cmd/node-agent
 
 ##@ Test
 
