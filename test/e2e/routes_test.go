@@ -310,7 +310,7 @@ func TestAPodWaitsForARouteThatIsRejected(t *testing.T) {
 		Spec:       routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
 	}
 	other.create(first)
-	mustAwait(other, &routev1.Route{}, "first", func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
+	other.isServed(first)
 	class := s.class(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "www-{namespace}." + appsDomain, Ports: []string{"http"},
 	}))
@@ -327,6 +327,26 @@ func TestAPodWaitsForARouteThatIsRejected(t *testing.T) {
 	s.running("web")
 	t.Logf("ready %s after the host was free", time.Since(freed).Round(time.Millisecond))
 	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+}
+
+// isServed waits until a Route is admitted, and older than all that are made from now on: ages are counted in seconds, and of two that are equal
+// either may have the host.
+func (s *story) isServed(route *routev1.Route) {
+	s.Helper()
+	mustAwait(s, &routev1.Route{}, route.Name, func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
+	err := eventually(s.within(), func(ctx context.Context) error {
+		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "probe"}}
+		if err := api.Create(ctx, probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if !probe.CreationTimestamp.After(route.CreationTimestamp.Time) {
+			return errors.New("it is still the same second")
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
 }
 
 // TestFilesFollowTheHostAndTheRouter: the class gets another host, the router goes and is forgotten, and another comes.
@@ -512,7 +532,7 @@ func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: routev1.RouteSpec{Host: own, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
 	}
 	other.create(first)
-	mustAwait(other, &routev1.Route{}, "first", func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
+	other.isServed(first)
 	s.patch(class, func() {
 		class.Spec = routed(listenersv1alpha1.RouteExposure{
 			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "own-{namespace}.example.test", Ports: []string{"http"},
