@@ -29,6 +29,7 @@ func TestThereIsOneConfigurationAndItHasDefaults(t *testing.T) {
 		Preset:          v1alpha1.PresetEphemeralNodes,
 		ClusterDomain:   "cluster.local",
 		NodeAgent: v1alpha1.NodeAgentSpec{
+			Placement:         v1alpha1.PlacementEverywhere,
 			PriorityClassName: "system-node-critical",
 			KubeletDir:        "/var/lib/kubelet",
 			LogLevel:          "info",
@@ -39,6 +40,7 @@ func TestThereIsOneConfigurationAndItHasDefaults(t *testing.T) {
 	}
 	for name, mutate := range map[string]func(*v1alpha1.ListenerOperatorSpec){
 		"an unknown preset":         func(s *v1alpha1.ListenerOperatorSpec) { s.Preset = "mine" },
+		"an unknown placement":      func(s *v1alpha1.ListenerOperatorSpec) { s.NodeAgent.Placement = "Somewhere" },
 		"an unknown state":          func(s *v1alpha1.ListenerOperatorSpec) { s.ManagementState = "Paused" },
 		"a domain with a slash":     func(s *v1alpha1.ListenerOperatorSpec) { s.ClusterDomain = "a/b" },
 		"a relative kubelet dir":    func(s *v1alpha1.ListenerOperatorSpec) { s.NodeAgent.KubeletDir = "var/lib/kubelet" },
