@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	waiting "github.com/listener-operator/listener-operator/internal/await"
 )
 
 // patience is how long a test waits for one thing, on a cluster that may be busy.
@@ -19,50 +18,15 @@ const patience = 2 * time.Minute
 func await[L client.ObjectList](
 	ctx context.Context, e *environment, what string, empty L, missing func(L) string, options ...client.ListOption,
 ) (L, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
 	defer cancel()
-	said := ""
-	for {
-		// Each time a new one: decoding would keep what a used one has and the answer lacks.
-		list := empty.DeepCopyObject().(L)
-		err := e.client.List(ctx, list, options...)
-		if err == nil {
-			state := missing(list)
-			if state == "" {
-				e.logf("%s: done", what)
-				return list, nil
-			}
-			if state != said {
-				e.logf("%s: %s", what, state)
-				said = state
-			}
-			err = awaitChange(ctx, e.client, list, options)
-		}
-		if ctx.Err() != nil {
-			return list, failf("%s: not in time: %s", what, said)
-		}
-		if err != nil {
-			return list, fmt.Errorf("%s: %w", what, err)
-		}
+	list, err := waiting.List(ctx, e.client, empty, missing, func(state string) { e.logf("%s: %s", what, state) }, options...)
+	if ctx.Err() != nil {
+		return list, failf("%s: %v", what, err)
 	}
-}
-
-// awaitChange returns when something happens to one of the objects that list was made of, or when the API server ends the watch.
-func awaitChange(ctx context.Context, c client.WithWatch, list client.ObjectList, options []client.ListOption) error {
-	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-	watcher, err := c.Watch(ctx, list, append(slices.Clip(options), since)...)
 	if err != nil {
-		return fmt.Errorf("watching: %w", err)
+		return list, fmt.Errorf("%s: %w", what, err)
 	}
-	defer watcher.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case event, open := <-watcher.ResultChan():
-			if !open || event.Type != watch.Bookmark {
-				return nil
-			}
-		}
-	}
+	e.logf("%s: done", what)
+	return list, nil
 }

@@ -125,7 +125,7 @@ func TestAwaitFailsWithWhatIsMissing(t *testing.T) {
 	cancel()
 	e := &environment{client: fakeclient.New(t, interceptor.Funcs{})}
 	_, err := await(ctx, e, "config map", &corev1.ConfigMapList{}, func(*corev1.ConfigMapList) string { return "there is none" })
-	if got := result("x", e, err).Results[0]; got.State != "fail" || got.Errors[0] != "config map: not in time: there is none" {
+	if got := result("x", e, err).Results[0]; got.State != "fail" || got.Errors[0] != "config map: context canceled: there is none" {
 		t.Errorf("got %+v", got)
 	}
 }
