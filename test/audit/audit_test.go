@@ -124,8 +124,10 @@ func TestWhatIsDeniedIsTold(t *testing.T) {
 	denial := event("get", "/api/v1/secrets", `"resource":"secrets"`, `"code":403,"message":"no"`)
 	late := event("create", "/api/v1/namespaces/a/services", `"resource":"services"`,
 		`"code":403,"message":"late","details":{"causes":[{"reason":"NamespaceTerminating"}]}`)
+	early := event("patch", "/api/v1/namespaces/a/services/b", `"resource":"services"`,
+		`"code":403,"message":"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion x/v1 Kind Y"`)
 	gone := event("get", "/api/v1/pods", `"resource":"pods"`, `"code":404`)
-	got := read(t, denial+late+gone+denial).Denied
+	got := read(t, denial+late+early+gone+denial).Denied
 	if diff := cmp.Diff([]string{"get /api/v1/secrets: no"}, got); diff != "" {
 		t.Errorf("denied (-want +got):\n%s", diff)
 	}
