@@ -28,6 +28,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -658,5 +659,25 @@ func TestAnotherBackendNeedsNothingOfTheController(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"http.example.commap[http:443]"}, o.addresses()); diff != "" {
 		t.Errorf("addresses while it is in the way (-want +got):\n%s", diff)
+	}
+}
+
+// The API server refuses to change some of them, and the traffic of clients depends on the others.
+func TestAWayThatStaysOpenKeepsItsSettings(t *testing.T) {
+	w := newRouteWorld().but(func(w *world) {
+		w.service.Spec.Type = corev1.ServiceTypeLoadBalancer
+		w.service.Spec.LoadBalancerClass = ptr.To("example.com/balancer")
+		w.service.Spec.AllocateLoadBalancerNodePorts = ptr.To(false)
+		w.service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	})
+	service, err := decide(&observed{listener: w.listener, class: w.class, backend: route.Backend{}, service: w.service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, was := service.Spec, w.service.Spec
+	got := []any{is.Type, is.LoadBalancerClass, is.AllocateLoadBalancerNodePorts, is.ExternalTrafficPolicy}
+	want := []any{&was.Type, was.LoadBalancerClass, was.AllocateLoadBalancerNodePorts, &was.ExternalTrafficPolicy}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("type, class, node ports and traffic policy (-want +got):\n%s", diff)
 	}
 }
