@@ -77,6 +77,7 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpe
 		agents.WithEnv(env)
 	}
 	pod := corev1ac.PodSpec().
+		WithImagePullSecrets(pullSecrets(s.operator)...).
 		WithServiceAccountName(names.NodeAgent).
 		WithAutomountServiceAccountToken(true).
 		WithEnableServiceLinks(false).

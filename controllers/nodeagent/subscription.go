@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 )
@@ -26,6 +27,16 @@ func proxyEnv(operator corev1.PodSpec) []corev1.EnvVar {
 		}
 	}
 	return env
+}
+
+// pullSecrets returns those that the operator's own Pod names: the agents run from the same image, in the same namespace. Those that come with
+// its ServiceAccount are not among them; the agents have a ServiceAccount of their own.
+func pullSecrets(operator corev1.PodSpec) []*corev1ac.LocalObjectReferenceApplyConfiguration {
+	var secrets []*corev1ac.LocalObjectReferenceApplyConfiguration
+	for _, s := range operator.ImagePullSecrets {
+		secrets = append(secrets, corev1ac.LocalObjectReference().WithName(s.Name))
+	}
+	return secrets
 }
 
 // placed returns the agent's configuration, completed by where the operator's own Pod may run if that is wanted. It is not by default: who

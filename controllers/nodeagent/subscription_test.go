@@ -19,7 +19,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
-// subscribed returns the operator's Deployment as the Operator Lifecycle Manager makes it of a Subscription that sets everything.
+// subscribed returns the operator's Deployment as the Operator Lifecycle Manager makes it of a Subscription that sets everything, and of a bundle
+// whose images take a password.
 func subscribed() *appsv1.Deployment {
 	labels := map[string]string{"app": "operator"}
 	return &appsv1.Deployment{
@@ -29,8 +30,9 @@ func subscribed() *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{"node-role.kubernetes.io/infra": ""},
-					Tolerations:  []corev1.Toleration{{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists}},
+					ImagePullSecrets: []corev1.LocalObjectReference{{Name: "mirror"}, {Name: "second-mirror"}},
+					NodeSelector:     map[string]string{"node-role.kubernetes.io/infra": ""},
+					Tolerations:      []corev1.Toleration{{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists}},
 					Affinity: &corev1.Affinity{
 						NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 							NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -151,8 +153,10 @@ func TestAgentsFollowTheOperatorsDeployment(t *testing.T) {
 	g.Expect(pod().NodeSelector).To(Equal(map[string]string{corev1.LabelOSStable: "linux"}))
 
 	deployment.Spec.Template.Spec.Containers[1].Env[1].Value = "10.0.0.0/8"
+	deployment.Spec.Template.Spec.ImagePullSecrets = nil
 	g.Expect(c.Update(t.Context(), deployment)).To(Succeed())
 	g.Eventually(noProxy, "20s", "20ms").Should(Equal("10.0.0.0/8"))
+	g.Expect(pod().ImagePullSecrets).To(BeEmpty())
 
 	like := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeAgent":{"placement":"LikeOperator"}}}`))
 	g.Expect(c.Patch(t.Context(), config, like)).To(Succeed())
