@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -70,17 +69,18 @@ func bundleImage(dir, architecture string) (image.Spec, error) {
 	if err := yaml.Unmarshal(data, &metadata); err != nil {
 		return image.Spec{}, fmt.Errorf("parsing the bundle's annotations: %w", err)
 	}
-	files, err := tree(filepath.Join(dir, "bundle"), "/")
-	return image.Spec{Files: files, Labels: metadata.Annotations, Architecture: architecture}, err
+	files := map[string]image.File{"/": {Source: filepath.Join(dir, "bundle"), Mode: 0o644}}
+	return image.Spec{Files: files, Labels: metadata.Annotations, Architecture: architecture}, nil
 }
 
 // makeCatalogueImage makes the image of the catalogue, as catalog/catalog.Dockerfile describes it.
 func (r *release) makeCatalogueImage() error {
 	return r.makeImage("catalog", r.Image+"-catalog", "v"+r.Version, func(architecture string) (image.Spec, error) {
-		files, err := tree(filepath.Join(r.dir, "catalog/configs"), "/configs")
 		return image.Spec{
-			Files: files, Labels: map[string]string{"operators.operatorframework.io.index.configs.v1": "/configs"}, Architecture: architecture,
-		}, err
+			Files:        map[string]image.File{"/configs": {Source: filepath.Join(r.dir, "catalog/configs"), Mode: 0o644}},
+			Labels:       map[string]string{"operators.operatorframework.io.index.configs.v1": "/configs"},
+			Architecture: architecture,
+		}, nil
 	})
 }
 
@@ -119,21 +119,4 @@ func (r *release) makeImage(name, repository, tag string, spec func(architecture
 	}
 	r.images[name] = p
 	return file.Close()
-}
-
-// tree returns the files below a directory of the host, for a directory of an image.
-func tree(dir, to string) (map[string]image.File, error) {
-	files := map[string]image.File{}
-	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, p)
-		files[path.Join(to, name)] = image.File{Source: p, Mode: 0o644}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", dir, err)
-	}
-	return files, nil
 }

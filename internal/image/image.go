@@ -13,6 +13,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -29,7 +30,8 @@ import (
 
 // Spec describes an image of a single layer. Paths inside the image may be given with or without the leading slash.
 type Spec struct {
-	// Files maps a path in the image to what it holds. Parent directories come by themselves, with mode 0755.
+	// Files maps a path in the image to what it holds, a directory for one that stands for files. Parent directories come by themselves, with
+	// mode 0755.
 	Files map[string]File
 	// Dirs maps a directory in the image to its mode, with setuid, setgid and sticky bits.
 	Dirs map[string]fs.FileMode
@@ -51,11 +53,12 @@ type Spec struct {
 	Created time.Time
 }
 
-// File is what a file in an image holds: the content of the host's file Source or, if that is empty, Content.
+// File is what a file in an image holds: the content of the host's file Source or, if that is empty, Content. Where Source is a directory, it stands
+// for all files below.
 type File struct {
 	Source  string
 	Content []byte
-	// Mode is the file's permission bits. Zero means those of Source, or 0644 for Content.
+	// Mode is the permission bits of the file, or of each file. Zero means those of Source, or 0644 for Content.
 	Mode fs.FileMode
 }
 
@@ -166,12 +169,7 @@ func (s Spec) entries() (map[string]entry, error) {
 		}
 	}
 	for p, file := range s.Files {
-		content, mode, err := file.read()
-		if err != nil {
-			return nil, fmt.Errorf("reading the source of %s: %w", p, err)
-		}
-		header := tar.Header{Typeflag: tar.TypeReg, Mode: tarMode(mode), Size: int64(len(content))}
-		if err := add(entries, p, entry{header: header, content: content}); err != nil {
+		if err := file.add(entries, p); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +207,42 @@ func add(entries map[string]entry, p string, e entry) error {
 	return nil
 }
 
-// read returns the file's content and mode.
+// add puts what f stands for at path p.
+func (f File) add(entries map[string]entry, p string) error {
+	files, err := f.expand(p)
+	if err != nil {
+		return fmt.Errorf("reading the source of %s: %w", p, err)
+	}
+	for p, file := range files {
+		content, mode, err := file.read()
+		if err != nil {
+			return fmt.Errorf("reading the source of %s: %w", p, err)
+		}
+		header := tar.Header{Typeflag: tar.TypeReg, Mode: tarMode(mode), Size: int64(len(content))}
+		if err := add(entries, p, entry{header: header, content: content}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expand returns the files that f stands for at path p, by their paths.
+func (f File) expand(p string) (map[string]File, error) {
+	if f.Source == "" {
+		return map[string]File{p: f}, nil
+	}
+	files := map[string]File{}
+	return files, filepath.WalkDir(f.Source, func(source string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(f.Source, source)
+		files[path.Join(p, name)] = File{Source: source, Mode: f.Mode}
+		return err
+	})
+}
+
+// read returns the content and mode of a single file.
 func (f File) read() ([]byte, fs.FileMode, error) {
 	if f.Source == "" {
 		mode := f.Mode

@@ -67,8 +67,17 @@ func TestSameInputGivesTheSameDigest(t *testing.T) {
 	}
 }
 
-func TestLayerHoldsWhatTheSpecSays(t *testing.T) {
-	img, err := Build(example(source(t, 0)))
+// member is one of a layer's members.
+type member struct {
+	Name string
+	Mode int64
+	Link string
+}
+
+// members returns what the image of a spec holds.
+func members(t *testing.T, spec Spec) []member {
+	t.Helper()
+	img, err := Build(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,22 +89,20 @@ func TestLayerHoldsWhatTheSpecSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	type member struct {
-		Name string
-		Mode int64
-		Link string
-	}
 	var got []member
 	for archive := tar.NewReader(reader); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return got
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, member{header.Name, header.Mode, header.Linkname})
 	}
+}
+
+func TestLayerHoldsWhatTheSpecSays(t *testing.T) {
 	want := []member{
 		{"bin/", 0o755, ""},
 		{"bin/link", 0o777, "program"},
@@ -105,8 +112,30 @@ func TestLayerHoldsWhatTheSpecSays(t *testing.T) {
 		{"etc/config", 0o644, ""},
 		{"tmp/", 0o1777, ""},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, members(t, example(source(t, 0)))); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestDirectoryStandsForTheFilesBelow(t *testing.T) {
+	dir := filepath.Dir(source(t, 0))
+	if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a/b/c"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string][]member{
+		"/etc/it": {
+			{"etc/", 0o755, ""}, {"etc/it/", 0o755, ""}, {"etc/it/a/", 0o755, ""}, {"etc/it/a/b/", 0o755, ""}, {"etc/it/a/b/c", 0o644, ""},
+			{"etc/it/program", 0o644, ""}, {"etc/other", 0o644, ""},
+		},
+		"/": {{"a/", 0o755, ""}, {"a/b/", 0o755, ""}, {"a/b/c", 0o644, ""}, {"etc/", 0o755, ""}, {"etc/other", 0o644, ""}, {"program", 0o644, ""}},
+	} {
+		got := members(t, Spec{Files: map[string]File{to: {Source: dir, Mode: 0o644}, "/etc/other": {}}})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("at %s:\n%s", to, diff)
+		}
 	}
 }
 

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -120,18 +118,7 @@ func WriteIndex(w io.Writer, index v1.ImageIndex, repository, tag string) error 
 	if err := archive.AppendIndex(index, layout.WithAnnotations(annotations)); err != nil {
 		return fmt.Errorf("writing the images: %w", err)
 	}
-	files := map[string]File{}
-	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		files[name] = File{Source: path, Mode: 0o644}
-		return err
-	}); err != nil {
-		return fmt.Errorf("listing the layout: %w", err)
-	}
-	content, err := Spec{Files: files}.layer()
+	content, err := Spec{Files: map[string]File{"/": {Source: dir, Mode: 0o644}}}.layer()
 	if err != nil {
 		return fmt.Errorf("packing the layout: %w", err)
 	}

@@ -90,16 +90,7 @@ func fromDockerfile(path, dir string) (image.Spec, error) {
 			name, value, _ := strings.Cut(fields[1], "=")
 			spec.Labels[name] = strings.Trim(value, `"`)
 		case len(fields) == 3 && fields[0] == "COPY":
-			source := filepath.Join(dir, fields[1])
-			err := filepath.WalkDir(source, func(path string, e os.DirEntry, err error) error {
-				if err == nil && !e.IsDir() {
-					spec.Files[fields[2]+strings.TrimPrefix(path, source+"/")] = image.File{Source: path}
-				}
-				return err
-			})
-			if err != nil {
-				return spec, err
-			}
+			spec.Files[fields[2]] = image.File{Source: filepath.Join(dir, fields[1])}
 		default:
 			return spec, fmt.Errorf("%s: this is not understood: %s", path, line)
 		}
