@@ -79,6 +79,9 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err := ensurePackages(ctx, c.progress); err != nil {
 		return nil, fmt.Errorf("installing packages: %w", err)
 	}
+	if err := ensureLimit(inotifyInstances, neededInstances, c.progress); err != nil {
+		return nil, err
+	}
 	unlock, err := c.lock(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for another change of the cluster: %w", err)
