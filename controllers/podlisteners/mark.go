@@ -90,8 +90,8 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	case m.listener.DeletionTimestamp != nil:
 		return nil // it is made anew when it is gone
 	case !claim.OwnedBy(m.listener, m.claim):
-		r.Events.Eventf(pod, m.listener, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignListener, actionMount,
-			"Listener %s exists but was not made for claim %s, and is left alone; rename one of the two", m.listener.Name, m.claim.Name)
+		r.tell(pod, m, listenersv1alpha1.ReasonForeignListener, actionMount,
+			fmt.Sprintf("Listener %s exists but was not made for claim %s, and is left alone; rename one of the two", m.listener.Name, m.claim.Name))
 		m.listener = nil
 		return nil
 	case !mounting && m.ownsListener():

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,7 +36,13 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Listeners applies the Listeners of class-based claims.
 	Listeners *apply.Applier
+
+	// told has the words that were last said of what a volume lacks, by toldOf.
+	told sync.Map
 }
+
+// toldOf names a volume of a Pod, and what it lacks.
+type toldOf struct{ hint, volume, reason string }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -51,6 +58,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case fill:
 		err = r.fill(ctx, hint, pod)
 	case leave:
+	}
+	if hint == nil {
+		r.forget(req.Name)
 	}
 	return reconcile.Result{}, err
 }
@@ -174,10 +184,11 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 		m := &mounts[i]
 		entry := m.entry(node, hint.Spec.Listeners[m.volume])
 		desired.Spec.Listeners[m.volume] = entry
-		if action, words := m.waitsFor(node); len(entry.IngressAddresses) == 0 && words != "" {
-			note := fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), words)
-			r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, listenersv1alpha1.ReasonWaitingForAddress, action,
-				"%s", message.Cut(note, message.Event))
+		if len(entry.IngressAddresses) > 0 {
+			r.said(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
+		} else if action, words := m.waitsFor(node); words != "" {
+			r.tell(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
+				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), words))
 		}
 	}
 	keepUndecided(desired.Spec.Listeners, hint.Spec.Listeners, pod, mounts)
@@ -190,6 +201,36 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 		return fmt.Errorf("publishing the addresses of Pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
 	return nil
+}
+
+// tell warns a Pod's user in an event, unless it is what was last said of the volume. The recorder does not see to that: to it, an event of another
+// version of the Pod or of the Listener is another event.
+func (r *Reconciler) tell(pod *corev1.Pod, m *mount, reason, action, words string) {
+	if r.said(pod, m, reason, words) {
+		return
+	}
+	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Cut(words, message.Event))
+}
+
+// said notes what is said of a volume of a Pod, and tells whether it was said before. Empty means that nothing is missing any more.
+func (r *Reconciler) said(pod *corev1.Pod, m *mount, reason, words string) bool {
+	key := toldOf{hint: listenersv1alpha1.PodListenersName(pod.UID), volume: m.volume, reason: reason}
+	if words == "" {
+		r.told.Delete(key)
+		return true
+	}
+	before, _ := r.told.Swap(key, words)
+	return before == words
+}
+
+// forget drops what was said of the volumes of a Pod that does not mount any more.
+func (r *Reconciler) forget(hint string) {
+	r.told.Range(func(key, _ any) bool {
+		if key.(toldOf).hint == hint {
+			r.told.Delete(key)
+		}
+		return true
+	})
 }
 
 // keepUndecided keeps the entries of volumes of the Pod whose claims are not known at the moment.

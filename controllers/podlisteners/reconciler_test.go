@@ -3,7 +3,7 @@ package podlisteners_test
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -501,29 +501,65 @@ func TestThePodsUserIsToldWhatIsMissing(t *testing.T) {
 	}
 }
 
-// actions records what events say that was done.
-type actions []string
+// words records what events say, and what they say was done.
+type words []string
 
-func (a *actions) Eventf(_, _ runtime.Object, _, _, action, _ string, _ ...any) {
-	*a = append(*a, action)
+func (w *words) Eventf(_, _ runtime.Object, _, _, action, note string, args ...any) {
+	*w = append(*w, action+": "+fmt.Sprintf(note, args...))
 }
 
-// TestAnEventOfTheNextStageIsNotLost: events that differ in their words alone are counted as one, with the words of the first.
-func TestAnEventOfTheNextStageIsNotLost(t *testing.T) {
-	var got actions
-	for _, reason := range []string{listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted} {
-		w := newWorld()
-		w.listener.Status.NodePorts = nil
-		w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: reason, Message: "words"}}
-		c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-		r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: &got, Listeners: apply.New(c, names.OwnerVolume)}
+// TestWhatIsMissingIsToldOnceUntilItChanges, however often the Listener is written meanwhile. Events that differ in their words alone are counted as one,
+// with the words of the first, so each stage has an action of its own.
+func TestWhatIsMissingIsToldOnceUntilItChanges(t *testing.T) {
+	w := newWorld()
+	w.hint.Generation = 2 // as when the operator has written it
+	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+	var got words
+	r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: &got, Listeners: apply.New(c, names.OwnerVolume)}
+	pass := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if want := (actions{"MountWaitingForRouter", "MountRouteNotAdmitted"}); !slices.Equal(want, got) {
-		t.Errorf("actions %v, want %v", got, want)
+	status := func(reason string, addresses ...listenersv1alpha1.IngressAddress) {
+		t.Helper()
+		for i := range 2 {
+			listener := &listenersv1alpha1.Listener{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.listener), listener); err != nil {
+				t.Fatal(err)
+			}
+			listener.Status = &listenersv1alpha1.ListenerStatus{
+				ObservedGeneration: listener.Generation, IngressAddresses: addresses, ServiceName: ptr.To(fmt.Sprint("written-", i)),
+				Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: reason, Message: "of " + reason}},
+			}
+			pass(c.Status().Update(t.Context(), listener))
+		}
 	}
+	const note = `Volume "listener" waits for an address of Listener shop/web: of `
+	wants := func(when string, actions ...string) {
+		t.Helper()
+		var want words
+		for _, action := range actions {
+			want = append(want, "Mount"+action+": "+note+action)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("events %s (-want +got):\n%s", when, diff)
+		}
+		got = nil
+	}
+	status(listenersv1alpha1.ReasonWaitingForRouter)
+	status(listenersv1alpha1.ReasonRouteNotAdmitted)
+	wants("at two stages", listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted)
+	status("", nodeAddr...)
+	status(listenersv1alpha1.ReasonRouteNotAdmitted)
+	wants("when an address was there, and is gone", listenersv1alpha1.ReasonRouteNotAdmitted)
+	pass(c.Delete(t.Context(), w.hint)) // which makes a new one
+	pass(nil)
+	wants("of a new hint", listenersv1alpha1.ReasonRouteNotAdmitted)
 }
 
 func TestEveryFailedWriteIsMendedByTheNextPass(t *testing.T) {
