@@ -37,9 +37,10 @@ func (d *drift) repaired(c component, asked *unstructured.Unstructured, before, 
 		*d = drift{}
 	}
 	key := [2]string{c.kind, c.name}
-	last, known := (*d)[key]
+	last := (*d)[key]
 	(*d)[key] = applied{asked: asked, resourceVersion: after.GetResourceVersion()}
-	if !known || !reflect.DeepEqual(last.asked, asked) || last.resourceVersion == after.GetResourceVersion() {
+	// Before the first apply, nothing was asked for.
+	if !reflect.DeepEqual(last.asked, asked) || last.resourceVersion == after.GetResourceVersion() {
 		return false, nil
 	}
 	if before != nil {

@@ -166,7 +166,13 @@ func (h *harness) wants(condition map[string]string, installed []string) {
 	if diff := cmp.Diff(condition, h.conditions()); diff != "" {
 		h.t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(installed, h.installed()); diff != "" {
+	h.wantsInstalled(installed)
+}
+
+// wantsInstalled checks which components there are.
+func (h *harness) wantsInstalled(want []string) {
+	h.t.Helper()
+	if diff := cmp.Diff(want, h.installed()); diff != "" {
 		h.t.Errorf("installed (-want +got):\n%s", diff)
 	}
 }
@@ -218,9 +224,7 @@ func volume(name, claim string, phase corev1.PersistentVolumePhase) *corev1.Pers
 func TestInstallsAndSettles(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustPass()
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Fatalf("installed (-want +got):\n%s", diff)
-	}
+	h.wantsInstalled(all())
 	config := h.config()
 	config.Status.NodeAgent.Version = "0.9.0" // before an upgrade
 	if err := h.Client.Status().Update(t.Context(), config); err != nil {
@@ -353,9 +357,7 @@ func TestDriftIsRepaired(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.mustPass()
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Errorf("installed (-want +got):\n%s", diff)
-	}
+	h.wantsInstalled(all())
 	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: names.Driver}, driver); err != nil {
 		t.Fatal(err)
 	}
@@ -375,8 +377,26 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.mustPass()
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Errorf("installed when it made way (-want +got):\n%s", diff)
+	h.wantsInstalled(all())
+}
+
+// othersImage is what somebody else chose for the agents.
+const othersImage = "somebody-elses-choice"
+
+// letOthersManage has somebody else change the agents.
+func (h *harness) letOthersManage() {
+	h.t.Helper()
+	h.setState(operatorv1alpha1.Unmanaged)
+	agents := h.agents()
+	agents.Spec.Template.Spec.Containers[0].Image = othersImage
+	h.update(agents)
+}
+
+// managedByOthers checks that the change is still there.
+func (h *harness) managedByOthers() {
+	h.t.Helper()
+	if got := h.agents().Spec.Template.Spec.Containers[0].Image; got != othersImage {
+		h.t.Errorf("the image is %s again", got)
 	}
 }
 
@@ -389,15 +409,10 @@ func TestUnmanagedTouchesNothing(t *testing.T) {
 
 	h.setState(operatorv1alpha1.Managed)
 	h.mustPass()
-	h.setState(operatorv1alpha1.Unmanaged)
-	changed := h.agents()
-	changed.Spec.Template.Spec.Containers[0].Image = "somebody-elses-choice"
-	h.update(changed)
+	h.letOthersManage()
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, all())
-	if got := h.agents().Spec.Template.Spec.Containers[0].Image; got != "somebody-elses-choice" {
-		t.Errorf("the image is %s again", got)
-	}
+	h.managedByOthers()
 }
 
 // user returns a Pod that mounts the claims.
@@ -475,9 +490,7 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 			}
 			for left := 3; left >= 0; left-- {
 				h.mustPass()
-				if diff := cmp.Diff(upTo(left), h.installed()); diff != "" {
-					t.Errorf("installed (-want +got):\n%s", diff)
-				}
+				h.wantsInstalled(upTo(left))
 			}
 		})
 	}
@@ -496,9 +509,7 @@ func TestWhatWasRemovedCanBeInstalledAgain(t *testing.T) {
 	}
 	h.setState(operatorv1alpha1.Managed)
 	h.mustPass()
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Errorf("installed again (-want +got):\n%s", diff)
-	}
+	h.wantsInstalled(all())
 	if diff := cmp.Diff([]string{operatorv1alpha1.FinalizerNodeAgent}, h.config().Finalizers); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
@@ -595,9 +606,7 @@ func TestStatusThatCannotBeWritten(t *testing.T) {
 	if _, err := h.pass(); !errors.Is(err, boom) {
 		t.Errorf("error is %v, want boom", err)
 	}
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Errorf("installed (-want +got):\n%s", diff)
-	}
+	h.wantsInstalled(all())
 }
 
 // TestADeletionEndsWhenEverythingIsGone has a finalizer of somebody else, without which the configuration would be gone before it is looked at.
@@ -630,16 +639,11 @@ func withFinalizers(config *operatorv1alpha1.ListenerOperator, finalizers ...str
 func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
 	h.mustPass()
-	h.setState(operatorv1alpha1.Unmanaged)
-	changed := h.agents()
-	changed.Spec.Template.Spec.Containers[0].Image = "somebody-elses-choice"
-	h.update(changed)
+	h.letOthersManage()
 	h.deleteConfig()
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
-	if got := h.agents().Spec.Template.Spec.Containers[0].Image; got != "somebody-elses-choice" {
-		t.Errorf("the image is %s again", got)
-	}
+	h.managedByOthers()
 	if err := h.Client.Delete(t.Context(), volume("v", "c", corev1.VolumeBound)); err != nil {
 		t.Fatal(err)
 	}
@@ -656,9 +660,7 @@ func TestADeletionThatIsGoingToOrphanTakesNothingAway(t *testing.T) {
 	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
 	h.deleteConfig()
 	h.mustPass()
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Fatalf("installed (-want +got):\n%s", diff)
-	}
+	h.wantsInstalled(all())
 }
 
 // TestADeletionThatOrphansTakesNothingAway is kubectl delete --cascade=orphan: the garbage collector is about to take the owner off all that is
@@ -669,9 +671,7 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
 	h.deleteConfig()
 	h.mustPass()
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Fatalf("installed (-want +got):\n%s", diff)
-	}
+	h.wantsInstalled(all())
 	for i, c := range everywhere() {
 		object := c.empty()
 		if err := h.Client.Get(t.Context(), c.key(namespace), object); err != nil {
@@ -704,9 +704,7 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.mustPass()
-	if diff := cmp.Diff(all(), h.installed()); diff != "" {
-		t.Errorf("installed for the next configuration (-want +got):\n%s", diff)
-	}
+	h.wantsInstalled(all())
 }
 
 // TestNothingHoldsUpADeletionWhereNothingWasInstalled because another installation was in the way, whose volumes are in use.
