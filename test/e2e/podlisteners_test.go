@@ -15,11 +15,7 @@ import (
 func TestPodListenersThatSomebodyDeletesAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
-	class := s.class(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.running("web")
-	own := s.told(p, "listener").IngressAddresses[0]
-	s.answers(own, "web")
+	_, p, own := s.reached()
 	deleted := &listenersv1alpha1.PodListeners{}
 	s.get(deleted, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.remove(deleted)

@@ -96,15 +96,22 @@ func (s *story) agents() []types.UID {
 	return uids
 }
 
-// TestADeletedConfigurationWaitsForVolumesInUse: while a Pod has a volume, its deletion is refused and the Pod is named, although the garbage
-// collector is told to begin at once. When the Pod has ended, which takes an agent, everything goes. What is policy stays.
-func TestADeletedConfigurationWaitsForVolumesInUse(t *testing.T) {
-	s := tell(t)
+// reached begins a story with a class and a Pod "web" that clients reach at its address.
+func (s *story) reached() (*listenersv1alpha1.ListenerClass, *corev1.Pod, listenersv1alpha1.IngressAddress) {
+	s.Helper()
 	class := s.class(unpinned())
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	p := s.running("web")
 	own := s.told(p, "listener").IngressAddresses[0]
 	s.answers(own, "web")
+	return class, p, own
+}
+
+// TestADeletedConfigurationWaitsForVolumesInUse: while a Pod has a volume, its deletion is refused and the Pod is named, although the garbage
+// collector is told to begin at once. When the Pod has ended, which takes an agent, everything goes. What is policy stays.
+func TestADeletedConfigurationWaitsForVolumesInUse(t *testing.T) {
+	s := tell(t)
+	class, p, own := s.reached()
 
 	config := s.configuration()
 	s.remove(config, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -126,9 +133,7 @@ func TestADeletedConfigurationWaitsForVolumesInUse(t *testing.T) {
 // TestAConfigurationMayBeDeletedWhileTheOperatorIsAway: nobody takes anything away, Pods can end, and an operator that comes back finishes it.
 func TestAConfigurationMayBeDeletedWhileTheOperatorIsAway(t *testing.T) {
 	s := tell(t)
-	class := s.class(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.running("web")
+	_, p, _ := s.reached()
 	operator := &appsv1.Deployment{}
 	s.get(operator, client.ObjectKey{Namespace: operatorSpace, Name: names.Operator})
 	config := s.configuration()
@@ -159,11 +164,7 @@ func TestAConfigurationMayBeDeletedWhileTheOperatorIsAway(t *testing.T) {
 // over. Neither the Pod nor an agent is disturbed.
 func TestADeletionByMistakeIsTakenBack(t *testing.T) {
 	s := tell(t)
-	class := s.class(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.running("web")
-	own := s.told(p, "listener").IngressAddresses[0]
-	s.answers(own, "web")
+	class, _, own := s.reached()
 	config := s.configuration()
 	before := s.agents()
 	s.remove(config)
