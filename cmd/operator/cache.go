@@ -78,11 +78,12 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	return kept
 }
 
-// trimNode keeps the addresses.
+// trimNode keeps the addresses, and what says which Pods may run there: labels and taints.
 func trimNode(node *corev1.Node) *corev1.Node {
 	return &corev1.Node{
 		TypeMeta:   node.TypeMeta,
 		ObjectMeta: trimMetadata(&node.ObjectMeta),
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
 }

@@ -71,3 +71,22 @@ func TestMissingOptionsAreAllNamedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestANodeKeepsWhatPlacesPods(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"zone": "a"}, Annotations: map[string]string{"large": "text"}},
+		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+			Images:    []corev1.ContainerImage{{Names: []string{"image"}}},
+		},
+	}
+	want := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: node.Labels},
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}
+	if diff := cmp.Diff(want, trimNode(node)); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+}

@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,7 +36,7 @@ func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, erro
 	if s.account == "" {
 		return nil, fmt.Errorf("there is no ServiceAccount %s/%s, which comes with the operator's manifests: install them again", s.namespace, names.NodeAgent)
 	}
-	pod, err := podSpec(placed(config.Spec.NodeAgent, s.operator), s)
+	pod, err := podSpec(config.Spec.NodeAgent, s)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +81,6 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpe
 		WithAutomountServiceAccountToken(true).
 		WithEnableServiceLinks(false).
 		WithPriorityClassName(cmp.Or(agent.PriorityClassName, defaultPriorityClass)).
-		WithNodeSelector(nodeSelector(agent)).
 		WithSecurityContext(corev1ac.PodSecurityContext().
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)).
 			// Ignored on nodes without SELinux.
@@ -92,7 +90,11 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpe
 		pod.WithVolumes(corev1ac.Volume().WithName(d.name).
 			WithHostPath(corev1ac.HostPathVolumeSource().WithPath(d.path).WithType(d.kind)))
 	}
-	return pod, place(pod, agent)
+	where := wantedPlacement(agent, s.operator)
+	if s.keep != nil {
+		where = *s.keep
+	}
+	return pod, where.apply(pod)
 }
 
 // hostDirectory is a directory of the node. The agent sees it at the same path, because the kubelet tells it paths.
@@ -150,34 +152,4 @@ func resourcesOf(agent operatorv1alpha1.NodeAgentSpec) (*corev1ac.ResourceRequir
 		}), nil
 	}
 	return converted[corev1ac.ResourceRequirementsApplyConfiguration](agent.Resources)
-}
-
-func nodeSelector(agent operatorv1alpha1.NodeAgentSpec) map[string]string {
-	selector := map[string]string{corev1.LabelOSStable: "linux"}
-	maps.Copy(selector, agent.NodeSelector)
-	return selector
-}
-
-// place adds the configured tolerations and affinity. Without tolerations, the agent runs on every node whatever its taints: where there
-// is no agent, no Pod with a listener volume starts.
-func place(pod *corev1ac.PodSpecApplyConfiguration, agent operatorv1alpha1.NodeAgentSpec) error {
-	if len(agent.Tolerations) == 0 {
-		pod.WithTolerations(corev1ac.Toleration().WithOperator(corev1.TolerationOpExists))
-	}
-	for i := range agent.Tolerations {
-		toleration, err := converted[corev1ac.TolerationApplyConfiguration](agent.Tolerations[i])
-		if err != nil {
-			return err
-		}
-		pod.WithTolerations(toleration)
-	}
-	if agent.Affinity == nil {
-		return nil
-	}
-	affinity, err := converted[corev1ac.AffinityApplyConfiguration](agent.Affinity)
-	if err != nil {
-		return err
-	}
-	pod.WithAffinity(affinity)
-	return nil
 }

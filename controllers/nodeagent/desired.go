@@ -42,6 +42,8 @@ type settings struct {
 	account types.UID
 	// operator is what the operator's own Pods are.
 	operator corev1.PodSpec
+	// keep is where agents run in place of where the configuration wants them, or nil.
+	keep *placement
 }
 
 // component is one of the objects that make up the node component.

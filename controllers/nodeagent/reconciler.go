@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,11 +58,14 @@ type Reconciler struct {
 	operator  corev1.PodSpec
 	drift     drift
 	announced *metav1.Condition
+	// waiting says that the latest pass asked for the users of volumes.
+	waiting atomic.Bool
 }
 
 // Reconcile brings the node component and the status up to date. What an administrator can mend is told by conditions; the error is for
 // what may pass by itself.
 func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
+	r.waiting.Store(false)
 	o, err := r.observe(ctx, config)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -101,6 +105,8 @@ type outcome struct {
 	foreign string
 	// users use volumes, so that nothing was removed.
 	users users
+	// stranded use volumes on nodes that no agent is wanted on any more, so that agents stay where they are.
+	stranded users
 	// err is what went wrong on the way.
 	err error
 }
@@ -173,12 +179,16 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if err := r.confine(ctx, o); err != nil {
 		return outcome{err: err}
 	}
+	stranded, err := r.keepAgents(ctx, o)
+	if err != nil {
+		return outcome{err: err}
+	}
 	for i := range o.parts {
 		if err := r.apply(ctx, o, &o.parts[i]); err != nil {
-			return outcome{err: err}
+			return outcome{stranded: stranded, err: err}
 		}
 	}
-	return outcome{err: r.prune(ctx, o)}
+	return outcome{stranded: stranded, err: r.prune(ctx, o)}
 }
 
 // foreign returns which of the objects is another installation's, or "".

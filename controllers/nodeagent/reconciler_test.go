@@ -132,7 +132,12 @@ func (h *harness) passes() {
 
 func (h *harness) message(condition string) string {
 	h.t.Helper()
-	c := meta.FindStatusCondition(h.config().Status.Conditions, condition)
+	return conditionMessage(h.config(), condition)
+}
+
+// conditionMessage returns the message of a condition, or "" if there is none yet.
+func conditionMessage(config *operatorv1alpha1.ListenerOperator, condition string) string {
+	c := meta.FindStatusCondition(config.Status.Conditions, condition)
 	if c == nil {
 		return ""
 	}

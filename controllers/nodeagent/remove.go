@@ -69,6 +69,9 @@ func (r *Reconciler) keepUp(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreign() != "" {
 		return nil
 	}
+	if _, err := r.keepAgents(ctx, o); err != nil {
+		return err
+	}
 	for i, p := range o.parts {
 		if p.extra || p.kind == "StorageClass" || p.orphan(o.config) {
 			continue

@@ -185,6 +185,8 @@ func degraded(o *observed, done outcome, late bool) metav1.Condition {
 		c.Reason, c.Message = operatorv1alpha1.ReasonForeignObject, done.foreign
 	case done.users.any():
 		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, waiting(o.config, done)
+	case done.stranded.any():
+		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsInUse, stranding(done)
 	case done.err != nil && wanted(o.config) == operatorv1alpha1.Removed:
 		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, done.err.Error()
 	case done.err != nil:
@@ -211,6 +213,16 @@ func waiting(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 		told = "the deletion waits, because listener volumes are in use; delete what uses them: "
 	}
 	told += done.users.String()
+	if done.err != nil {
+		told += "; meanwhile: " + done.err.Error()
+	}
+	return told
+}
+
+// stranding says why agents stay where they are, and what can be done.
+func stranding(done outcome) string {
+	told := "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent takes them from, by its node selector, " +
+		"tolerations, affinity or placement; change it, or delete what runs there: " + done.stranded.String()
 	if done.err != nil {
 		told += "; meanwhile: " + done.err.Error()
 	}

@@ -5,8 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 )
 
 // handedOnEnv are the variables that the agents get from the operator: how it reaches the API server, so do they.
@@ -37,23 +35,4 @@ func pullSecrets(operator corev1.PodSpec) []*corev1ac.LocalObjectReferenceApplyC
 		secrets = append(secrets, corev1ac.LocalObjectReference().WithName(s.Name))
 	}
 	return secrets
-}
-
-// placed returns the agent's configuration, completed by where the operator's own Pod may run if that is wanted. It is not by default: who
-// keeps operators on some nodes, as is usual for those of the infrastructure, does not mean to take listener volumes away from all others.
-func placed(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodSpec) operatorv1alpha1.NodeAgentSpec {
-	if agent.Placement != operatorv1alpha1.PlacementLikeOperator {
-		return agent
-	}
-	if len(agent.NodeSelector) == 0 {
-		agent.NodeSelector = operator.NodeSelector
-	}
-	if len(agent.Tolerations) == 0 {
-		agent.Tolerations = operator.Tolerations
-	}
-	// How the operator's Pods get along with other Pods says nothing about nodes.
-	if agent.Affinity == nil && operator.Affinity != nil && operator.Affinity.NodeAffinity != nil {
-		agent.Affinity = &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}
-	}
-	return agent
 }

@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -79,45 +78,6 @@ func TestSettingsOfASubscriptionAreHandedOn(t *testing.T) {
 			}
 			golden.Compare(t, "daemonset-"+name, object)
 		})
-	}
-}
-
-// TestTheConfigurationWins over each setting that is handed on, by itself.
-func TestTheConfigurationWins(t *testing.T) {
-	operator := subscribed().Spec.Template.Spec
-	theirs := operatorv1alpha1.NodeAgentSpec{
-		Placement: operatorv1alpha1.PlacementLikeOperator, NodeSelector: operator.NodeSelector, Tolerations: operator.Tolerations,
-		Affinity: &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity},
-	}
-	own := configured().Spec.NodeAgent
-	for name, set := range map[string]func(*operatorv1alpha1.NodeAgentSpec){
-		"nothing":         func(*operatorv1alpha1.NodeAgentSpec) {},
-		"a node selector": func(agent *operatorv1alpha1.NodeAgentSpec) { agent.NodeSelector = own.NodeSelector },
-		"tolerations":     func(agent *operatorv1alpha1.NodeAgentSpec) { agent.Tolerations = own.Tolerations },
-		"an affinity":     func(agent *operatorv1alpha1.NodeAgentSpec) { agent.Affinity = own.Affinity },
-		"an affinity to Pods": func(agent *operatorv1alpha1.NodeAgentSpec) {
-			agent.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			agent, want := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}, theirs
-			set(&agent)
-			set(&want)
-			if diff := cmp.Diff(want, placed(agent, operator)); diff != "" {
-				t.Errorf("where agents run (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestNothingIsHandedOnWhereNothingIsSet(t *testing.T) {
-	agent := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}
-	operator := corev1.PodSpec{Containers: []corev1.Container{{Name: componentOperator}}, Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}
-	if diff := cmp.Diff(agent, placed(agent, operator)); diff != "" {
-		t.Errorf("where agents run (-want +got):\n%s", diff)
-	}
-	if env := proxyEnv(operator); env != nil {
-		t.Errorf("variables are %v, want none", env)
 	}
 }
 

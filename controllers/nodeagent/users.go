@@ -13,12 +13,25 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// users are who uses volumes of ours: namespace and name, sorted.
+// users are who uses volumes of ours, sorted.
 type users struct {
 	// pods use a volume.
-	pods []string
-	// claims have a volume, which no Pod uses at present.
+	pods []podUser
+	// claims have a volume, which no Pod uses at present: namespace and name.
 	claims []string
+}
+
+// podUser is a Pod that uses a volume.
+type podUser struct {
+	// key is namespace and name.
+	key string
+	// node is where it runs, or "".
+	node string
+}
+
+// on returns the Pods on these nodes.
+func (u users) on(nodes map[string]bool) users {
+	return users{pods: slices.DeleteFunc(slices.Clone(u.pods), func(p podUser) bool { return !nodes[p.node] })}
 }
 
 func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
@@ -27,7 +40,11 @@ func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
 func (u users) String() string {
 	var parts []string
 	if len(u.pods) > 0 {
-		parts = append(parts, "Pods "+listed(u.pods))
+		keys := make([]string, 0, len(u.pods))
+		for _, p := range u.pods {
+			keys = append(keys, p.key)
+		}
+		parts = append(parts, "Pods "+listed(keys))
 	}
 	if len(u.claims) > 0 {
 		parts = append(parts, "claims without a Pod "+listed(u.claims))
@@ -43,9 +60,10 @@ func listed(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// users finds who uses volumes. Whether there are any it asks the API server rather than the cache, which may not know of the latest
-// volume yet.
+// users finds who uses volumes, and lets the next pass follow when that changes. Whether there are any it asks the API server rather than the
+// cache, which may not know of the latest volume yet.
 func (r *Reconciler) users(ctx context.Context) (users, error) {
+	r.waiting.Store(true)
 	var volumes corev1.PersistentVolumeList
 	if err := r.live.List(ctx, &volumes); err != nil {
 		return users{}, fmt.Errorf("listing volumes: %w", err)
@@ -63,13 +81,13 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 			return users{}, fmt.Errorf("listing the pods of claim %s/%s: %w", claim.Namespace, claim.Name, err)
 		}
 		for j := range pods.Items {
-			found.pods = append(found.pods, pods.Items[j].Namespace+"/"+pods.Items[j].Name)
+			found.pods = append(found.pods, podUser{pods.Items[j].Namespace + "/" + pods.Items[j].Name, pods.Items[j].Spec.NodeName})
 		}
 		if len(pods.Items) == 0 {
 			found.claims = append(found.claims, claim.Namespace+"/"+claim.Name)
 		}
 	}
-	slices.Sort(found.pods)
+	slices.SortFunc(found.pods, func(a, b podUser) int { return strings.Compare(a.key, b.key) })
 	found.pods = slices.Compact(found.pods) // a Pod may have several volumes
 	slices.Sort(found.claims)
 	return found, nil

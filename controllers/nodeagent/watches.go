@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,8 +47,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, refinalized()))).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(theConfiguration), builder.WithPredicates(r.ownDeployment())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(useChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.whileRemoving), builder.WithPredicates(comesOrGoes()))
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileWaiting), builder.WithPredicates(useChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.whileWaiting), builder.WithPredicates(comesOrGoes())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.whileWaiting), builder.WithPredicates(placeChanged()))
 	for _, c := range slices.Concat(confinement(), components()) {
 		// By name, not by owner: a foreign object that makes way has to be noticed, too.
 		if !c.optional.Empty() {
@@ -120,12 +122,21 @@ func comesOrGoes() predicate.Predicate {
 		predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
 }
 
-// whileRemoving asks for the configuration if its removal may be waiting for volumes.
-func (r *Reconciler) whileRemoving(ctx context.Context, o client.Object) []reconcile.Request {
-	var config operatorv1alpha1.ListenerOperator
-	err := r.Client.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, &config)
-	if err != nil || wanted(&config) != operatorv1alpha1.Removed {
-		return nil // from the cache, the only error is that there is none
+// placeChanged passes Nodes that agents may come to or leave for what the Node is now.
+func placeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+			return !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints)
+		},
+	}
+}
+
+// whileWaiting asks for the configuration if something may be waiting for volumes to be out of use.
+func (r *Reconciler) whileWaiting(ctx context.Context, o client.Object) []reconcile.Request {
+	if !r.waiting.Load() {
+		return nil
 	}
 	return theConfiguration(ctx, o)
 }

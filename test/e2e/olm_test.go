@@ -209,6 +209,22 @@ func (m *managed) configured(condition func(*operatorv1alpha1.ListenerOperator) 
 	return o
 }
 
+// degraded waits until the condition Degraded has the reason, and returns what the administrator is told.
+func (m *managed) degraded(reason string) string {
+	m.Helper()
+	var told string
+	m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
+			return false
+		}
+		told = c.Message
+		return true
+	})
+	m.Logf("the administrator is told: %s", told)
+	return told
+}
+
 // showOLM prints what OLM thinks.
 func (m *managed) showOLM() {
 	for _, args := range [][]string{
@@ -248,11 +264,7 @@ func (m *managed) comesUpAnywhere() {
 	m.settle(space)
 	m.subscribe()
 	m.succeeded()
-	degraded := m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
-		return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-	})
-	message := meta.FindStatusCondition(degraded.Status.Conditions, operatorv1alpha1.ConditionDegraded).Message
-	m.Logf("the administrator is told: %s", message)
+	message := m.degraded(operatorv1alpha1.ReasonAgentsNotCreated)
 	if !strings.Contains(message, podSecurity) {
 		m.Errorf("nobody tells the administrator of the label %s", podSecurity)
 	}
@@ -333,10 +345,33 @@ func (m *managed) isConfigured() {
 	config := &operatorv1alpha1.ListenerOperator{}
 	m.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	m.patch(config, func() { config.Spec.NodeAgent.Placement = operatorv1alpha1.PlacementLikeOperator })
+	m.agentsHave(direct, infra)
+
+	// Who keeps the operator on one node strands no Pod on another.
+	one := &corev1.Node{}
+	m.get(one, client.ObjectKey{Name: testbed.NodeName(testbed.Nodes()[0])})
+	m.patch(one, func() { one.Labels["example.com/operators"] = "" })
+	m.patch(subscription, func() { subscription.Spec.Config.NodeSelector = map[string]string{"example.com/operators": ""} })
+	message := m.degraded(operatorv1alpha1.ReasonAgentsInUse)
+	for name, d := range m.data() {
+		if strings.Contains(message, m.namespace+"/"+name) == (d.Node == one.Name) {
+			m.Errorf("%s on %s: named if and only if it is where the operator may run", name, d.Node)
+		}
+	}
+	m.patch(subscription, func() { subscription.Spec.Config.NodeSelector = nil })
+	m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+		return meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionDegraded) && worksEverywhere(o)
+	})
+	m.agentsHave(direct, infra)
+}
+
+// agentsHave waits until all agents run with the variable and the toleration.
+func (m *managed) agentsHave(variable corev1.EnvVar, toleration corev1.Toleration) {
+	m.Helper()
 	if _, err := await(m.within(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.space, Name: names.NodeAgent},
 		func(d *appsv1.DaemonSet) bool {
 			agent := d.Spec.Template.Spec
-			return slices.Contains(agent.Containers[0].Env, direct) && slices.Contains(agent.Tolerations, infra) &&
+			return slices.Contains(agent.Containers[0].Env, variable) && slices.Contains(agent.Tolerations, toleration) &&
 				d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled &&
 				d.Status.NumberReady == d.Status.DesiredNumberScheduled
 		}); err != nil {
@@ -371,12 +406,7 @@ func (m *managed) isAway() {
 func (m *managed) isUninstalled() {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	m.remove(config)
-	waiting := m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
-		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-		return c != nil && c.Reason == operatorv1alpha1.ReasonVolumesInUse
-	})
-	message := meta.FindStatusCondition(waiting.Status.Conditions, operatorv1alpha1.ConditionDegraded).Message
-	m.Logf("the administrator is told: %s", message)
+	message := m.degraded(operatorv1alpha1.ReasonVolumesInUse)
 	for _, name := range []string{"broker-0", "late"} {
 		if !strings.Contains(message, m.namespace+"/"+name) {
 			m.Errorf("the Pod %s is not named", name)

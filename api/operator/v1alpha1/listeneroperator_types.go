@@ -35,6 +35,7 @@ const (
 	ReasonUnmanaged        = "Unmanaged"
 	ReasonRemoved          = "Removed"
 	ReasonVolumesInUse     = "VolumesInUse"
+	ReasonAgentsInUse      = "AgentsInUse"
 	ReasonForeignObject    = "ForeignObject"
 	ReasonRemovalFailed    = "RemovalFailed"
 )
@@ -83,7 +84,8 @@ const (
 type NodeAgentSpec struct {
 	// Where agents run, as far as nodeSelector, tolerations and affinity do not say. Everywhere: on all nodes, whatever their taints.
 	// LikeOperator: by the node selector, tolerations and node affinity of the operator's Deployment, which are those of its Subscription in the
-	// Operator Lifecycle Manager. Pods with listener volumes then start on these nodes only.
+	// Operator Lifecycle Manager. Pods with listener volumes then start on these nodes only. While Pods with listener volumes run on nodes that a
+	// change of this would take agents from, all agents stay where they are, and the condition Degraded names these Pods.
 	// +optional
 	// +kubebuilder:default=Everywhere
 	Placement Placement `json:"placement,omitempty"`

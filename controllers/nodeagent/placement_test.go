@@ -1,0 +1,241 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// linux is the node selector that agents always have, and more.
+func linux(more ...string) map[string]string {
+	selector := map[string]string{corev1.LabelOSStable: "linux"}
+	for _, key := range more {
+		selector[key] = ""
+	}
+	return selector
+}
+
+// TestTheConfigurationWins over each setting that is handed on, by itself.
+func TestTheConfigurationWins(t *testing.T) {
+	operator := subscribed().Spec.Template.Spec
+	theirs := placement{linux("node-role.kubernetes.io/infra"), operator.Tolerations, &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}}
+	toPods := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+	own := configured().Spec.NodeAgent
+	ownSelector := linux()
+	maps.Copy(ownSelector, own.NodeSelector)
+	for name, test := range map[string]struct {
+		agent operatorv1alpha1.NodeAgentSpec
+		want  placement
+	}{
+		"nothing":             {want: theirs},
+		"a node selector":     {operatorv1alpha1.NodeAgentSpec{NodeSelector: own.NodeSelector}, placement{ownSelector, theirs.Tolerations, theirs.Affinity}},
+		"tolerations":         {operatorv1alpha1.NodeAgentSpec{Tolerations: own.Tolerations}, placement{theirs.NodeSelector, own.Tolerations, theirs.Affinity}},
+		"an affinity":         {operatorv1alpha1.NodeAgentSpec{Affinity: own.Affinity}, placement{theirs.NodeSelector, theirs.Tolerations, own.Affinity}},
+		"an affinity to Pods": {operatorv1alpha1.NodeAgentSpec{Affinity: toPods}, placement{theirs.NodeSelector, theirs.Tolerations, toPods}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.agent.Placement = operatorv1alpha1.PlacementLikeOperator
+			if diff := cmp.Diff(test.want, wantedPlacement(test.agent, operator)); diff != "" {
+				t.Errorf("where agents run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsHandedOnWhereNothingIsSet(t *testing.T) {
+	everywhere := placement{linux(), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, nil}
+	operator := corev1.PodSpec{Containers: []corev1.Container{{Name: componentOperator}}, Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}
+	agent := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}
+	if diff := cmp.Diff(everywhere, wantedPlacement(agent, operator)); diff != "" {
+		t.Errorf("where agents run (-want +got):\n%s", diff)
+	}
+	if env := proxyEnv(operator); env != nil {
+		t.Errorf("variables are %v, want none", env)
+	}
+}
+
+func TestWhichNodesHaveAnAgent(t *testing.T) {
+	in := func(values ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: values},
+			}}},
+		}}}
+	}
+	infra := corev1.Toleration{Key: "infra", Operator: corev1.TolerationOpExists}
+	for name, test := range map[string]struct {
+		agents placement
+		labels map[string]string
+		taints []corev1.Taint
+		want   bool
+	}{
+		"all":                       {want: true},
+		"with the label":            {agents: placement{NodeSelector: linux()}, labels: linux(), want: true},
+		"without the label":         {agents: placement{NodeSelector: linux("infra")}, labels: linux()},
+		"in the zone":               {agents: placement{Affinity: in("a", "b")}, labels: map[string]string{"zone": "b"}, want: true},
+		"in another zone":           {agents: placement{Affinity: in("a")}, labels: map[string]string{"zone": "b"}},
+		"with a tolerated taint":    {agents: placement{Tolerations: []corev1.Toleration{infra}}, taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}, want: true},
+		"with a taint":              {taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}},
+		"with one that evicts":      {taints: []corev1.Taint{{Key: "infra", Effect: "NoExecute"}}},
+		"with one that advises":     {taints: []corev1.Taint{{Key: "infra", Effect: "PreferNoSchedule"}}, want: true},
+		"with one that passes":      {taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}}, want: true},
+		"with two, one of them not": {agents: placement{Tolerations: []corev1.Toleration{infra}}, taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}, {Key: "gpu", Effect: "NoSchedule"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: corev1.NodeSpec{Taints: test.taints}}
+			if got, err := test.agents.has(node); err != nil || got != test.want {
+				t.Errorf("says %v, %v, want %v", got, err, test.want)
+			}
+		})
+	}
+}
+
+// at puts a Pod on a node.
+func at(node string, pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.NodeName = node
+	return pod
+}
+
+func node(name string, labels map[string]string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+// TestNoAgentLeavesPodsBehind: whoever narrows where agents run does not strand a Pod that uses a volume, but for the meantime changes nothing else
+// than where agents run.
+func TestNoAgentLeavesPodsBehind(t *testing.T) {
+	web := at("worker", user("web", "c1", "c2"))
+	h := newHarness(t, interceptor.Funcs{}, newConfig(), node("worker", linux()), node("infra", linux("infra")), node("never", nil),
+		volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound), volume("v3", "c3", corev1.VolumeBound),
+		volume("idle", "c4", corev1.VolumeBound), web, at("infra", user("db", "c3")), at("never", user("waiting", "c3")), user("pending", "c3"),
+		at("worker", user("of-nothing", "c9")))
+	h.mustPass()
+	h.rollOut(2, 2, 2)
+	set := func(change func(*operatorv1alpha1.NodeAgentSpec)) {
+		t.Helper()
+		config := h.config()
+		change(&config.Spec.NodeAgent)
+		h.update(config)
+		h.mustPass()
+	}
+	want := func(selector map[string]string, degraded string) {
+		t.Helper()
+		if diff := cmp.Diff(selector, h.agents().Spec.Template.Spec.NodeSelector); diff != "" {
+			t.Errorf("node selector (-want +got):\n%s", diff)
+		}
+		if got := h.conditions()["Degraded"]; got != degraded {
+			t.Errorf("Degraded is %s, want %s: %s", got, degraded, h.message("Degraded"))
+		}
+	}
+	set(func(agent *operatorv1alpha1.NodeAgentSpec) {
+		agent.NodeSelector, agent.LogLevel = map[string]string{"infra": ""}, "debug"
+		agent.Tolerations = []corev1.Toleration{{Key: "infra", Operator: corev1.TolerationOpExists}}
+		agent.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+	})
+	want(linux(), "True AgentsInUse")
+	if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/web") {
+		t.Errorf("message is %q, which does not name the Pod, or others as well", got)
+	}
+	pod := h.agents().Spec.Template.Spec
+	if !slices.Contains(pod.Containers[0].Args, "--log-level=debug") {
+		t.Errorf("arguments are %v: the rest of the configuration waits as well", pod.Containers[0].Args)
+	}
+	if pod.Affinity != nil || len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != "" {
+		t.Errorf("agents moved: affinity %v, tolerations %v", pod.Affinity, pod.Tolerations)
+	}
+
+	// A removal that waits for volumes does not move agents either.
+	h.setState(operatorv1alpha1.Removed)
+	h.mustPass()
+	want(linux(), "True VolumesInUse")
+	h.setState(operatorv1alpha1.Managed)
+	h.mustPass()
+
+	if err := h.Client.Delete(t.Context(), web); err != nil {
+		t.Fatal(err)
+	}
+	h.mustPass()
+	want(linux("infra"), "False AsExpected")
+	if h.mustPass(); h.waiting.Load() {
+		t.Error("passes go on to follow each change of who uses volumes")
+	}
+
+	// Wider, or as it is: nothing to wait for.
+	if err := h.Client.Create(t.Context(), at("infra", user("late", "c4"))); err != nil {
+		t.Fatal(err)
+	}
+	set(func(agent *operatorv1alpha1.NodeAgentSpec) { agent.NodeSelector = nil })
+	want(linux(), "False AsExpected")
+}
+
+// TestAgentsLeaveWhenTheirPodsHave, or when the node is wanted again, and nobody has to ask for it.
+func TestAgentsLeaveWhenTheirPodsHave(t *testing.T) {
+	for name, end := range map[string]func(*WithT, client.Client, *corev1.Pod, *corev1.Node){
+		"the Pod goes": func(g *WithT, c client.Client, pod *corev1.Pod, _ *corev1.Node) {
+			g.Expect(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+		},
+		"the node gets the label": func(g *WithT, c client.Client, _ *corev1.Pod, node *corev1.Node) {
+			g.Expect(c.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"infra":""}}}`)))).To(Succeed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, namespace := fresh(t)
+			g := NewWithT(t)
+			worker := node("worker-of-"+namespace, linux())
+			pv := volume("in-use-"+namespace, "claim", corev1.VolumeBound)
+			pv.Spec.ClaimRef.Namespace = namespace
+			pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
+			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+			pod := at(worker.Name, user("web", "claim"))
+			pod.Namespace = namespace
+			pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
+			for _, o := range []client.Object{worker, pv, pod} {
+				g.Expect(c.Create(t.Context(), o)).To(Succeed())
+				t.Cleanup(func() {
+					ctx := context.Background()
+					free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+					if err := client.IgnoreNotFound(errors.Join(c.Patch(ctx, o, free), c.Delete(ctx, o, client.GracePeriodSeconds(0)))); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			config := createConfig(t, c)
+			apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+				return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+			})
+			agents := &appsv1.DaemonSet{}
+			g.Eventually(func() error {
+				return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents)
+			}, "20s", "20ms").Should(Succeed())
+			narrow := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeAgent":{"nodeSelector":{"infra":""}}}}`))
+			g.Expect(c.Patch(t.Context(), config, narrow)).To(Succeed())
+			g.Eventually(func() string {
+				g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
+				return conditionMessage(config, operatorv1alpha1.ConditionDegraded)
+			}, "20s", "20ms").Should(HaveSuffix(": Pods " + namespace + "/web"))
+
+			end(g, c, pod, worker)
+			g.Eventually(func() map[string]string {
+				g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(agents), agents)).To(Succeed())
+				return agents.Spec.Template.Spec.NodeSelector
+			}, "20s", "20ms").Should(Equal(linux("infra")))
+		})
+	}
+}
