@@ -10,7 +10,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN make build VERSION=${VERSION}
+RUN make build licenses VERSION=${VERSION}
 
 FROM ${BASE}
 ARG VERSION=dev
@@ -21,7 +21,7 @@ LABEL name="listener-operator" \
       release="1" \
       summary="Stable addresses for Pods, from outside the cluster" \
       description="Gives Pods stable addresses that clients outside a Kubernetes or OpenShift cluster can use, and tells each Pod its own."
-COPY --from=build /src/LICENSE /licenses/LICENSE
+COPY --from=build /src/bin/licenses /licenses
 COPY --from=build /src/bin/operator /operator
 COPY --from=build /src/bin/node-agent /node-agent
 # The DaemonSet alone sets runAsUser: 0, which writing below the kubelet's directory takes.

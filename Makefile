@@ -127,6 +127,10 @@ build: ## Build the static programs bin/operator and bin/node-agent.
 	$(GO_BUILD) -o bin/operator ./cmd/operator
 	$(GO_BUILD) -o bin/node-agent ./cmd/node-agent
 
+.PHONY: licenses
+licenses: ## Gather the licenses of all that is linked into the programs in bin/licenses, and fail on one that nobody agreed to.
+	go run ./hack/licenses -output bin/licenses ./cmd/operator ./cmd/node-agent
+
 .PHONY: image
 image: ## Build the image IMG with docker; BASE sets what it stands on.
 	@test -n "$(IMG)" || { echo "error: say which image to build: make image IMG=registry/listener-operator:tag" >&2; exit 1; }

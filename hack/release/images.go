@@ -30,7 +30,7 @@ func (p published) Pinned() string {
 // makeOperatorImage makes the image of the programs.
 func (r *release) makeOperatorImage(context.Context) error {
 	return r.makeImage("operator", r.Image, r.Version, func(architecture string) (image.Spec, error) {
-		return image.Operator(".", filepath.Join(r.dir, programsOf(architecture)), r.Version, architecture), nil
+		return image.Operator(filepath.Join(r.dir, "licenses"), filepath.Join(r.dir, programsOf(architecture)), r.Version, architecture), nil
 	})
 }
 
@@ -41,12 +41,16 @@ func (r *release) makeScorecardImage(ctx context.Context) error {
 		return fmt.Errorf("creating a directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	licenses := filepath.Join(dir, "licenses")
+	if err := gather(ctx, licenses, "./scorecard/tests"); err != nil {
+		return err
+	}
 	return r.makeImage("scorecard", r.Image+"-scorecard", "v"+r.Version, func(architecture string) (image.Spec, error) {
 		programs := filepath.Join(dir, architecture)
 		if err := build(ctx, ".", programs, r.Version, architecture, "./scorecard/tests"); err != nil {
 			return image.Spec{}, err
 		}
-		return image.Scorecard(".", filepath.Join(programs, "tests"), architecture), nil
+		return image.Scorecard(licenses, filepath.Join(programs, "tests"), architecture), nil
 	})
 }
 

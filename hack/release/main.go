@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
+
+	"github.com/listener-operator/listener-operator/internal/image"
 )
 
 // Options say what to release.
@@ -34,11 +36,8 @@ type Options struct {
 	Created time.Time
 }
 
-// architectures are those that the bundle claims and that OpenShift runs on.
-var architectures = []string{"amd64", "arm64", "ppc64le", "s390x"}
-
 func main() {
-	options := Options{Architectures: architectures}
+	options := Options{Architectures: image.Architectures()}
 	flag.StringVar(&options.Version, "version", "", "semantic version of the release")
 	flag.StringVar(&options.Image, "image", "", "repository of the operator's image, without a tag")
 	flag.StringVar(&options.Opm, "opm", "opm", "the program opm")
@@ -93,6 +92,8 @@ type release struct {
 	dir string
 	// images are those that are made, by what they are for.
 	images map[string]published
+	// licenses are SPDX expressions, by path@version of the module, and stdlib@version for Go's own library.
+	licenses map[string]string
 }
 
 // run makes the release in dist/<version>, wholly or not at all.
@@ -118,6 +119,7 @@ func run(ctx context.Context, o Options) error {
 		do   func(context.Context) error
 	}{
 		{"building the programs for " + strings.Join(o.Architectures, ", "), r.buildPrograms},
+		{"gathering the licenses of what is linked into them", r.gatherLicenses},
 		{"making the operator's image", r.makeOperatorImage},
 		{"making the image of the scorecard's tests", r.makeScorecardImage},
 		{"listing what is in it", r.listModules},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/validation"
@@ -97,8 +99,12 @@ func TestSameSourceGivesTheSameProgramAnywhere(t *testing.T) {
 
 func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
 	r := &release{Options: Options{Version: "1.2.3", Image: "registry.example/operator", Created: time.Unix(1, 0).UTC()}, dir: t.TempDir()}
+	t.Chdir(root)
+	if err := r.gatherLicenses(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	// One program is as good as the other.
-	agent := filepath.Join(built(t, root), "node-agent")
+	agent := filepath.Join(built(t, "."), "node-agent")
 	target, err := r.mkdir(programsOf(runtime.GOARCH))
 	if err != nil {
 		t.Fatal(err)
@@ -108,9 +114,10 @@ func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bom, err := r.bill(v1.Descriptor{
+	descriptor := v1.Descriptor{
 		Digest: v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}, Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH},
-	})
+	}
+	bom, err := r.bill(descriptor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +151,20 @@ func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
 		if c.Type == cdx.ComponentTypeLibrary && c.Name != "stdlib" && (c.Hashes == nil || len((*c.Hashes)[0].Value) != 64 || !strings.HasPrefix(c.Version, "v")) {
 			t.Errorf("%s lacks its checksum or version", c.Name)
 		}
+	}
+	for name, want := range map[string]cdx.LicenseChoice{
+		"stdlib":           {License: &cdx.License{ID: "BSD-3-Clause"}},
+		"k8s.io/client-go": {License: &cdx.License{ID: "Apache-2.0"}},
+		"sigs.k8s.io/json": {Expression: "Apache-2.0 AND BSD-3-Clause"},
+	} {
+		i := slices.IndexFunc(*bom.Components, func(c cdx.Component) bool { return c.Name == name })
+		if diff := cmp.Diff(&cdx.Licenses{want}, (*bom.Components)[i].Licenses); diff != "" {
+			t.Errorf("the license of %s:\n%s", name, diff)
+		}
+	}
+	maps.DeleteFunc(r.licenses, func(m, _ string) bool { return strings.HasPrefix(m, "k8s.io/client-go@") })
+	if _, err := r.bill(descriptor); err == nil || !strings.Contains(err.Error(), "k8s.io/client-go@") {
+		t.Errorf("error %v, want one that names the module without license", err)
 	}
 }
 
@@ -185,7 +206,7 @@ func TestBundlesImageIsThatOfItsDockerfile(t *testing.T) {
 
 func TestBundleClaimsTheArchitecturesOfTheImage(t *testing.T) {
 	var specs []image.Spec
-	for _, architecture := range architectures {
+	for _, architecture := range image.Architectures() {
 		specs = append(specs, image.Spec{Architecture: architecture})
 	}
 	index, err := image.BuildIndex(specs...)
@@ -216,7 +237,7 @@ func TestBundleClaimsTheArchitecturesOfTheImage(t *testing.T) {
 
 func TestReadmeNamesEveryImage(t *testing.T) {
 	r := &release{
-		Options: Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: architectures},
+		Options: Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures()},
 		dir:     t.TempDir(),
 		images:  map[string]published{},
 	}

@@ -103,31 +103,44 @@ func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error
 		Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}},
 		Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 	}
-	modules := []cdx.Component{library("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "")}
-	for _, m := range info.Deps {
-		modules = append(modules, module(m))
+	var modules []cdx.Component
+	for _, m := range append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...) {
+		c, err := r.module(m)
+		if err != nil {
+			return cdx.Component{}, nil, fmt.Errorf("%s: %w", program, err)
+		}
+		modules = append(modules, c)
 	}
 	return app, modules, nil
 }
 
-// module returns a module as a component.
-func module(m *debug.Module) cdx.Component {
+// module returns a module, whose checksum may be empty, as a component.
+func (r *release) module(m *debug.Module) (cdx.Component, error) {
 	if m.Replace != nil {
 		m = m.Replace
 	}
-	return library(m.Path, m.Version, m.Sum)
-}
-
-// library returns a component of a name, a version and a checksum as in go.sum, which may be empty.
-func library(name, version, sum string) cdx.Component {
-	ref := "pkg:golang/" + strings.ToLower(name) + "@" + version
-	c := cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, PackageURL: ref}
-	if h1, ok := strings.CutPrefix(sum, "h1:"); ok {
+	license, ok := r.licenses[m.Path+"@"+m.Version]
+	if !ok {
+		return cdx.Component{}, fmt.Errorf("%s@%s is linked, and its license was not found", m.Path, m.Version)
+	}
+	ref := "pkg:golang/" + strings.ToLower(m.Path) + "@" + m.Version
+	c := cdx.Component{
+		BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: ref, Licenses: &cdx.Licenses{choice(license)},
+	}
+	if h1, ok := strings.CutPrefix(m.Sum, "h1:"); ok {
 		if raw, err := base64.StdEncoding.DecodeString(h1); err == nil {
 			c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(raw)}}
 		}
 	}
-	return c
+	return c, nil
+}
+
+// choice returns an SPDX expression as CycloneDX has it: a single license by its identifier.
+func choice(expression string) cdx.LicenseChoice {
+	if strings.Contains(expression, " ") {
+		return cdx.LicenseChoice{Expression: expression}
+	}
+	return cdx.LicenseChoice{License: &cdx.License{ID: expression}}
 }
 
 // checksum returns a file's SHA-256 in hexadecimal digits.

@@ -3,13 +3,13 @@ package image
 import "path/filepath"
 
 // Operator returns the spec of the operator's image. It has the programs operator and node-agent of the directory programs, which were built for
-// architecture, and the license of the checkout in root. The Dockerfile makes the same image, if on another base.
-func Operator(root, programs, version, architecture string) Spec {
+// architecture, and what hack/licenses gathered for them in the directory licenses. The Dockerfile makes the same image, if on another base.
+func Operator(licenses, programs, version, architecture string) Spec {
 	return Spec{
 		Files: map[string]File{
-			"/operator":         {Source: filepath.Join(programs, "operator"), Mode: 0o755},
-			"/node-agent":       {Source: filepath.Join(programs, "node-agent"), Mode: 0o755},
-			"/licenses/LICENSE": {Source: filepath.Join(root, "LICENSE"), Mode: 0o644},
+			"/operator":   {Source: filepath.Join(programs, "operator"), Mode: 0o755},
+			"/node-agent": {Source: filepath.Join(programs, "node-agent"), Mode: 0o755},
+			"/licenses":   {Source: licenses, Mode: 0o644},
 		},
 		Entrypoint: []string{"/operator"},
 		// The DaemonSet alone sets runAsUser: 0, which writing below the kubelet's directory takes.
@@ -26,4 +26,9 @@ func Operator(root, programs, version, architecture string) Spec {
 		},
 		Architecture: architecture,
 	}
+}
+
+// Architectures returns those that images are made for, as Go names them: those that the bundle claims and that OpenShift runs on.
+func Architectures() []string {
+	return []string{"amd64", "arm64", "ppc64le", "s390x"}
 }

@@ -1,14 +1,12 @@
 package image
 
-import "path/filepath"
-
-// Scorecard returns the spec of the image of the operator's own scorecard tests: the program, which was built for architecture, and the license of
-// the checkout in root. scorecard/Dockerfile makes the same image.
-func Scorecard(root, program, architecture string) Spec {
+// Scorecard returns the spec of the image of the operator's own scorecard tests: the program, which was built for architecture, and what hack/licenses
+// gathered for it in the directory licenses. scorecard/Dockerfile makes the same image.
+func Scorecard(licenses, program, architecture string) Spec {
 	return Spec{
 		Files: map[string]File{
-			"/scorecard-tests":  {Source: program, Mode: 0o755},
-			"/licenses/LICENSE": {Source: filepath.Join(root, "LICENSE"), Mode: 0o644},
+			"/scorecard-tests": {Source: program, Mode: 0o755},
+			"/licenses":        {Source: licenses, Mode: 0o644},
 		},
 		// A test starts the image as a server, without naming the program.
 		Entrypoint:   []string{"/scorecard-tests"},

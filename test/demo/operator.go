@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,7 +56,11 @@ func (d *demo) loadOperator(ctx context.Context) (string, error) {
 	if err := tools.BuildLocal(ctx, dir, "./cmd/operator", "./cmd/node-agent"); err != nil {
 		return "", err
 	}
-	spec := image.Operator(d.root, dir, "demo", "")
+	licenses := filepath.Join(dir, "licenses")
+	if _, err := d.run(ctx, "go", "run", "./hack/licenses", "-output", licenses, "./cmd/operator", "./cmd/node-agent"); err != nil {
+		return "", err
+	}
+	spec := image.Operator(licenses, dir, "demo", "")
 	img, err := image.Build(spec)
 	if err != nil {
 		return "", fmt.Errorf("making the operator's image: %w", err)

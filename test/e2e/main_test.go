@@ -138,10 +138,10 @@ func deploy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := command(ctx, root, "make", "build"); err != nil {
+	if err := command(ctx, root, "make", "build", "licenses"); err != nil {
 		return err
 	}
-	if err := testbed.LoadImage(ctx, operatorImage, image.Operator(root, filepath.Join(root, "bin"), "e2e", "")); err != nil {
+	if err := testbed.LoadImage(ctx, operatorImage, image.Operator(filepath.Join(root, "bin/licenses"), filepath.Join(root, "bin"), "e2e", "")); err != nil {
 		return err
 	}
 	if err := command(ctx, root, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl()); err != nil {

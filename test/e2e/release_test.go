@@ -30,10 +30,11 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := command(ctx, root, "make", "build", "VERSION="+version); err != nil {
+	if err := command(ctx, root, "make", "build", "licenses", "VERSION="+version); err != nil {
 		return r, err
 	}
-	if r.operator, err = testbed.PushImage(ctx, "listener-operator:v"+version, image.Operator(root, filepath.Join(root, "bin"), version, "")); err != nil {
+	spec := image.Operator(filepath.Join(root, "bin/licenses"), filepath.Join(root, "bin"), version, "")
+	if r.operator, err = testbed.PushImage(ctx, "listener-operator:v"+version, spec); err != nil {
 		return r, err
 	}
 	manifests, err := output(ctx, root, nil, "go", "tool", "-modfile=hack/tools/dev/go.mod", "kustomize", "build", "config/manifests")
@@ -43,8 +44,7 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	if _, err := output(ctx, root, manifests, "go", "run", "./hack/bundle", "-version="+version, "-image="+r.operator, "-output="+dir); err != nil {
 		return r, err
 	}
-	spec, err := fromDockerfile(filepath.Join(dir, "bundle.Dockerfile"), dir)
-	if err != nil {
+	if spec, err = fromDockerfile(filepath.Join(dir, "bundle.Dockerfile"), dir); err != nil {
 		return r, err
 	}
 	r.bundle, err = testbed.PushImage(ctx, "listener-operator-bundle:v"+version, spec)

@@ -101,6 +101,10 @@ func (m *managed) loadTests(sdk string) {
 	if err := tools.BuildLocal(m.ctx, dir, "./scorecard/tests"); err != nil {
 		m.Fatal(err)
 	}
+	licenses := filepath.Join(dir, "licenses")
+	if _, err := output(m.ctx, root, nil, "go", "run", "./hack/licenses", "-output", licenses, "./scorecard/tests"); err != nil {
+		m.Fatal(err)
+	}
 	shell, err := exec.LookPath("busybox")
 	if err != nil {
 		m.Fatal(err)
@@ -113,7 +117,7 @@ func (m *managed) loadTests(sdk string) {
 	specs := map[string]image.Spec{untarImage: untar}
 	for ref, program := range m.testImages() {
 		if program == "scorecard-tests" {
-			specs[ref] = image.Scorecard(root, filepath.Join(dir, "tests"), runtime.GOARCH)
+			specs[ref] = image.Scorecard(licenses, filepath.Join(dir, "tests"), runtime.GOARCH)
 			continue
 		}
 		path := "/usr/local/bin/" + program

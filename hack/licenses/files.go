@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// write writes the checkout's own license, what each module is under, and the modules' texts.
+func write(output, own string, modules []licensed) error {
+	license, err := os.ReadFile(own)
+	if err != nil {
+		return fmt.Errorf("reading the license of the checkout: %w", err)
+	}
+	if err := os.RemoveAll(filepath.Join(output, "modules")); err != nil {
+		return fmt.Errorf("removing what was there: %w", err)
+	}
+	files := map[string][]byte{"LICENSE": license, "modules.csv": table(modules)}
+	for _, m := range modules {
+		for name, content := range m.Files {
+			files[filepath.Join("modules", m.String(), name)] = content
+		}
+	}
+	for name, content := range files {
+		path := filepath.Join(output, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("creating a directory: %w", err)
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return fmt.Errorf("writing a license: %w", err)
+		}
+	}
+	return nil
+}
+
+// table says of each module, in comma-separated values, what it is under.
+func table(modules []licensed) []byte {
+	var content bytes.Buffer
+	w := csv.NewWriter(&content)
+	_ = w.Write([]string{"module", "version", "licenses"}) // a buffer takes everything
+	for _, m := range modules {
+		_ = w.Write([]string{m.Path, m.Version, m.Expression})
+	}
+	w.Flush()
+	return content.Bytes()
+}

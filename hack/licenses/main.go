@@ -1,0 +1,58 @@
+// The command licenses gathers the licenses of everything that is linked into programs of this checkout, on all architectures of a release: what an
+// image has to hold in /licenses. The same source and the same version of Go give the same files. It fails where a license is missing, or is none that
+// was agreed to; it must never guess one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/listener-operator/listener-operator/internal/image"
+)
+
+func main() {
+	var output string
+	flag.StringVar(&output, "output", "bin/licenses", "directory for the licenses, of which modules/ is replaced")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: licenses [-output DIR] PACKAGE...\ngathers the licenses of what is linked into the programs of the packages")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, ".", output, flag.Args())
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run gathers the licenses of packages of the checkout in root.
+func run(ctx context.Context, root, output string, packages []string) error {
+	if len(packages) == 0 {
+		return errors.New("no package is given, like ./cmd/operator")
+	}
+	modules, err := linked(ctx, root, image.Architectures(), packages)
+	if err != nil {
+		return err
+	}
+	var found []licensed
+	var errs []error
+	for _, m := range modules {
+		l, err := m.license()
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found = append(found, l)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return write(output, filepath.Join(root, "LICENSE"), found)
+}

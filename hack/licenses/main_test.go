@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// root is the checkout.
+const root = "../.."
+
+// Short licenses.
+const (
+	mit = `Copyright (c) 2026 The authors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation files (the "Software"),
+to deal in the Software without restriction, including without limitation the rights to use, copy, modify, merge, publish, distribute, sublicense,
+and/or sell copies of the Software, and to permit persons to whom the Software is furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS
+IN THE SOFTWARE.
+`
+	isc = `Copyright (c) 2026 The authors
+
+Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted, provided that the above
+copyright notice and this permission notice appear in all copies.
+
+THE SOFTWARE IS PROVIDED "AS IS" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED WARRANTIES OF
+MERCHANTABILITY AND FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT, INDIRECT, OR CONSEQUENTIAL DAMAGES OR ANY DAMAGES
+WHATSOEVER RESULTING FROM LOSS OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, NEGLIGENCE OR OTHER TORTIOUS ACTION, ARISING OUT OF OR IN
+CONNECTION WITH THE USE OR PERFORMANCE OF THIS SOFTWARE.
+`
+	agpl = `This program is free software: you can redistribute it and/or modify it under the terms of the GNU Affero General Public License as published by
+the Free Software Foundation, either version 3 of the License, or (at your option) any later version.
+`
+)
+
+// source returns a module of files, of which the packages are linked.
+func source(t *testing.T, files map[string]string, packages ...string) *module {
+	t.Helper()
+	m := &module{Path: "example.org/m", Version: "v1.2.3", Dir: t.TempDir(), packages: map[string]bool{}}
+	for name, content := range files {
+		path := filepath.Join(m.Dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range packages {
+		m.packages[filepath.Join(m.Dir, name)] = true
+	}
+	return m
+}
+
+func TestTextsOfWhatIsLinkedAreFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files      map[string]string
+		packages   []string
+		expression string
+		want       []string
+	}{
+		"a license": {
+			files: map[string]string{"LICENSE": mit, "README.md": "x", "license.go": "package m"}, packages: []string{"."},
+			expression: "MIT", want: []string{"LICENSE"},
+		},
+		"under other names": {
+			files:      map[string]string{"COPYING": mit, "License.txt": isc, "notice.md": "x", "PATENTS": "y"},
+			expression: "ISC AND MIT", want: []string{"COPYING", "License.txt", "PATENTS", "notice.md"},
+		},
+		"two in one file": {
+			files:      map[string]string{"LICENCE": mit + "\n" + isc},
+			expression: "ISC AND MIT", want: []string{"LICENCE"},
+		},
+		"a part under another one": {
+			files:    map[string]string{"LICENSE": mit, "third_party/LICENSE": isc, "third_party/NOTICE": "x", "third_party/copied/code/code.go": "package code"},
+			packages: []string{"third_party/copied/code"}, expression: "ISC AND MIT", want: []string{"LICENSE", "third_party/LICENSE", "third_party/NOTICE"},
+		},
+		"a part under the same one": {
+			files:    map[string]string{"LICENSE": mit, "a/LICENSE": mit},
+			packages: []string{"a"}, expression: "MIT", want: []string{"LICENSE"},
+		},
+		"a part that is not linked": {
+			files:    map[string]string{"LICENSE": mit, "a/LICENSE": agpl, "b/b.go": "package b"},
+			packages: []string{"b"}, expression: "MIT", want: []string{"LICENSE"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := source(t, tc.files, tc.packages...).license()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Expression != tc.expression {
+				t.Errorf("it is under %s, want %s", got.Expression, tc.expression)
+			}
+			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(got.Files))); diff != "" {
+				t.Error(diff)
+			}
+			for name, content := range got.Files {
+				if string(content) != tc.files[name] {
+					t.Errorf("%s is not as in the module", name)
+				}
+			}
+		})
+	}
+}
+
+func TestModuleThatMayNotBeLinkedIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files    map[string]string
+		packages []string
+		want     []string
+	}{
+		"no license":             {files: map[string]string{"README.md": mit, "NOTICE": "x"}, want: []string{"no license"}},
+		"an unknown license":     {files: map[string]string{"LICENSE": "All rights reserved, and then some."}, want: []string{"LICENSE", "0%"}},
+		"a known one and more":   {files: map[string]string{"LICENSE": mit + strings.Repeat("You owe us a beer. ", 30)}, want: []string{"LICENSE", "only"}},
+		"a name of a license":    {files: map[string]string{"LICENSE": "https://www.apache.org/licenses/LICENSE-2.0"}, want: []string{"LICENSE", "names"}},
+		"one that is not agreed": {files: map[string]string{"LICENSE": agpl}, want: []string{"LICENSE", "AGPL-3.0"}},
+		"a part like that": {
+			files: map[string]string{"LICENSE": mit, "a/LICENSE": agpl}, packages: []string{"a/b"}, want: []string{"a/LICENSE", "AGPL-3.0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range tc.packages {
+				tc.files[p+"/code.go"] = "package code"
+			}
+			_, err := source(t, tc.files, tc.packages...).license()
+			if err == nil {
+				t.Fatal("it was taken")
+			}
+			for _, want := range append(tc.want, "example.org/m@v1.2.3") {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error lacks %q: %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestModuleWithoutVersionIsRefused(t *testing.T) {
+	m := source(t, map[string]string{"LICENSE": mit})
+	m.Path, m.Version = "../m", ""
+	if _, err := m.license(); err == nil || !strings.Contains(err.Error(), "../m") {
+		t.Errorf("error %v, want one that names the directory", err)
+	}
+}
+
+func TestLicensesOfTheCheckoutAreGathered(t *testing.T) {
+	output := t.TempDir()
+	stale := filepath.Join(output, "modules/gone@v1.0.0/LICENSE")
+	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), root, output, []string{"./cmd/operator", "./cmd/node-agent"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(stale); err == nil {
+		t.Error("a module that is not linked any more is still there")
+	}
+	own, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(output, "LICENSE")); err != nil || !bytes.Equal(got, own) || len(got) == 0 {
+		t.Errorf("LICENSE is not the checkout's: %v", err)
+	}
+	table, err := os.ReadFile(filepath.Join(output, "modules.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(table)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	under := map[string]string{}
+	for _, row := range rows[1:] {
+		under[row[0]] = row[2]
+		if files, err := filepath.Glob(filepath.Join(output, "modules", row[0]+"@"+row[1], "*")); err != nil || len(files) == 0 {
+			t.Errorf("%s has no text: %v", row[0], err)
+		}
+	}
+	for path, want := range map[string]string{
+		"stdlib":                         "BSD-3-Clause",
+		"k8s.io/client-go":               "Apache-2.0",
+		"k8s.io/apimachinery":            "Apache-2.0 AND BSD-3-Clause", // of what it took from Go
+		"sigs.k8s.io/yaml":               "Apache-2.0 AND BSD-3-Clause AND MIT",
+		"github.com/google/licensecheck": "", // not linked
+		"github.com/listener-operator/listener-operator": "", // not a module of others
+	} {
+		if under[path] != want {
+			t.Errorf("%s is under %q, want %q", path, under[path], want)
+		}
+	}
+	for _, name := range []string{"stdlib@*/PATENTS", "google.golang.org/grpc@*/NOTICE.txt"} {
+		if files, _ := filepath.Glob(filepath.Join(output, "modules", name)); len(files) != 1 {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+func TestPackagesHaveToBeNamed(t *testing.T) {
+	if err := run(t.Context(), root, t.TempDir(), nil); err == nil {
+		t.Error("nothing was gathered, and nobody was told")
+	}
+}
