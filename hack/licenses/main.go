@@ -41,18 +41,20 @@ func run(ctx context.Context, root, output string, packages []string) error {
 	if err != nil {
 		return err
 	}
+	found, err := licenses(modules)
+	if err != nil {
+		return err
+	}
+	return write(output, filepath.Join(root, "LICENSE"), found)
+}
+
+// licenses finds the licenses of modules. The error names every module that may not be linked.
+func licenses(modules []*module) ([]licensed, error) {
 	var found []licensed
 	var errs []error
 	for _, m := range modules {
 		l, err := m.license()
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		found = append(found, l)
+		found, errs = append(found, l), append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return write(output, filepath.Join(root, "LICENSE"), found)
+	return found, errors.Join(errs...)
 }

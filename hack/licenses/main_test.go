@@ -149,11 +149,33 @@ func TestModuleThatMayNotBeLinkedIsRefused(t *testing.T) {
 	}
 }
 
-func TestModuleWithoutVersionIsRefused(t *testing.T) {
-	m := source(t, map[string]string{"LICENSE": mit})
-	m.Path, m.Version = "../m", ""
-	if _, err := m.license(); err == nil || !strings.Contains(err.Error(), "../m") {
+func TestEveryModuleThatMayNotBeLinkedIsNamed(t *testing.T) {
+	var modules []*module
+	for path, license := range map[string]string{"example.org/none": "", "example.org/good": mit, "example.org/bad": agpl} {
+		m := source(t, map[string]string{"LICENSE": license})
+		m.Path = path
+		modules = append(modules, m)
+	}
+	_, err := licenses(modules)
+	if err == nil || !strings.Contains(err.Error(), "/none@") || !strings.Contains(err.Error(), "/bad@") || strings.Contains(err.Error(), "/good@") {
+		t.Errorf("error %v, want one that names two modules", err)
+	}
+}
+
+func TestModuleThatIsADirectoryIsRefused(t *testing.T) {
+	checkout := source(t, map[string]string{
+		"LICENSE": mit, "main.go": "package main\n\nimport _ \"example.org/dep\"\n\nfunc main() {}\n",
+		"go.mod":      "module example.org/m\n\ngo 1.26.0\n\nrequire example.org/dep v1.0.0\n\nreplace example.org/dep => ./dep\n",
+		"dep/go.mod":  "module example.org/dep\n\ngo 1.26.0\n",
+		"dep/dep.go":  "package dep\n",
+		"dep/LICENSE": mit,
+	})
+	output := filepath.Join(t.TempDir(), "licenses")
+	if err := run(t.Context(), checkout.Dir, output, []string{"."}); err == nil || !strings.Contains(err.Error(), "./dep") {
 		t.Errorf("error %v, want one that names the directory", err)
+	}
+	if _, err := os.Stat(output); err == nil {
+		t.Error("licenses were written all the same")
 	}
 }
 
