@@ -281,8 +281,12 @@ func (c *Cluster) HostIP() string { return c.subnets.host().String() }
 // ClientIP returns the address of the client outside of the cluster.
 func (c *Cluster) ClientIP() string { return c.subnets.client().String() }
 
+// MirroredRegistry is a registry that exists nowhere. Nodes look for its images in the cluster's own, as those of clusters without the internet do in a
+// mirror. They know no password for it: that takes a pull secret.
+const MirroredRegistry = "registry.example"
+
 // Registry returns the address and port of the cluster's image registry, which is the first part of the names of the
-// images in it.
+// images in it. It speaks TLS, and asks for a password that nodes know.
 func (c *Cluster) Registry() string { return c.HostIP() + ":5000" }
 
 // Kubeconfig returns the path of a kubeconfig with all rights.

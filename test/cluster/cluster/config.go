@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"embed"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,8 +67,27 @@ func (c *Cluster) writeNodeConfig(node int) error {
 			return err
 		}
 	}
-	hosts := filepath.Join(config.RegistryConfig, c.Registry(), "hosts.toml")
-	return renderTo(hosts, "hosts.toml", map[string]string{"Registry": c.Registry()})
+	return c.writeRegistryConfig(config.RegistryConfig)
+}
+
+// writeRegistryConfig tells the nodes where images of which registry are. They know the password of the cluster's own, but not that of its images
+// under the other name.
+func (c *Cluster) writeRegistryConfig(dir string) error {
+	name, password, err := c.RegistryLogin()
+	if err != nil {
+		return err
+	}
+	for registry, authorization := range map[string]string{
+		c.Registry():     "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+password)),
+		MirroredRegistry: "",
+	} {
+		if err := renderTo(filepath.Join(dir, registry, "hosts.toml"), "hosts.toml", map[string]string{
+			"Registry": c.Registry(), "Authority": c.pkiFile("ca.crt"), "Authorization": authorization,
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // renderTo renders a template to a file, and creates its directory.

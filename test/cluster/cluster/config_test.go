@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -9,11 +10,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// newTestCluster returns a cluster that has a place on disk and nothing else.
+// newTestCluster returns a cluster that has a place on disk, and there its registry's user, but nothing else.
 func newTestCluster(t *testing.T) *Cluster {
 	t.Helper()
 	dir := t.TempDir()
-	return &Cluster{name: "test", base: dir, dir: dir + "/test", subnets: subnets{slot: 2}, progress: newProgress(nil)}
+	c := &Cluster{name: "test", base: dir, dir: dir + "/test", subnets: subnets{slot: 2}, progress: newProgress(nil)}
+	if err := os.MkdirAll(c.pkiDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeRegistryLogin(c.pkiDir()); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func TestKubeletConfigIsValidAndFitsTheCluster(t *testing.T) {
@@ -64,8 +72,21 @@ func TestEveryTemplateRendersForANode(t *testing.T) {
 			t.Errorf("%s is empty", name)
 		}
 	}
-	if got := read(t, c.dir+"/registries/10.91.0.1:5000/hosts.toml"); !strings.Contains(got, "http://10.91.0.1:5000") {
-		t.Errorf("hosts.toml does not name the registry:\n%s", got)
+}
+
+func TestNodesKnowThePasswordOfTheRegistryUnderItsOwnNameAlone(t *testing.T) {
+	c := newTestCluster(t)
+	if err := c.writeNodeConfig(1); err != nil {
+		t.Fatal(err)
+	}
+	own, mirrored := read(t, c.dir+"/registries/10.91.0.1:5000/hosts.toml"), read(t, c.dir+"/registries/registry.example/hosts.toml")
+	for _, got := range []string{own, mirrored} {
+		if !strings.Contains(got, `server = "https://10.91.0.1:5000"`) {
+			t.Errorf("hosts.toml does not name the registry:\n%s", got)
+		}
+	}
+	if !strings.Contains(own, "Authorization") || strings.Contains(mirrored, "Authorization") {
+		t.Errorf("want the password in the first, and not in the second:\n%s\n%s", own, mirrored)
 	}
 }
 

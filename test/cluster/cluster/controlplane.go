@@ -136,6 +136,9 @@ func (c *Cluster) registry() daemon {
 		filepath.Join(c.binDir(), "registry"),
 		"-address=" + c.Registry(),
 		"-dir=" + filepath.Join(c.control().dir, "registry"),
+		"-certificate=" + c.pkiFile("registry.crt"),
+		"-key=" + c.pkiFile("registry.key"),
+		"-login=" + c.pkiFile(registryLogin),
 	}}
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -43,6 +45,7 @@ func (c *Cluster) ensurePKI() error {
 			"front-proxy-client": {CommonName: "front-proxy-client"},
 		}),
 		writeSigningKey(temp),
+		writeRegistryLogin(temp),
 	)
 	if err != nil {
 		return err
@@ -58,7 +61,8 @@ func (c *Cluster) servers() map[string]pki.Request {
 	host, api := address(c.subnets.host()), address(c.subnets.api())
 	local := net.IPv4(127, 0, 0, 1)
 	return map[string]pki.Request{
-		"etcd": {CommonName: "etcd", IPs: []net.IP{host, local}},
+		"etcd":     {CommonName: "etcd", IPs: []net.IP{host, local}},
+		"registry": {CommonName: "registry", IPs: []net.IP{host}},
 		"apiserver": {
 			CommonName: "kube-apiserver",
 			IPs:        []net.IP{host, api, local},
@@ -171,6 +175,27 @@ func writeSigningKey(dir string) error {
 		}
 	}
 	return nil
+}
+
+// registryLogin is the file that the registry reads its only user from.
+const registryLogin = "registry.login"
+
+// writeRegistryLogin makes the registry's only user.
+func writeRegistryLogin(dir string) error {
+	if err := os.WriteFile(filepath.Join(dir, registryLogin), []byte("puller:"+rand.Text()), 0o600); err != nil {
+		return fmt.Errorf("writing the registry's user: %w", err)
+	}
+	return nil
+}
+
+// RegistryLogin returns the name and the password of the registry's only user.
+func (c *Cluster) RegistryLogin() (name, password string, err error) {
+	login, err := os.ReadFile(c.pkiFile(registryLogin))
+	if err != nil {
+		return "", "", fmt.Errorf("reading the registry's user: %w", err)
+	}
+	name, password, _ = strings.Cut(string(login), ":")
+	return name, password, nil
 }
 
 // address converts an address for certificates.

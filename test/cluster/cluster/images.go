@@ -2,13 +2,17 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -102,11 +106,15 @@ func (c *Cluster) PushImage(ctx context.Context, repository string, spec image.S
 
 // Push is PushImage for an image that exists already.
 func (c *Cluster) Push(ctx context.Context, repository string, img v1.Image) (string, error) {
-	tag, err := name.NewTag(c.Registry()+"/"+repository, name.Insecure)
+	tag, err := name.NewTag(c.Registry() + "/" + repository)
 	if err != nil {
 		return "", fmt.Errorf("parsing image name %q: %w", repository, err)
 	}
-	if err := remote.Write(tag, img, remote.WithContext(ctx)); err != nil {
+	access, err := c.registryAccess()
+	if err != nil {
+		return "", err
+	}
+	if err := remote.Write(tag, img, append(access, remote.WithContext(ctx))...); err != nil {
 		return "", fmt.Errorf("pushing %s: %w", tag, err)
 	}
 	digest, err := img.Digest()
@@ -114,6 +122,25 @@ func (c *Cluster) Push(ctx context.Context, repository string, img v1.Image) (st
 		return "", fmt.Errorf("computing the digest of %s: %w", tag, err)
 	}
 	return tag.Context().Digest(digest.String()).String(), nil
+}
+
+// registryAccess returns how to talk to the cluster's own registry.
+func (c *Cluster) registryAccess() ([]remote.Option, error) {
+	user, password, err := c.RegistryLogin()
+	if err != nil {
+		return nil, err
+	}
+	authority, err := os.ReadFile(c.pkiFile("ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the registry's authority: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	return []remote.Option{
+		remote.WithAuth(&authn.Basic{Username: user, Password: password}),
+		// Not by the caller's proxy.
+		remote.WithTransport(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}),
+	}, nil
 }
 
 // writeArchive makes images and stores them for the nodes.

@@ -213,6 +213,38 @@ func (s *story) usesImages(t *testing.T) {
 	s.createPod(t, "pushed", 2, pushed)
 	s.awaitReady(t, "loaded", 0)
 	s.awaitReady(t, "pushed", 0)
+	s.usesTheMirror(t, strings.Replace(pushed, s.Registry(), MirroredRegistry, 1))
+}
+
+// usesTheMirror pulls an image from the mirror, for which nodes know no password.
+func (s *story) usesTheMirror(t *testing.T, ref string) {
+	t.Helper()
+	s.createPod(t, "refused", 2, ref)
+	eventually(t, "a Pod without a pull secret is told that it needs one", func() error {
+		containers := s.pod(t, "refused").Status.ContainerStatuses
+		if len(containers) == 0 || containers[0].State.Waiting == nil || !strings.Contains(containers[0].State.Waiting.Message, "authorization failed") {
+			return fmt.Errorf("its containers are %+v", containers)
+		}
+		return nil
+	})
+	user, password, err := s.RegistryLogin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"delete", "pod", "refused"},
+		{
+			"create", "secret", "docker-registry", "mirror", "--docker-server=" + MirroredRegistry,
+			"--docker-username=" + user, "--docker-password=" + password,
+		},
+		{"patch", "serviceaccount", "default", `--patch={"imagePullSecrets":[{"name":"mirror"}]}`},
+	} {
+		if _, err := s.kubectl(t, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.createPod(t, "mirrored", 2, ref)
+	s.awaitReady(t, "mirrored", 0)
 }
 
 func (s *story) kubeletRestarts(t *testing.T) {
