@@ -128,9 +128,11 @@ func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T
 	f.Expect(f.listener().Status.NodePorts).To(Equal(before.NodePorts))
 	f.Expect(f.service().Spec).To(Equal(service.Spec))
 
+	admitted := time.Now()
 	f.admit("web-http", "web.example.com")
 	f.eventuallyAddresses("web.example.com")
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
+	f.Expect(time.Since(admitted)).To(BeNumerically(">=", 10*time.Second), "routers and clients need time")
 	f.Expect(f.listener().Status.NodePorts).To(BeNil())
 	f.Expect(f.service().UID).To(Equal(service.UID))
 

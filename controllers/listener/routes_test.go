@@ -80,6 +80,13 @@ func rejectedAs(reason, message string) routev1.RouteIngress {
 	}}}
 }
 
+// leaving has somebody wait with an object that is being deleted.
+func leaving[T client.Object](o T) T {
+	o.SetDeletionTimestamp(ptr.To(metav1.Now()))
+	o.SetFinalizers([]string{"example.com/cleanup"})
+	return o
+}
+
 // outcome is what a pass left.
 type outcome struct {
 	listener *v1alpha1.Listener
@@ -238,12 +245,12 @@ func TestWhatAListenerIsReachedBy(t *testing.T) {
 			accepted: v1alpha1.ReasonForeignRoute, ready: v1alpha1.ReasonNotAccepted, routes: []string{"web-admin", "web-http"},
 			message: "Route shop/web-http exists and is not controlled by this Listener but by no one; delete it, or rename the Listener or its port",
 		},
+		"Routes whose Service is being deleted": {
+			world: newRouteWorld(both...).but(func(w *world) { w.service, w.listener.Status = leaving(w.service), had }), addresses: []string{},
+			accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonServiceTerminating, routes: []string{"web-admin", "web-http"},
+		},
 		"a Route that is being deleted": {
-			world: newRouteWorld(both[0], func() *routev1.Route {
-				r := ownRoute("http", admittedAs("http.example.com"))
-				r.DeletionTimestamp, r.Finalizers = ptr.To(metav1.Now()), []string{"example.com/cleanup"}
-				return r
-			}()),
+			world:     newRouteWorld(both[0], leaving(ownRoute("http", admittedAs("http.example.com")))),
 			addresses: hosts, accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
 		},
 		"a Route that cannot become what it should be": {
@@ -446,7 +453,8 @@ func TestPassesAboutRoutesComeToRest(t *testing.T) {
 		"admitted": func() *world {
 			return newRouteWorld(ownRoute("http", admittedAs("h")), ownRoute("admin", admittedAs("a"))).but(asNodePort)
 		},
-		"after Routes": func() *world { return newRouteWorld(ownRoute("http")).but(func(w *world) { w.class.Spec.Route = nil }) },
+		"with a Route that does not go": func() *world { return newRouteWorld(ownRoute("http"), ownRoute("admin"), leaving(ownRoute("old"))) },
+		"after Routes":                  func() *world { return newRouteWorld(ownRoute("http")).but(func(w *world) { w.class.Spec.Route = nil }) },
 	} {
 		intercept, writes := counting(-1, nil)
 		first := fresh().passes(t, 2, intercept, nil)
@@ -485,12 +493,67 @@ func TestRejectedRouteIsToldAndTriedAgain(t *testing.T) {
 	}
 }
 
+// overlap10s is a Listener whose way in changes, and a clock that stands still.
+type overlap10s struct {
+	*Reconciler
+	t      *testing.T
+	now    *clocktesting.FakePassiveClock
+	writes *[]string
+}
+
+func (w *world) overlapping(t *testing.T) *overlap10s {
+	t.Helper()
+	intercept, writes := counting(-1, nil)
+	c := fakeclient.New(t, intercept, w.objects()...)
+	o := &overlap10s{Reconciler: newReconciler(c, c, events.NewFakeRecorder(100)), t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
+	o.clock, o.overlap = o.now, 10*time.Second
+	return o
+}
+
+// after lets time go by, and returns in how long the pass then wants to be repeated, and what it wrote.
+func (o *overlap10s) after(d time.Duration) (again time.Duration, writes []string) {
+	o.t.Helper()
+	o.now.SetTime(o.now.Now().Add(d))
+	listener := &v1alpha1.Listener{}
+	if err := o.Client.Get(o.t.Context(), key, listener); err != nil {
+		o.t.Fatal(err)
+	}
+	before := len(*o.writes)
+	result, err := o.Reconcile(o.t.Context(), listener)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return result.RequeueAfter, (*o.writes)[before:]
+}
+
+// wants checks in how long the pass after d is repeated.
+func (o *overlap10s) wants(d, again time.Duration) {
+	o.t.Helper()
+	if got, _ := o.after(d); got != again {
+		o.t.Errorf("the pass is repeated after %s, want %s", got, again)
+	}
+}
+
+// withdraws checks that the pass after d takes away what was before, and that nothing is left to do or to remember.
+func (o *overlap10s) withdraws(d time.Duration) {
+	o.t.Helper()
+	if again, writes := o.after(d); again != 0 || len(writes) == 0 {
+		o.t.Errorf("at the end: %s to go, writes %q", again, writes)
+	}
+	if again, writes := o.after(0); again != 0 || len(writes) > 0 || len(o.stood) > 0 {
+		o.t.Errorf("afterwards: %s to go, writes %q, remembered %v", again, writes, o.stood)
+	}
+}
+
+// toRoutes is a Listener whose Routes are admitted, with node ports of before.
+func toRoutes() *world {
+	return newRouteWorld(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com"))).but(asNodePort)
+}
+
 // Nothing that can be watched shows when a node port is open, or a router has reloaded.
 func TestWhatWasBeforeOverlapsWithWhatIsNew(t *testing.T) {
 	for name, fresh := range map[string]func() *world{
-		"node ports": func() *world {
-			return newRouteWorld(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com"))).but(asNodePort)
-		},
+		"node ports": toRoutes,
 		"Routes": func() *world {
 			return newRouteWorld(ownRoute("http", admittedAs("h.example.com"))).but(func(w *world) {
 				asNodePort(w)
@@ -499,38 +562,90 @@ func TestWhatWasBeforeOverlapsWithWhatIsNew(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			intercept, writes := counting(-1, nil)
-			c := fakeclient.New(t, intercept, fresh().objects()...)
-			r := newReconciler(c, c, events.NewFakeRecorder(100))
-			now := clocktesting.NewFakePassiveClock(time.Now())
-			r.clock, r.overlap = now, 10*time.Second
-			pass := func() time.Duration {
-				listener := &v1alpha1.Listener{}
-				if err := c.Get(t.Context(), key, listener); err != nil {
-					t.Fatal(err)
-				}
-				result, err := r.Reconcile(t.Context(), listener)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return result.RequeueAfter
-			}
-			if got := pass(); got != 10*time.Second {
-				t.Errorf("what was before stays for %s, want ten seconds", got)
-			}
-			now.SetTime(now.Now().Add(9 * time.Second))
-			if got := pass(); got != time.Second {
-				t.Errorf("what was before stays for another %s, want one second", got)
-			}
-			before := len(*writes)
-			now.SetTime(now.Now().Add(time.Second))
-			if got := pass(); got != 0 || len(*writes) == before {
-				t.Errorf("after ten seconds: %s to go, writes %q", got, (*writes)[before:])
-			}
-			if got := pass(); got != 0 || len(r.stood) > 0 {
-				t.Errorf("afterwards: %s to go, remembered %v", got, r.stood)
-			}
+			o := fresh().overlapping(t)
+			o.wants(0, 10*time.Second)
+			o.wants(9*time.Second, time.Second)
+			o.withdraws(time.Second)
 		})
+	}
+}
+
+func TestARestartLetsWhatWasBeforeStayAnew(t *testing.T) {
+	o := toRoutes().overlapping(t)
+	o.wants(0, 10*time.Second)
+	o.stood = map[types.UID]standing{}
+	o.wants(9*time.Second, 10*time.Second)
+	o.withdraws(10 * time.Second)
+}
+
+func TestAWayThatIsWantedStays(t *testing.T) {
+	o := toRoutes().but(func(w *world) { w.class.Spec.ServiceType = v1alpha1.ServiceTypeNodePort }).overlapping(t)
+	o.wants(0, 0)
+}
+
+// What is new may fail before all clients know of it.
+func TestWhatWasBeforeStaysLongerWhenTheNewAddressesFail(t *testing.T) {
+	o := toRoutes().overlapping(t)
+	o.wants(0, 10*time.Second)
+	judge := func(by routev1.RouteIngress) {
+		t.Helper()
+		route := &routev1.Route{}
+		if err := o.Client.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "web-http"}, route); err != nil {
+			t.Fatal(err)
+		}
+		route.Status.Ingress = []routev1.RouteIngress{by}
+		if err := o.Client.Update(t.Context(), route); err != nil {
+			t.Fatal(err)
+		}
+	}
+	judge(rejectedAs("HostAlreadyClaimed", "taken"))
+	o.wants(9*time.Second, 0) // which only a change ends
+	judge(admittedAs("h.example.com"))
+	o.wants(9*time.Second, 10*time.Second)
+	o.withdraws(10 * time.Second)
+}
+
+// Clients have to learn of addresses of the third way from those of the first, too.
+func TestAThirdWayLetsWhatWasBeforeStayAnew(t *testing.T) {
+	w := newRouteWorld(ownRoute("http", admittedAs("h.example.com")), &corev1.ConfigMap{ObjectMeta: ownRoute("http").ObjectMeta}).but(asNodePort)
+	w.class.Spec.ServiceType, w.class.Spec.Route, w.class.Annotations = v1alpha1.ServiceTypeNodePort, nil, map[string]string{"by": "ConfigMap"}
+	o := w.overlapping(t)
+	byConfigMaps(o.Reconciler)
+	o.wants(0, 10*time.Second)
+	class := w.class.DeepCopy()
+	if err := o.Client.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
+		t.Fatal(err)
+	}
+	class.Annotations = nil
+	if err := o.Client.Update(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	o.wants(9*time.Second, 10*time.Second)
+	o.withdraws(10 * time.Second)
+}
+
+// TestListenersThatWereDeletedMeanwhileAreForgotten when another one begins to wait, and those that still wait are not.
+func TestListenersThatWereDeletedMeanwhileAreForgotten(t *testing.T) {
+	o := toRoutes().overlapping(t)
+	o.stood["waiting"] = standing{time: o.now.Now().Add(-9 * time.Second)}
+	o.stood["deleted"] = standing{time: o.now.Now().Add(-2 * time.Hour)}
+	o.wants(0, 10*time.Second)
+	if got := slices.Sorted(maps.Keys(o.stood)); !slices.Equal(got, []types.UID{"listener-uid", "waiting"}) {
+		t.Errorf("remembered %v", got)
+	}
+}
+
+// TestANamesakeOfARouteIsNotDeleted that was made since the cache saw the Listener's own.
+func TestANamesakeOfARouteIsNotDeleted(t *testing.T) {
+	var deleted []client.DeleteOption
+	o := newRouteWorld(ownRoute("old")).passes(t, 1, interceptor.Funcs{
+		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+			deleted = options
+			return nil
+		},
+	}, nil)
+	if want := []client.DeleteOption{client.Preconditions{UID: new(types.UID("uid-of-old"))}}; o.err != nil || !cmp.Equal(want, deleted) {
+		t.Errorf("deleted with %v (%v), want %v", deleted, o.err, want)
 	}
 }
 
@@ -563,18 +678,15 @@ func TestPodsOfAListenersOwnClaimNameItsHosts(t *testing.T) {
 		}
 		return p
 	}
-	leaving := func(p *corev1.Pod) {
-		p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.Now()), []string{"example.com/cleanup"}
-	}
 	for name, tc := range map[string]struct {
 		owner string
 		pods  []client.Object
 		want  string // a host; else a part of the message
 	}{
 		"its Pod":                          {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil)}, want: "4.example.com"},
-		"its Pod next to one that leaves":  {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), pod("web-3", leaving)}, want: "4.example.com"},
+		"its Pod next to one that leaves":  {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), leaving(pod("web-3", nil))}, want: "4.example.com"},
 		"its Pod next to one that is done": {owner: "PersistentVolume", pods: []client.Object{pod("web-4", nil), pod("web-3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, want: "4.example.com"},
-		"a Pod that leaves, alone":         {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", leaving)}, want: "4.example.com"},
+		"a Pod that leaves, alone":         {owner: "PersistentVolumeClaim", pods: []client.Object{leaving(pod("web-4", nil))}, want: "4.example.com"},
 		"two Pods":                         {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), pod("web-3", nil)}, want: "is mounted by several (web-3, web-4)"},
 		"a user's Listener":                {owner: "KafkaCluster", pods: []client.Object{pod("web-4", nil)}, want: "was not made for one"},
 	} {
@@ -637,23 +749,25 @@ func (u unindexed) List(ctx context.Context, list client.ObjectList, _ ...client
 	return u.Reader.List(ctx, list, client.InNamespace(key.Namespace))
 }
 
+// byConfigMaps has a Reconciler know of them.
+func byConfigMaps(r *Reconciler) {
+	r.Backends = append([]exposure.Backend{byConfigMap{}}, r.Backends...)
+	r.kinds[configMapKind] = unindexed{r.Client}
+}
+
 func TestAnotherBackendNeedsNothingOfTheController(t *testing.T) {
 	w := newRouteWorld(ownRoute("http", admittedAs("http.example.com"))).but(func(w *world) {
 		w.class.Spec.Route, w.class.Annotations = nil, map[string]string{"by": "ConfigMap"}
 	})
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	register := func(r *Reconciler) {
-		r.Backends = append([]exposure.Backend{byConfigMap{}}, r.Backends...)
-		r.kinds[configMapKind] = unindexed{r.Client}
-	}
-	o := w.passes(t, 1, interceptor.Funcs{}, register)
+	o := w.passes(t, 1, interceptor.Funcs{}, byConfigMaps)
 	if diff := cmp.Diff([]string{"web.example.commap[]"}, o.addresses()); diff != "" || o.err != nil {
 		t.Errorf("error %v, addresses (-want +got):\n%s", o.err, diff)
 	}
 	if len(o.routes) > 0 {
 		t.Errorf("what was before is left: %v", o.routes)
 	}
-	o = w.with(foreign).passes(t, 1, interceptor.Funcs{}, register)
+	o = w.with(foreign).passes(t, 1, interceptor.Funcs{}, byConfigMaps)
 	if got := o.condition(v1alpha1.ListenerAccepted).Reason; got != "ForeignConfigMap" {
 		t.Errorf("got reason %s of an object of somebody else", got)
 	}
