@@ -19,6 +19,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -295,27 +296,65 @@ func TestWhatIsInstalledIsRepaired(t *testing.T) {
 	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestTheKindsOfThePeerAreTakenOver: its definitions name a conversion webhook, which is gone with it; deploying takes it away.
+// TestTheKindsOfThePeerAreTakenOver: its definitions name a conversion webhook, which is gone with it; deploying takes it away. One that somebody else
+// wrote does not stay without anybody noticing.
 func TestTheKindsOfThePeerAreTakenOver(t *testing.T) {
 	s := tell(t)
-	kind := &apiextensionsv1.CustomResourceDefinition{}
-	s.get(kind, client.ObjectKey{Name: "listeners.listeners.stackable.tech"})
-	s.patch(kind, func() {
-		kind.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{
-			Strategy: apiextensionsv1.WebhookConverter,
-			Webhook: &apiextensionsv1.WebhookConversion{
-				ConversionReviewVersions: []string{"v1"},
-				ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{
-					Namespace: "stackable-operators", Name: "listener-operator", Port: ptr.To[int32](8443), Path: ptr.To("/convert/listeners"),
-				}},
-			},
-		}
-	})
+	s.convertedBy(peer)
 	if err := deploy(s.ctx); err != nil {
 		t.Fatal(err)
 	}
-	s.get(kind, client.ObjectKeyFromObject(kind))
-	if c := kind.Spec.Conversion; c == nil || c.Strategy != apiextensionsv1.NoneConverter || c.Webhook != nil {
-		t.Errorf("the definition still converts: %+v", c)
+	s.convertedByNobody()
+	s.convertedBy("somebody-else")
+	if err := deploy(s.ctx); err == nil {
+		t.Error("the webhook of somebody else went unnoticed")
+	}
+	kind := &apiextensionsv1.CustomResourceDefinition{}
+	s.get(kind, ofPeer)
+	s.patch(kind, func() {
+		kind.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	})
+	if err := deploy(s.ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// peer is the name in which the peer writes definitions.
+const peer = "listener-operator"
+
+// ofPeer is the definition of a kind that the peer has, too.
+var ofPeer = client.ObjectKey{Name: "listeners.listeners.stackable.tech"}
+
+// convertedBy makes it a definition with a webhook, in the way in which the peer does: whole, by force, in the name of the owner.
+func (s *story) convertedBy(owner string) {
+	s.Helper()
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	s.get(kind, ofPeer)
+	spec, _, err := unstructured.NestedMap(kind.Object, "spec")
+	if err != nil {
+		s.Fatal(err)
+	}
+	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+		"conversionReviewVersions": []any{"v1"},
+		"clientConfig": map[string]any{"service": map[string]any{
+			"namespace": "stackable-operators", "name": "listener-operator", "port": int64(8443), "path": "/convert/" + ofPeer.Name,
+		}},
+	}}
+	kind.Object = map[string]any{
+		"apiVersion": kind.GetAPIVersion(), "kind": kind.GetKind(), "metadata": map[string]any{"name": ofPeer.Name}, "spec": spec,
+	}
+	if err := api.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(kind), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// convertedByNobody fails if the definition that was the peer's still names its webhook.
+func (s *story) convertedByNobody() {
+	s.Helper()
+	kind := &apiextensionsv1.CustomResourceDefinition{}
+	s.get(kind, ofPeer)
+	if conversion := kind.Spec.Conversion; conversion == nil || conversion.Strategy != apiextensionsv1.NoneConverter || conversion.Webhook != nil {
+		s.Errorf("the definition still converts: %+v", conversion)
 	}
 }

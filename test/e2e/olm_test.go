@@ -287,12 +287,15 @@ func (m *managed) leave(space *corev1.Namespace) {
 func (m *managed) isInstalled() {
 	m.settle(m.suggestedNamespace())
 	m.before = m.everything()
+	// The kinds that are there may be the peer's, and name a webhook that is gone with it.
+	m.convertedBy(peer)
 	m.subscribe()
 	subscribed := time.Now()
 	// It may be there before the operator is.
 	m.create(pod("first", map[string]map[string]string{"listener": byClass("external-unstable")}))
 	m.succeeded()
 	m.Logf("Subscription created to CSV Succeeded: %s", time.Since(subscribed).Round(time.Second))
+	m.convertedByNobody()
 	first := m.running("first")
 	m.Logf("Subscription created to the first Pod with a listener volume ready: %s", time.Since(subscribed).Round(time.Second))
 	own := m.told(first, "listener").IngressAddresses[0]
