@@ -39,6 +39,8 @@ require (
 
 require github.com/google/licensecheck v0.3.1
 
+require github.com/in-toto/attestation v1.1.2
+
 require (
 	cel.dev/expr v0.25.3 // indirect
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect

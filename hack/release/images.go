@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"sigs.k8s.io/yaml"
@@ -25,6 +28,11 @@ type published struct {
 // Pinned returns the reference by digest.
 func (p published) Pinned() string {
 	return p.Repository + "@" + p.Digest
+}
+
+// sorted returns the images by the repositories that they go to.
+func (r *release) sorted() []published {
+	return slices.SortedFunc(maps.Values(r.images), func(a, b published) int { return strings.Compare(a.Repository, b.Repository) })
 }
 
 // makeOperatorImage makes the image of the programs.
@@ -48,6 +56,9 @@ func (r *release) makeScorecardImage(ctx context.Context) error {
 	return r.makeImage("scorecard", r.Image+"-scorecard", "v"+r.Version, func(architecture string) (image.Spec, error) {
 		programs := filepath.Join(dir, architecture)
 		if err := build(ctx, ".", programs, r.Version, architecture, "./scorecard/tests"); err != nil {
+			return image.Spec{}, err
+		}
+		if err := r.depend(filepath.Join(programs, "tests")); err != nil {
 			return image.Spec{}, err
 		}
 		return image.Scorecard(licenses, filepath.Join(programs, "tests"), architecture), nil

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
+	intoto "github.com/in-toto/attestation/go/v1"
 
 	"github.com/listener-operator/listener-operator/internal/image"
 )
@@ -34,6 +36,8 @@ type Options struct {
 	Architectures []string
 	// Created is when the source was last changed.
 	Created time.Time
+	// Commit is the source's, in hexadecimal digits; empty if there are changes that are not committed.
+	Commit string
 }
 
 func main() {
@@ -54,7 +58,7 @@ func main() {
 	}
 }
 
-// complete checks what is given, and finds out when the source was changed.
+// complete checks what is given, and finds out when the source was changed, and which it is.
 func (o *Options) complete(ctx context.Context) error {
 	if _, err := semver.Parse(o.Version); err != nil {
 		return fmt.Errorf("the version %q is not a semantic version like 1.2.3: %w", o.Version, err)
@@ -71,18 +75,38 @@ func (o *Options) complete(ctx context.Context) error {
 			return fmt.Errorf("finding out when the source was changed (SOURCE_DATE_EPOCH says so where there is no git): %w", err)
 		}
 		seconds = strings.TrimSpace(string(out))
-		if out, err = command(ctx, "git", "status", "--porcelain"); err != nil {
-			return err
-		} else if len(out) > 0 {
-			fmt.Fprintf(os.Stderr, "warning: these changes are not committed, so nobody else can make this release again:\n%s", out)
-		}
 	}
 	unix, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH is %q, want seconds since 1970: %w", seconds, err)
 	}
 	o.Created = time.Unix(unix, 0).UTC()
-	return nil
+	o.Commit, err = commit(ctx)
+	return err
+}
+
+// commit returns that of the source, empty if there are changes that are not committed.
+func commit(ctx context.Context) (string, error) {
+	if given := os.Getenv("SOURCE_COMMIT"); given != "" {
+		if digits, err := hex.DecodeString(given); err != nil || len(digits) < 20 {
+			return "", fmt.Errorf("SOURCE_COMMIT is %q, want all hexadecimal digits of a commit", given)
+		}
+		return given, nil
+	}
+	id, err := command(ctx, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return "", fmt.Errorf("finding out which commit this is (SOURCE_COMMIT says so where there is no git): %w", err)
+	}
+	// A release writes test/bundle/released itself, and is not made from it.
+	changes, err := command(ctx, "git", "status", "--porcelain", "--", ":/", ":(top,exclude)test/bundle/released")
+	if err != nil {
+		return "", err
+	}
+	if len(changes) > 0 {
+		fmt.Fprintf(os.Stderr, "warning: these changes are not committed, so nobody else can make this release again, and no commit is said to be its source:\n%s", changes)
+		return "", nil
+	}
+	return strings.TrimSpace(string(id)), nil
 }
 
 // release is one that is being made.
@@ -94,6 +118,8 @@ type release struct {
 	images map[string]published
 	// licenses are SPDX expressions, by path@version of the module, and stdlib@version for Go's own library.
 	licenses map[string]string
+	// dependencies are what its programs were built from, by their package URLs.
+	dependencies map[string]*intoto.ResourceDescriptor
 }
 
 // run makes the release in dist/<version>, wholly or not at all.
@@ -113,7 +139,7 @@ func run(ctx context.Context, o Options) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return fmt.Errorf("opening the directory to readers: %w", err)
 	}
-	r := &release{Options: o, dir: dir, images: map[string]published{}}
+	r := &release{Options: o, dir: dir, images: map[string]published{}, dependencies: map[string]*intoto.ResourceDescriptor{}}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
@@ -126,6 +152,7 @@ func run(ctx context.Context, o Options) error {
 		{"writing install.yaml", r.writeManifests},
 		{"making the bundle", r.makeBundle},
 		{"making the catalogue", r.makeCatalogue},
+		{"saying what it was made from", r.attest},
 		{"writing README.md and the checksums", r.describe},
 	} {
 		fmt.Fprintf(os.Stderr, "%4.0fs  %s\n", time.Since(started).Seconds(), step.what)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,14 +25,18 @@ import (
 // root is the checkout.
 const root = "../.."
 
+// aCommit is that of some source.
+const aCommit = "0123456789abcdef0123456789abcdef01234567"
+
 func TestWhatMakesNoReleaseIsRefused(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1")
+	t.Setenv("SOURCE_COMMIT", aCommit)
 	good := Options{Version: "1.2.3", Image: "registry.example/team/operator"}
 	if err := good.complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if want := time.Unix(1, 0).UTC(); good.Created != want {
-		t.Errorf("created %s, want %s", good.Created, want)
+	if want := time.Unix(1, 0).UTC(); good.Created != want || good.Commit != aCommit {
+		t.Errorf("created %s from %s, want %s from %s", good.Created, good.Commit, want, aCommit)
 	}
 	for name, o := range map[string]Options{
 		"no version":       {Image: good.Image},
@@ -47,6 +52,10 @@ func TestWhatMakesNoReleaseIsRefused(t *testing.T) {
 				t.Error("it was taken")
 			}
 		})
+	}
+	t.Setenv("SOURCE_COMMIT", "main")
+	if err := good.complete(t.Context()); err == nil || !strings.Contains(err.Error(), "main") {
+		t.Errorf("error %v, want one about the commit", err)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
 	if err := good.complete(t.Context()); err == nil || !strings.Contains(err.Error(), "yesterday") {
@@ -261,9 +270,28 @@ func TestReadmeNamesEveryImage(t *testing.T) {
 		"for amd64, arm64, ppc64le, s390x.",
 		"| `images/operator-bundle.tar` | `registry.example/operator-bundle:v1.2.3` | `" + r.images["bundle"].Digest + "` |\n",
 		"oci-archive:images/operator-operator.tar docker://registry.example/operator-operator:v1.2.3\n",
+		"cosign sign --key cosign.key registry.example/operator-operator@" + r.images["operator"].Digest + "\n",
+		"--predicate predicate.json registry.example/operator-bundle@" + r.images["bundle"].Digest + "\n",
 	} {
 		if !bytes.Contains(content, []byte(want)) {
 			t.Errorf("README.md lacks %q:\n%s", want, content)
+		}
+	}
+}
+
+func TestReleaseIsAppliedAsMakeDeployDoes(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, "hack/deploy.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(` apply (.*) -f -`).FindSubmatch(script)
+	if flags == nil {
+		t.Fatal("hack/deploy.sh applies nothing")
+	}
+	want := fmt.Sprintf("\nkubectl apply %s -f install.yaml\n", flags[1])
+	for _, path := range []string{"README.md.tmpl", filepath.Join(root, "docs/install.md")} {
+		if content, err := os.ReadFile(path); err != nil || strings.Count(string(content), "-f install.yaml\n") != 1 || !strings.Contains(string(content), want) {
+			t.Errorf("%s does not say %q: %v", path, want, err)
 		}
 	}
 }

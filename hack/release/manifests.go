@@ -6,12 +6,10 @@ import (
 	_ "embed"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -61,8 +59,7 @@ func (r *release) describe(context.Context) error {
 	var content bytes.Buffer
 	if err := template.Must(template.New("README").Option("missingkey=error").Parse(readme)).Execute(&content, map[string]any{
 		"Version": r.Version, "Created": r.Created.Format(time.DateOnly), "Architectures": strings.Join(r.Architectures, ", "),
-		"Images": slices.SortedFunc(maps.Values(r.images), func(a, b published) int { return strings.Compare(a.Repository, b.Repository) }),
-		"Go":     strings.TrimPrefix(runtime.Version(), "go"), "Image": r.Image,
+		"Images": r.sorted(), "Go": strings.TrimPrefix(runtime.Version(), "go"), "Image": r.Image,
 	}); err != nil {
 		return fmt.Errorf("writing README.md: %w", err)
 	}

@@ -88,9 +88,9 @@ func (r *release) bill(image v1.Descriptor) (*cdx.BOM, error) {
 
 // inspect returns a program as a component, and the modules that are linked into it, of which the first is Go's own library.
 func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error) {
-	info, err := buildinfo.ReadFile(program)
+	modules, err := linked(program)
 	if err != nil {
-		return cdx.Component{}, nil, fmt.Errorf("reading what %s was built from: %w", program, err)
+		return cdx.Component{}, nil, err
 	}
 	sum, err := checksum(program)
 	if err != nil {
@@ -103,36 +103,61 @@ func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error
 		Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}},
 		Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
 	}
-	var modules []cdx.Component
-	for _, m := range append([]*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}, info.Deps...) {
+	var components []cdx.Component
+	for _, m := range modules {
 		c, err := r.module(m)
 		if err != nil {
 			return cdx.Component{}, nil, fmt.Errorf("%s: %w", program, err)
 		}
-		modules = append(modules, c)
+		components = append(components, c)
 	}
-	return app, modules, nil
+	return app, components, nil
 }
 
-// module returns a module, whose checksum may be empty, as a component.
+// module returns a module as a component.
 func (r *release) module(m *debug.Module) (cdx.Component, error) {
-	if m.Replace != nil {
-		m = m.Replace
-	}
 	license, ok := r.licenses[m.Path+"@"+m.Version]
 	if !ok {
 		return cdx.Component{}, fmt.Errorf("%s@%s is linked, and its license was not found", m.Path, m.Version)
 	}
-	ref := "pkg:golang/" + strings.ToLower(m.Path) + "@" + m.Version
+	ref := packageURL(m)
 	c := cdx.Component{
 		BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: m.Path, Version: m.Version, PackageURL: ref, Licenses: &cdx.Licenses{choice(license)},
 	}
-	if h1, ok := strings.CutPrefix(m.Sum, "h1:"); ok {
-		if raw, err := base64.StdEncoding.DecodeString(h1); err == nil {
-			c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(raw)}}
-		}
+	if sum := dirHash(m); sum != "" {
+		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}}
 	}
 	return c, nil
+}
+
+// linked returns the modules that are linked into a program. The first is Go's own library, which has no checksum.
+func linked(program string) ([]*debug.Module, error) {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return nil, fmt.Errorf("reading what %s was built from: %w", program, err)
+	}
+	modules := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		modules = append(modules, m)
+	}
+	return modules, nil
+}
+
+// packageURL returns the name of a module as https://github.com/package-url/purl-spec has it.
+func packageURL(m *debug.Module) string {
+	return "pkg:golang/" + strings.ToLower(m.Path) + "@" + m.Version
+}
+
+// dirHash returns the checksum that go.sum has of a module, in hexadecimal digits; empty if it has none.
+func dirHash(m *debug.Module) string {
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
+	if err != nil {
+		return ""
+	}
+	return hex.EncodeToString(raw)
 }
 
 // choice returns an SPDX expression as CycloneDX has it: a single license by its identifier.

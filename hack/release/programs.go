@@ -27,6 +27,11 @@ func (r *release) buildPrograms(ctx context.Context) error {
 		if err := vet(ctx, architecture); err != nil {
 			return err
 		}
+		for _, program := range programs {
+			if err := r.depend(filepath.Join(dir, program)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	provenance "github.com/in-toto/attestation/go/predicates/provenance/v1"
+	intoto "github.com/in-toto/attestation/go/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/listener-operator/listener-operator/internal/image"
+)
+
+// made returns a small release of a commit, with all that is attested.
+func made(t *testing.T, commit string) *release {
+	t.Helper()
+	r := &release{
+		Options: Options{
+			Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures(), Created: time.Unix(1, 0).UTC(), Commit: commit,
+		},
+		dir: t.TempDir(), images: map[string]published{}, dependencies: map[string]*intoto.ResourceDescriptor{},
+	}
+	for _, name := range []string{"programs/linux-amd64/operator", "install.yaml", "bundle/manifests/a.yaml"} {
+		if _, err := r.mkdir(filepath.Dir(name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.write(name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, repository := range map[string]string{"bundle": r.Image + "-bundle", "operator": r.Image} {
+		if err := r.makeImage(name, repository, "v1.2.3", func(architecture string) (image.Spec, error) {
+			return image.Spec{Architecture: architecture}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// statement returns the statement of a release, and what it says, having checked both.
+func statement(t *testing.T, r *release) (*intoto.Statement, *provenance.Provenance) {
+	t.Helper()
+	if err := r.attest(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(r.dir, "provenance.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, p := &intoto.Statement{}, &provenance.Provenance{}
+	// Both refuse fields that their specifications do not have.
+	if err := protojson.Unmarshal(content, s); err != nil {
+		t.Fatal(err)
+	}
+	inner, err := json.Marshal(s.Predicate.AsMap())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := protojson.Unmarshal(inner, p); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{s.Validate(), p.Validate()} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	return s, p
+}
+
+func TestProvenanceNamesWhatWasMade(t *testing.T) {
+	r := made(t, aCommit)
+	s, _ := statement(t, r)
+	if s.PredicateType != "https://slsa.dev/provenance/v1" {
+		t.Errorf("it is a %s", s.PredicateType)
+	}
+	sums, err := checksums(r.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for line := range strings.Lines(string(sums)) {
+		if sum, name, _ := strings.Cut(strings.TrimSpace(line), "  "); name != "provenance.json" && !strings.HasPrefix(name, "bundle/") {
+			want[name] = sum
+		}
+	}
+	if len(want) != 4 { // a program, install.yaml, and two archives
+		t.Errorf("the release has %v", slices.Sorted(maps.Keys(want)))
+	}
+	for _, p := range r.images {
+		want[p.Repository] = strings.TrimPrefix(p.Digest, "sha256:")
+	}
+	got := map[string]string{}
+	for _, subject := range s.Subject {
+		got[subject.Name] = subject.Digest["sha256"]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("subjects (-want +got):\n%s", diff)
+	}
+}
+
+func TestProvenanceNamesWhatItWasMadeFrom(t *testing.T) {
+	r := made(t, aCommit)
+	program := filepath.Join(built(t, root), "node-agent")
+	if err := r.depend(program); err != nil {
+		t.Fatal(err)
+	}
+	_, p := statement(t, r)
+	if diff := cmp.Diff(map[string]any{"version": "1.2.3", "image": "registry.example/operator", "created": "1970-01-01T00:00:01Z"},
+		p.BuildDefinition.ExternalParameters.AsMap()); diff != "" {
+		t.Errorf("parameters (-want +got):\n%s", diff)
+	}
+	got := map[string]map[string]string{}
+	for _, d := range p.BuildDefinition.ResolvedDependencies {
+		got[d.Uri] = d.Digest
+	}
+	source := "git+https://github.com/listener-operator/listener-operator"
+	if got[source]["gitCommit"] != aCommit {
+		t.Errorf("the source is %v, want the commit %s", got[source], aCommit)
+	}
+	modules, err := linked(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(modules) + 1; len(got) != want || want < 20 {
+		t.Errorf("it has %d dependencies, want %d modules and the source", len(got), len(modules))
+	}
+	goVersion := "pkg:golang/stdlib@" + strings.TrimPrefix(runtime.Version(), "go")
+	for uri, digest := range got {
+		if uri != source && uri != goVersion && len(digest["dirHash"]) != 64 {
+			t.Errorf("%s lacks its checksum", uri)
+		}
+	}
+	if _, ok := got[goVersion]; !ok {
+		t.Errorf("the version of Go is missing")
+	}
+}
+
+func TestProvenanceIsTheSameForTheSameRelease(t *testing.T) {
+	var statements [2][]byte
+	for i := range statements {
+		r := made(t, aCommit)
+		if err := r.depend(filepath.Join(built(t, root), "node-agent")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.attest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if statements[i], err = os.ReadFile(filepath.Join(r.dir, "provenance.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(statements[0], statements[1]) {
+		t.Error("the statements differ")
+	}
+}
+
+func TestStatementsAreWrittenInOneWay(t *testing.T) {
+	content, err := encode(&intoto.Statement{Type: "a", Subject: []*intoto.ResourceDescriptor{{Name: "b", Digest: map[string]string{"z": "1", "c": "2"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+  "_type": "a",
+  "subject": [
+    {
+      "name": "b",
+      "digest": {
+        "c": "2",
+        "z": "1"
+      }
+    }
+  ]
+}
+`
+	if diff := cmp.Diff(want, string(content)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNoCommitIsNamedForChangesThatAreNotCommitted(t *testing.T) {
+	_, p := statement(t, made(t, ""))
+	if source := p.BuildDefinition.ResolvedDependencies[0]; len(source.Digest) > 0 {
+		t.Errorf("the source is %v", source)
+	}
+
+	t.Chdir(t.TempDir())
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.org"}, args...)...).Output()
+		if err != nil {
+			t.Fatalf("git %v: %v", args, err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is := func(want string) {
+		t.Helper()
+		if got, err := commit(t.Context()); err != nil || got != want {
+			t.Errorf("the commit is %q, want %q: %v", got, want, err)
+		}
+	}
+	if _, err := commit(t.Context()); err == nil || !strings.Contains(err.Error(), "SOURCE_COMMIT") {
+		t.Errorf("error %v, want one that says what to do without git", err)
+	}
+	git("init", "--quiet")
+	write("main.go", "package main")
+	write("test/bundle/released/kind.yaml", "a")
+	git("add", ".")
+	git("commit", "--quiet", "--message", "Begin")
+	is(git("rev-parse", "HEAD"))
+	// A release leaves this behind.
+	write("test/bundle/released/kind.yaml", "b")
+	is(git("rev-parse", "HEAD"))
+	write("other.go", "package main")
+	is("")
+}
