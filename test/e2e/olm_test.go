@@ -54,7 +54,8 @@ const podSecurity = "pod-security.kubernetes.io/enforce"
 const catalogueName = "listener-operator-catalog"
 
 // TestTheOperatorUnderOLM tells what an administrator does with the operator and a real Operator Lifecycle Manager, from the first installation to
-// the last trace. Its chapters build on one another.
+// the last trace, on a cluster without the internet (docs/disconnected.md): images have their published names, and come from a mirror that speaks TLS
+// and asks for a password. Its chapters build on one another.
 func TestTheOperatorUnderOLM(t *testing.T) {
 	if !underOLM {
 		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
@@ -129,6 +130,7 @@ func (m *managed) offer(releases ...release) {
 		ObjectMeta: metav1.ObjectMeta{Name: catalogueName, Namespace: olm.Namespace},
 		Spec: operatorsv1alpha1.CatalogSourceSpec{
 			SourceType:  operatorsv1alpha1.SourceTypeGrpc,
+			Secrets:     []string{pullSecret},
 			Image:       image,
 			DisplayName: "Listener Operator",
 			GrpcPodConfig: &operatorsv1alpha1.GrpcPodConfig{
@@ -143,6 +145,7 @@ func (m *managed) offer(releases ...release) {
 		m.Fatal(err)
 	}
 	if err != nil {
+		m.mayPull(olm.Namespace)
 		m.create(source)
 		return
 	}
@@ -157,6 +160,7 @@ func (m *managed) settle(space *corev1.Namespace) {
 	m.Helper()
 	m.create(space)
 	m.space = space.Name
+	m.mayPull(m.space)
 	m.create(m.group())
 }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,16 +17,17 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// release is a version of the operator that is built from this checkout, with its images in the cluster's registry.
+// release is a version of the operator that is built from this checkout, and published for clusters that have a mirror with a password.
 type release struct {
 	version, operator, bundle string
+	images                    images
 	// dir has the release's bundle/ and bundle.Dockerfile.
 	dir string
 }
 
 // newRelease builds a release as its makers would: programs, image, bundle, and the bundle's image. Its files go to dir.
 func newRelease(ctx context.Context, dir, version string) (release, error) {
-	r := release{version: version, dir: dir}
+	r := release{version: version, images: images{}, dir: dir}
 	root, err := tools.ModuleRoot()
 	if err != nil {
 		return r, err
@@ -34,11 +36,14 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 		return r, err
 	}
 	spec := image.Operator(filepath.Join(root, "bin/licenses"), filepath.Join(root, "bin"), version, "")
-	if r.operator, err = testbed.PushImage(ctx, "listener-operator:v"+version, spec); err != nil {
+	if r.operator, err = r.images.publish("listener-operator", spec); err != nil {
 		return r, err
 	}
 	manifests, err := output(ctx, root, nil, "go", "tool", "-modfile=hack/tools/dev/go.mod", "kustomize", "build", "config/manifests")
 	if err != nil {
+		return r, err
+	}
+	if manifests, err = withPullSecret(manifests); err != nil {
 		return r, err
 	}
 	if _, err := output(ctx, root, manifests, "go", "run", "./hack/bundle", "-version="+version, "-image="+r.operator, "-output="+dir); err != nil {
@@ -47,11 +52,11 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	if spec, err = fromDockerfile(filepath.Join(dir, "bundle.Dockerfile"), dir); err != nil {
 		return r, err
 	}
-	r.bundle, err = testbed.PushImage(ctx, "listener-operator-bundle:v"+version, spec)
+	r.bundle, err = r.images.publish("listener-operator-bundle", spec)
 	return r, err
 }
 
-// newCatalogue makes a catalogue of releases, the oldest first, and returns its image. The same name always has the latest catalogue.
+// newCatalogue makes a catalogue of releases, the oldest first, copies it and all that it names into the mirror, and returns its image.
 func newCatalogue(ctx context.Context, dir string, releases ...release) (string, error) {
 	root, err := tools.ModuleRoot()
 	if err != nil {
@@ -72,7 +77,19 @@ func newCatalogue(ctx context.Context, dir string, releases ...release) (string,
 	if err != nil {
 		return "", err
 	}
-	return testbed.PushImage(ctx, "listener-operator-catalog:latest", spec)
+	all := images{}
+	for _, r := range releases {
+		maps.Copy(all, r.images)
+	}
+	catalogue, err := all.publish("listener-operator-catalog", spec)
+	if err != nil {
+		return "", err
+	}
+	named, err := imagesOf(ctx, filepath.Join(dir, "configs"))
+	if err != nil {
+		return "", err
+	}
+	return catalogue, all.mirror(ctx, append(named, catalogue)...)
 }
 
 // fromDockerfile returns the image that a Dockerfile describes, which may do no more than put labels on directories.
