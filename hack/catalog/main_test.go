@@ -67,6 +67,21 @@ annotations:
 	})
 }
 
+// strange returns the directory of a bundle in whose manifest something is replaced.
+func strange(t *testing.T, before, after string) string {
+	t.Helper()
+	dir := bundleOf(t, "listener-operator", "0.3.0", "stable")
+	path := filepath.Join(dir, "manifests", "csv.yaml")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), before, after)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // files returns a directory with files.
 func files(t *testing.T, contents map[string]string) string {
 	t.Helper()
@@ -147,7 +162,7 @@ func TestCatalogue(t *testing.T) {
 }
 
 func TestBundleAtHandIsReadAlsoWhenTheTemplateListsIt(t *testing.T) {
-	first := options(t, empty, Source{Dir: bundleOf(t, "listener-operator", "0.1.0", "stable"), Image: "registry.example/bundle@sha256:1"})
+	first := options(t, published, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable"), Image: "registry.example/bundle@sha256:1"})
 	if err := run(t.Context(), first, shown); err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +170,31 @@ func TestBundleAtHandIsReadAlsoWhenTheTemplateListsIt(t *testing.T) {
 	if err := run(t.Context(), second, shown); err != nil {
 		t.Fatal(err)
 	}
+	if template := read(t, first, "template.yaml"); !strings.Contains(template, "registry.example/bundle@sha256:1") {
+		t.Errorf("the template names another image than the one that was given:\n%s", template)
+	}
 	for _, file := range []string{"template.yaml", "configs/listener-operator/catalog.yaml"} {
 		if diff := cmp.Diff(read(t, first, file), read(t, second, file)); diff != "" {
 			t.Errorf("%s differs although nothing is new (-first +second):\n%s", file, diff)
+		}
+	}
+}
+
+// TestTheNewestReleaseOfAChannelIsReplacedWhereverItStands, by versions and not by letters.
+func TestTheNewestReleaseOfAChannelIsReplacedWhereverItStands(t *testing.T) {
+	template := strings.NewReplacer("v0.1.0", "v0.10.0", "v0.2.0", "v0.9.0").Replace(published)
+	o := options(t, template, Source{Dir: bundleOf(t, "listener-operator", "0.11.0", "candidate")})
+	if err := run(t.Context(), o, shown); err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range documents(t, read(t, o, "configs/listener-operator/catalog.yaml")) {
+		if document["schema"] != schemaChannel || document["name"] != "candidate" {
+			continue
+		}
+		entries := document["entries"].([]any)
+		want := entry{"name": "listener-operator.v0.11.0", "replaces": "listener-operator.v0.10.0", "skipRange": ">=0.9.0 <0.11.0"}
+		if diff := cmp.Diff(want, entries[len(entries)-1]); diff != "" {
+			t.Errorf("the new release (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -170,6 +207,10 @@ func TestCatalogueThatCannotBeIsRefused(t *testing.T) {
 		want     string
 	}{
 		"an older release":    {published, Source{Dir: bundleOf(t, "listener-operator", "0.1.5", "candidate")}, "listener-operator.v0.2.0 is there, which is not older"},
+		"the same release":    {published, Source{Dir: bundleOf(t, "listener-operator", "0.2.0+again", "candidate")}, "listener-operator.v0.2.0 is there, which is not older"},
+		"an unknown field":    {empty + "\nmore: true\n", good, "more"},
+		"a broken icon":       {empty, Source{Dir: strange(t, "PHN2Zy8+", "no-base64")}, "decoding the icon"},
+		"no CSV":              {empty, Source{Dir: strange(t, "ClusterServiceVersion", "ConfigMap")}, "unable to find a csv"},
 		"another package":     {empty, Source{Dir: bundleOf(t, "other", "0.3.0", "stable")}, `"other"`},
 		"no channel":          {empty, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "")}, "no channel"},
 		"a strange release":   {strings.ReplaceAll(published, "operator.v0.1.0", "operator-1"), good, "not named like"},
@@ -189,6 +230,55 @@ func TestCatalogueThatCannotBeIsRefused(t *testing.T) {
 				t.Error("there is a catalogue")
 			}
 		})
+	}
+}
+
+// TestTheCatalogueIsReplaced, so that its image has nothing of the last one and says where the rest is.
+func TestTheCatalogueIsReplaced(t *testing.T) {
+	o := options(t, empty)
+	stale := filepath.Join(o.Output, configs, "stale.yaml")
+	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), o, shown); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("looking for what was there before says %v, want that it does not exist", err)
+	}
+	for _, line := range []string{"LABEL operators.operatorframework.io.index.configs.v1=/configs", "COPY configs /configs/"} {
+		if content := read(t, o, "catalog.Dockerfile"); !strings.Contains(content, "\n"+line+"\n") {
+			t.Errorf("the Dockerfile lacks %q:\n%s", line, content)
+		}
+	}
+}
+
+// opm returns a program in its place.
+func opm(t *testing.T, script string) string {
+	t.Helper()
+	path := filepath.Join(files(t, map[string]string{"opm": "#!/bin/sh\n" + script}), "opm")
+	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestBundlesAreRenderedByTheManagersOwnProgram(t *testing.T) {
+	for name, tc := range map[string]struct{ bundle, image, want string }{
+		"an image":    {"registry.example/b:1", "", "registry.example/b:1"},
+		"a directory": {"some/dir", "registry.example/b:1", "some/dir --alpha-image-ref-template=registry.example/b:1"},
+	} {
+		got, err := renderWith(opm(t, `echo "$@"`))(t.Context(), tc.bundle, tc.image)
+		if want := "render --output=yaml --migrate-level=bundle-object-to-csv-metadata " + tc.want + "\n"; string(got) != want || err != nil {
+			t.Errorf("%s: ran opm with %q (%v), want %q", name, got, err, want)
+		}
+	}
+	_, err := renderWith(opm(t, "echo no such image >&2; exit 1"))(t.Context(), "registry.example/b:1", "")
+	if err == nil || !strings.Contains(err.Error(), "no such image") {
+		t.Errorf("error %v, want what the program says", err)
 	}
 }
 
