@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,5 +17,17 @@ func TestOnOpenShiftTheLeaseOutlivesARestartOfTheAPIServer(t *testing.T) {
 	}
 	if elsewhere := election(false); elsewhere.lease >= times.lease || elsewhere.lease <= elsewhere.renew || elsewhere.renew <= elsewhere.retry {
 		t.Errorf("elsewhere, times are %v", elsewhere)
+	}
+}
+
+func TestMissingOptionsAreAllNamedAtOnce(t *testing.T) {
+	err := Options{LogLevel: "loud"}.validate()
+	if err == nil {
+		t.Fatal("options without namespace, image and valid log level are accepted")
+	}
+	for _, words := range []string{"OPERATOR_NAMESPACE", "RELATED_IMAGE_NODE_AGENT", "--log-level"} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("the error does not name %s: %v", words, err)
+		}
 	}
 }

@@ -358,7 +358,12 @@ func TestAddressOfAPodThatFinishesIsTakenBack(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: f.key.Namespace, Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{names.PodMountLabel(l.UID): l.Name},
 			},
-			Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}}},
+			Spec: corev1.PodSpec{
+				NodeName: node.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}},
+				Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web"},
+				}}},
+			},
 		}
 		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
 		pods = append(pods, pod)

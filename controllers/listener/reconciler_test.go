@@ -153,7 +153,10 @@ func newClaim(name, pod string) *corev1.PersistentVolumeClaim {
 func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-" + uid, UID: types.UID(uid)},
-		Status:     corev1.PodStatus{Phase: phase},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc-" + uid},
+		}}}},
+		Status: corev1.PodStatus{Phase: phase},
 	}
 }
 

@@ -23,11 +23,11 @@ const (
 	VolumesByListener = "volume.listener"
 	// VolumesByNode finds our PersistentVolumes by the node that they are reserved on.
 	VolumesByNode = "volume.node"
-	// ClaimsByClass finds claims by the class of the Listener of their own that they ask for.
+	// ClaimsByClass finds claims without a volume by the class of the Listener of their own that they ask for.
 	ClaimsByClass = "claim.class"
-	// ClaimsByListener finds claims by the name of the existing Listener that they ask for.
+	// ClaimsByListener finds claims without a volume by the name of the existing Listener that they ask for.
 	ClaimsByListener = "claim.listener"
-	// PodsByUID finds a Pod by its uid.
+	// PodsByUID finds a Pod with claims by its uid.
 	PodsByUID = "pod.uid"
 	// PodsByClaim finds Pods by the name of a claim that they mount, ephemeral ones included.
 	PodsByClaim = "pod.claim"
@@ -49,9 +49,9 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&listenersv1alpha1.Listener{}, ListenersByClass, ListenerClass},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, VolumeNodes},
-		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, annotation(names.AnnotationListenerClass)},
-		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, annotation(names.AnnotationListenerName)},
-		{&corev1.Pod{}, PodsByUID, UID},
+		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
+		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unbound(names.AnnotationListenerName)},
+		{&corev1.Pod{}, PodsByUID, PodUID},
 		{&corev1.Pod{}, PodsByClaim, PodClaims},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, PodListenersNode},
@@ -112,11 +112,22 @@ func PinnedNodes(pv *corev1.PersistentVolume) []string {
 	return nodes
 }
 
-// UID extracts the uid of an object.
-func UID(o client.Object) []string { return nonEmpty(string(o.GetUID())) }
+// PodUID extracts the uid of a Pod with claims; most Pods of a cluster have none.
+func PodUID(o client.Object) []string {
+	if len(PodClaims(o)) == 0 {
+		return nil
+	}
+	return nonEmpty(string(o.GetUID()))
+}
 
-func annotation(key string) client.IndexerFunc {
-	return func(o client.Object) []string { return nonEmpty(o.GetAnnotations()[key]) }
+// unbound extracts an annotation of a claim that has no volume yet.
+func unbound(key string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if o.(*corev1.PersistentVolumeClaim).Spec.VolumeName != "" {
+			return nil
+		}
+		return nonEmpty(o.GetAnnotations()[key])
+	}
 }
 
 // PodClaims extracts the claims that a Pod mounts.

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// metadata returns metadata with all that the cache does without, and labels.
+func metadata(labels map[string]string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: "web-0", Namespace: "shop", UID: "uid", ResourceVersion: "7", Generation: 3, Labels: labels,
+		Annotations:   map[string]string{"large": "text"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}, OwnerReferences: owners,
+	}
+}
+
+// small returns what the cache keeps of metadata.
+func small(labels map[string]string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
+	meta := metadata(labels, owners...)
+	meta.Annotations, meta.ManagedFields = nil, nil
+	return meta
+}
+
+func owner(kind string, controls bool) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "owner", UID: types.UID(strings.ToLower(kind)), Controller: &controls}
+}
+
+func TestATrimmedPodIsWhatTheControllersRead(t *testing.T) {
+	const mount = names.PodMountLabelPrefix + "0123"
+	pod := &corev1.Pod{
+		ObjectMeta: metadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
+		Spec: corev1.PodSpec{
+			NodeName: "node-1",
+			Containers: []corev1.Container{
+				{Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}},
+				{Name: "helper", Image: "helper:1"},
+				{Name: "metrics", Image: "metrics:1", Ports: []corev1.ContainerPort{{ContainerPort: 9090}}},
+			},
+			Volumes: []corev1.Volume{
+				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
+				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{},
+				}}},
+				{Name: "named", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "named"},
+				}},
+			},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
+	}
+	kept := newTrimmer("operators").pod(pod.DeepCopy())
+	if diff := cmp.Diff(index.PodClaims(pod), index.PodClaims(kept)); diff != "" {
+		t.Errorf("claims (-whole +trimmed):\n%s", diff)
+	}
+	if diff := cmp.Diff(claim.PodPorts(pod), claim.PodPorts(kept)); diff != "" {
+		t.Errorf("ports (-whole +trimmed):\n%s", diff)
+	}
+	want := &corev1.Pod{
+		ObjectMeta: small(map[string]string{mount: "web-0"}),
+		Spec: corev1.PodSpec{
+			NodeName:   "node-1",
+			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}, {ContainerPort: 9090}}}},
+			Volumes: []corev1.Volume{
+				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}, pod.Spec.Volumes[2],
+			},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if diff := cmp.Diff(want, kept); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodWithoutClaimsTakesNextToNoMemory(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metadata(map[string]string{"app": "web"}),
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
+	}
+	if diff := cmp.Diff(&corev1.Pod{ObjectMeta: small(nil)}, newTrimmer("operators").pod(pod)); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+}
+
+func TestANodeKeepsWhatPlacesPods(t *testing.T) {
+	node := &corev1.Node{
+		ObjectMeta: metadata(map[string]string{"zone": "a"}),
+		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
+		Status: corev1.NodeStatus{
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+			Images:    []corev1.ContainerImage{{Names: []string{"image"}}},
+		},
+	}
+	want := &corev1.Node{
+		ObjectMeta: small(node.Labels),
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints},
+		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}
+	if diff := cmp.Diff(want, newTrimmer("operators").node(node)); diff != "" {
+		t.Errorf("node (-want +got):\n%s", diff)
+	}
+}
+
+func TestAServiceKeepsWhatAddressesAreMadeOf(t *testing.T) {
+	spec := corev1.ServiceSpec{
+		Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"},
+		Ports:                 []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}},
+		ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+		LoadBalancerClass:     ptr.To("lb"), AllocateLoadBalancerNodePorts: ptr.To(true),
+	}
+	whole := &corev1.Service{
+		ObjectMeta: metadata(map[string]string{"app": "web"}, owner("Other", false), owner("Listener", true)),
+		Spec:       spec,
+		Status: corev1.ServiceStatus{
+			LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}},
+			Conditions:   []metav1.Condition{{Type: "Some"}},
+		},
+	}
+	whole.Spec.Selector, whole.Spec.HealthCheckNodePort = map[string]string{"app": "web"}, 31000
+	want := &corev1.Service{
+		ObjectMeta: small(nil, owner("Listener", true)), Spec: spec,
+		Status: corev1.ServiceStatus{LoadBalancer: whole.Status.LoadBalancer},
+	}
+	if diff := cmp.Diff(want, newTrimmer("operators").service(whole.DeepCopy())); diff != "" {
+		t.Errorf("service (-want +got):\n%s", diff)
+	}
+	want = whole.DeepCopy()
+	want.ManagedFields = nil
+	if diff := cmp.Diff(want, newTrimmer("shop").service(whole.DeepCopy())); diff != "" {
+		t.Errorf("service in the operator's namespace (-want +got):\n%s", diff)
+	}
+}
+
+func TestAVolumeKeepsWhatItIsReservedForAndHowItEnds(t *testing.T) {
+	whole := &corev1.PersistentVolume{
+		ObjectMeta: metadata(map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "web-0", "app": "web"}),
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:    corev1.ResourceList{corev1.ResourceStorage: {}},
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "web-0", UID: "claim", ResourceVersion: "5",
+			},
+			NodeAffinity:                  &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			StorageClassName:              names.Driver,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: names.Driver, VolumeHandle: "pvc-1",
+				VolumeAttributes: map[string]string{names.AnnotationListenerClass: "public", "large": "text"},
+			}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased, Message: "text"},
+	}
+	whole.Finalizers = []string{"external-provisioner.volume.kubernetes.io/finalizer"}
+	whole.Annotations[names.AnnotationNode] = "node-1"
+	whole.Annotations["pv.kubernetes.io/provisioned-by"] = names.Driver
+	want := &corev1.PersistentVolume{
+		ObjectMeta: small(map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "web-0"}),
+		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef:                      &corev1.ObjectReference{Namespace: "shop", Name: "web-0", UID: "claim"},
+			NodeAffinity:                  whole.Spec.NodeAffinity,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			StorageClassName:              names.Driver,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: names.Driver, VolumeAttributes: map[string]string{names.AnnotationListenerClass: "public"},
+			}},
+		},
+		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
+	}
+	want.Finalizers = whole.Finalizers
+	want.Annotations = map[string]string{names.AnnotationNode: "node-1", "pv.kubernetes.io/provisioned-by": names.Driver}
+	if diff := cmp.Diff(want, newTrimmer("operators").volume(whole.DeepCopy())); diff != "" {
+		t.Errorf("volume (-want +got):\n%s", diff)
+	}
+	whole.Spec.CSI.Driver = "another.example"
+	if diff := cmp.Diff(&corev1.PersistentVolume{ObjectMeta: small(nil)}, newTrimmer("operators").volume(whole)); diff != "" {
+		t.Errorf("another driver's volume (-want +got):\n%s", diff)
+	}
+}
+
+func TestAClaimIsWholeUntilItIsBound(t *testing.T) {
+	whole := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metadata(map[string]string{"app": "web"}, owner("Other", false), owner("Pod", true)),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(names.Driver), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+		},
+	}
+	want := whole.DeepCopy()
+	want.ManagedFields = nil
+	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole.DeepCopy())); diff != "" {
+		t.Errorf("claim (-want +got):\n%s", diff)
+	}
+	whole.Spec.VolumeName = "pvc-1"
+	want = &corev1.PersistentVolumeClaim{
+		ObjectMeta: small(whole.Labels, owner("Pod", true)), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
+	}
+	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole)); diff != "" {
+		t.Errorf("bound claim (-want +got):\n%s", diff)
+	}
+}
+
+func TestAListenerKeepsWhatItAsksForAndWhatItWasTold(t *testing.T) {
+	ports := map[string]int32{"http": 30080}
+	whole := &listenersv1alpha1.Listener{
+		TypeMeta:   metav1.TypeMeta{Kind: "Listener"},
+		ObjectMeta: metadata(map[string]string{"app": "web"}, owner("PersistentVolumeClaim", false), owner("PersistentVolume", false)),
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+		Status: &listenersv1alpha1.ListenerStatus{
+			NodePorts: ports,
+			IngressAddresses: []listenersv1alpha1.IngressAddress{
+				{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 30080}},
+				{Address: "web.example.com", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}},
+			},
+			Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: "Some", Message: "words"}},
+		},
+	}
+	want := &listenersv1alpha1.Listener{
+		ObjectMeta: small(whole.Labels, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy(), Status: whole.Status.DeepCopy(),
+	}
+	if diff := cmp.Diff(want, newTrimmer("operators").listener(whole)); diff != "" {
+		t.Errorf("listener (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodListenersKeepsItsAddressesAndItsPod(t *testing.T) {
+	whole := &listenersv1alpha1.PodListeners{
+		TypeMeta: metav1.TypeMeta{Kind: "PodListeners"}, ObjectMeta: metadata(map[string]string{"app": "web"}, owner("Pod", false)),
+		Spec: listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{"listener": {
+			Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: "pvc-1", ListenerName: "web-0",
+			IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: map[string]int32{"http": 30080}}},
+		}}},
+	}
+	want := &listenersv1alpha1.PodListeners{ObjectMeta: small(nil, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy()}
+	if diff := cmp.Diff(want, newTrimmer("operators").podListeners(whole)); diff != "" {
+		t.Errorf("pod listeners (-want +got):\n%s", diff)
+	}
+}
+
+// A cached object that is passed again, as after a watch that broke off, must not lose more.
+func TestATrimmedObjectStaysAsItIs(t *testing.T) {
+	trimmer := newTrimmer("operators")
+	pod := &corev1.Pod{
+		ObjectMeta: metadata(map[string]string{names.PodMountLabelPrefix + "0123": "web-0"}),
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}},
+	}
+	pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
+		ClaimRef: &corev1.ObjectReference{Name: "web-0"},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: names.Driver, VolumeAttributes: map[string]string{names.AnnotationListenerClass: "public"},
+		}},
+	}}
+	once := trimmer.pod(pod)
+	if diff := cmp.Diff(once.DeepCopy(), trimmer.pod(once)); diff != "" {
+		t.Errorf("pod (-once +twice):\n%s", diff)
+	}
+	onceVolume := trimmer.volume(pv)
+	if diff := cmp.Diff(onceVolume.DeepCopy(), trimmer.volume(onceVolume)); diff != "" {
+		t.Errorf("volume (-once +twice):\n%s", diff)
+	}
+}
