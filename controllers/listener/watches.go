@@ -44,20 +44,21 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.OwnerService)
 	r.clock, r.overlap, r.stood = clock.RealClock{}, overlap, map[types.UID]standing{}
+	later := predicates.AfterStart() // all Listeners are looked at then
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
 		For(&v1alpha1.Listener{}, builder.WithPredicates(asked())).
 		// By name, not by owner: a foreign Service that makes way has to be noticed, too.
-		Watches(&corev1.Service{}, r.applier.Forgetting(handler.EnqueueRequestsFromMapFunc(ofService))).
+		Watches(&corev1.Service{}, r.applier.Forgetting(handler.EnqueueRequestsFromMapFunc(ofService)), builder.WithPredicates(later)).
 		Watches(&v1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(reserved())).
+			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(later, reserved())).
 		Watches(&v1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
-			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(predicate.Or(ended(), replaced()))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicates.NodeReaddressed())).
+			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(later, predicate.Or(ended(), replaced()))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(later, predicates.NodeReaddressed())).
 		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.ofConfiguration),
-			builder.WithPredicates(renamed())).
+			builder.WithPredicates(later, renamed())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()})
 	r.kinds = map[schema.GroupVersionKind]optionalKind{}
 	for _, backend := range r.Backends {
@@ -291,9 +292,9 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	return requests
 }
 
-// list reads from the cache, which only fails when an index is missing.
+// list reads from the cache, which only fails when an index is missing. The objects are the cache's and must not be changed.
 func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
-	if err := r.Client.List(ctx, list, options...); err != nil {
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
 		return false
 	}

@@ -28,15 +28,17 @@ const workers = 16
 
 // SetupWithManager registers the controller and everything that it waits for.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	after := predicates.AfterStart() // all PodListeners, and all Pods that may lack one, are looked at at the start
+	later := builder.WithPredicates(after)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podlisteners").
 		For(&listenersv1alpha1.PodListeners{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(mounted())).
-		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim)).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
-		Watches(&listenersv1alpha1.Listener{}, r.Listeners.Forgetting(handler.EnqueueRequestsFromMapFunc(r.ofListener))).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass)).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(predicates.NodeReaddressed())).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.ofClaim), later).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), later).
+		Watches(&listenersv1alpha1.Listener{}, r.Listeners.Forgetting(handler.EnqueueRequestsFromMapFunc(r.ofListener)), later).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass), later).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(after, predicates.NodeReaddressed())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 }
@@ -120,9 +122,9 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	return requests
 }
 
-// list reads from an index of the cache, which only fails when the index is missing.
+// list reads from an index of the cache, which only fails when the index is missing. The objects are the cache's and must not be changed.
 func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
-	if err := r.Client.List(ctx, list, options...); err != nil {
+	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
 		return false
 	}

@@ -271,7 +271,12 @@ func TestWaitingClaimsAreNudged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			n := nudger{reader: c, nudge: func(pvc *corev1.PersistentVolumeClaim) { got = append(got, pvc.Name) }}
-			n.handler(t.Context(), tc.waiting(n)).OnAdd(tc.object, false)
+			handler := n.handler(t.Context(), tc.waiting(n))
+			handler.OnAdd(tc.object, true)
+			if len(got) > 0 {
+				t.Errorf("nudged %v at the start, when all claims are looked at anyway", got)
+			}
+			handler.OnAdd(tc.object, false)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("nudged (-want +got):\n%s", diff)
 			}

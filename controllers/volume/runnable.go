@@ -149,7 +149,8 @@ type nudger struct {
 	nudge  func(*corev1.PersistentVolumeClaim)
 }
 
-// handler nudges the claims that waiting returns, if they have no volume yet, on every change of an object.
+// handler nudges the claims that waiting returns, if they have no volume yet, on every change of an object. What is there at the start is no
+// change: the library looks at all claims then.
 func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.ResourceEventHandler {
 	changed := func(o any) {
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
@@ -168,8 +169,12 @@ func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.Resource
 			n.nudgeUnbound(ctx, key)
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    changed,
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, initially bool) {
+			if !initially {
+				changed(o)
+			}
+		},
 		UpdateFunc: func(_, o any) { changed(o) },
 		DeleteFunc: changed,
 	}
@@ -190,7 +195,7 @@ func (n nudger) ofClass(ctx context.Context, o client.Object) ([]types.Namespace
 		return nil, err
 	}
 	var listeners listenersv1alpha1.ListenerList
-	if err := n.reader.List(ctx, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()}); err != nil {
+	if err := n.reader.List(ctx, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the Listeners of class %s: %w", o.GetName(), err)
 	}
 	for i := range listeners.Items {
@@ -220,7 +225,7 @@ func (n nudger) ofPod(_ context.Context, o client.Object) ([]types.NamespacedNam
 
 func (n nudger) claims(ctx context.Context, field, value string, options ...client.ListOption) ([]types.NamespacedName, error) {
 	var claims corev1.PersistentVolumeClaimList
-	if err := n.reader.List(ctx, &claims, append(options, client.MatchingFields{field: value})...); err != nil {
+	if err := n.reader.List(ctx, &claims, append(options, client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, fmt.Errorf("listing claims by %s %s: %w", field, value, err)
 	}
 	keys := make([]types.NamespacedName, 0, len(claims.Items))

@@ -14,3 +14,9 @@ func NodeReaddressed() predicate.Predicate {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Status.Addresses, e.ObjectNew.(*corev1.Node).Status.Addresses)
 	}}
 }
+
+// AfterStart leaves out what is there when a watch begins. It is for watches of what the requests depend on, where all requests are made at that
+// time by the watch of what they are about: in a large cluster, to find them again for each object takes longer than the work itself.
+func AfterStart() predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+}
