@@ -27,7 +27,8 @@ func cacheOptions(namespace string) cache.Options {
 			&listenersv1alpha1.Listener{}:     {Transform: transform(t.listener)},
 			&listenersv1alpha1.PodListeners{}: {Transform: transform(t.podListeners)},
 
-			&appsv1.DaemonSet{}:           {Namespaces: map[string]cache.Config{namespace: {}}},
+			// Also those of an earlier installation in another namespace.
+			&appsv1.DaemonSet{}:           {Field: fields.OneTermEqualSelector("metadata.name", names.NodeAgent)},
 			&networkingv1.NetworkPolicy{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 			// The operator's own, and no other.
 			&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{namespace: {

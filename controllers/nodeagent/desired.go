@@ -81,10 +81,7 @@ func components() []component {
 			empty: func() client.Object { return &storagev1.CSIDriver{} },
 		},
 		optionalComponent(securityContextConstraintsKind, component{name: names.NodeAgent, desired: securityContextConstraints}),
-		{
-			kind: "DaemonSet", name: names.NodeAgent, namespaced: true, desired: daemonSet,
-			empty: func() client.Object { return &appsv1.DaemonSet{} },
-		},
+		agentsComponent(),
 		{
 			kind: "StorageClass", name: names.Driver, ours: true, desired: storageClass,
 			empty: func() client.Object { return &storagev1.StorageClass{} },
@@ -105,6 +102,14 @@ func components() []component {
 		optionalComponent(prometheusRuleKind, component{name: names.Operator, namespaced: true, extra: true, desired: prometheusRule}),
 		optionalComponent(consoleQuickStartKind, component{name: names.Operator, extra: true, desired: quickStart}),
 	}, yamlSamples()...)
+}
+
+// agentsComponent is the DaemonSet of node agents.
+func agentsComponent() component {
+	return component{
+		kind: "DaemonSet", name: names.NodeAgent, namespaced: true, desired: daemonSet,
+		empty: func() client.Object { return &appsv1.DaemonSet{} },
+	}
 }
 
 // optionalComponent completes a component that is only installed where the cluster serves its kind.

@@ -107,6 +107,8 @@ type outcome struct {
 	users users
 	// stranded use volumes on nodes that no agent is wanted on any more, so that agents stay where they are.
 	stranded users
+	// moving is a DaemonSet of another namespace that has to go first: namespace and name.
+	moving string
 	// err is what went wrong on the way.
 	err error
 }
@@ -116,7 +118,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if err != nil {
 		return nil, err
 	}
-	account, err := r.agentAccount(ctx)
+	account, err := r.agentAccount(ctx, r.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -136,13 +138,13 @@ func (r *Reconciler) components() []component {
 	return slices.DeleteFunc(components(), func(c component) bool { return !c.optional.Empty() && !r.serves(c.optional) })
 }
 
-// agentAccount returns the uid of the agents' ServiceAccount, or "" if there is none. It is asked for live: passes are rare, and to watch it would
-// take the right to list all.
-func (r *Reconciler) agentAccount(ctx context.Context) (types.UID, error) {
+// agentAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It is asked for live: passes are rare, and to
+// watch it would take the right to list all.
+func (r *Reconciler) agentAccount(ctx context.Context, namespace string) (types.UID, error) {
 	account := &corev1.ServiceAccount{}
-	err := r.live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.NodeAgent}, account)
+	err := r.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, account)
 	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading service account %s/%s: %w", r.Namespace, names.NodeAgent, err)
+		return "", fmt.Errorf("reading service account %s/%s: %w", namespace, names.NodeAgent, err)
 	}
 	return account.UID, nil
 }
@@ -178,6 +180,10 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	}
 	if err := r.confine(ctx, o); err != nil {
 		return outcome{err: err}
+	}
+	moving, err := r.move(ctx, o)
+	if err != nil || moving != "" {
+		return outcome{moving: moving, err: err} // the next pass follows when it is gone
 	}
 	stranded, err := r.keepAgents(ctx, o)
 	if err != nil {

@@ -47,6 +47,9 @@ func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	case len(owned) > 0:
 		return outcome{err: r.deleteLast(ctx, owned)} // the next pass follows when it is gone
 	}
+	if moving, err := r.move(ctx, o); err != nil || moving != "" {
+		return outcome{moving: moving, err: err}
+	}
 	if err := r.prune(ctx, o); err != nil {
 		return outcome{err: err}
 	}
@@ -68,6 +71,9 @@ func (r *Reconciler) deleteLast(ctx context.Context, owned []part) error {
 func (r *Reconciler) keepUp(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreign() != "" {
 		return nil
+	}
+	if moving, err := r.move(ctx, o); err != nil || moving != "" {
+		return err
 	}
 	if _, err := r.keepAgents(ctx, o); err != nil {
 		return err

@@ -73,7 +73,7 @@ func rolledOut(o *observed, done outcome) string {
 	switch state := wanted(o.config); {
 	case o.agents().Name == "":
 		return ""
-	case state != operatorv1alpha1.Removed && state != operatorv1alpha1.Unmanaged && done.err == nil && done.foreign == "" && settled(o):
+	case state != operatorv1alpha1.Removed && state != operatorv1alpha1.Unmanaged && done.err == nil && done.foreign == "" && done.moving == "" && settled(o):
 		return version.Version
 	default:
 		return o.config.Status.NodeAgent.Version
@@ -99,6 +99,8 @@ func available(o *observed, done outcome) metav1.Condition {
 		c.Reason = operatorv1alpha1.ReasonAsExpected
 	case done.foreign != "":
 		c.Reason = operatorv1alpha1.ReasonForeignObject
+	case done.moving != "":
+		c.Reason = operatorv1alpha1.ReasonAgentsMoving
 	default:
 		c.Reason = operatorv1alpha1.ReasonApplyFailed
 	}
@@ -119,6 +121,8 @@ func progressing(o *observed, done outcome) metav1.Condition {
 		c.Message = "nothing is installed until the condition Degraded is resolved"
 	case done.err != nil:
 		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, "installing is tried again"
+	case done.moving != "":
+		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsMoving, "the agents of an earlier installation in another namespace have to go first: waiting until DaemonSet "+done.moving+" is gone"
 	case !settled(o):
 		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsRollout, rollout(o)
 	default:
@@ -140,6 +144,8 @@ func removal(o *observed, done outcome) metav1.Condition {
 	case len(owned) > 0:
 		last := owned[len(owned)-1]
 		c.Message = fmt.Sprintf("removal waits until %s %s is gone", last.kind, last.name)
+	case done.moving != "":
+		c.Message = fmt.Sprintf("removal waits until DaemonSet %s is gone", done.moving)
 	default:
 		c.Status, c.Message = metav1.ConditionFalse, "what was installed is removed"
 	}

@@ -80,10 +80,10 @@ func (r *Reconciler) optionalKind(mgr manager.Manager, c component) (*platform.K
 	})
 }
 
-// at passes the one object that is the component.
+// at passes the one object that is the component, and agents of other namespaces.
 func (r *Reconciler) at(c component) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return client.ObjectKeyFromObject(o) == c.key(r.Namespace)
+		return client.ObjectKeyFromObject(o) == c.key(r.Namespace) || c.kind == "DaemonSet" && o.GetName() == c.name
 	})
 }
 

@@ -69,6 +69,7 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 	m.chapter("it is upgraded while Pods mount and clients talk to them", func(m *managed) { m.isUpgraded(mustRelease(t, "0.2.0")) })
 	m.chapter("settings of its Subscription reach its agents", (*managed).isConfigured)
 	m.chapter("without it, Pods go on", (*managed).isAway)
+	m.chapter("it moves to another namespace", (*managed).isMoved)
 	m.chapter("it is uninstalled without a trace", (*managed).isUninstalled)
 }
 
@@ -409,6 +410,41 @@ func (m *managed) isAway() {
 	m.answers(m.told(m.running("late"), "listener").IngressAddresses[0], "late")
 }
 
+// isMoved: whoever deletes the Subscription and the CSV may install the operator somewhere else. Its agents follow, and Pods go on.
+func (m *managed) isMoved() {
+	before, left := m.data(), m.agents()
+	m.unsubscribe()
+	next := m.suggestedNamespace()
+	next.Name += "-next"
+	m.settle(next)
+	m.subscribe()
+	m.succeeded()
+	m.available()
+	mustAwaitGone(m.story, left, client.ObjectKeyFromObject(left))
+	m.stillUsable(before)
+	m.create(pod("moved", map[string]map[string]string{"listener": byClass("external-unstable")}))
+	moved := m.running("moved")
+	m.answers(m.told(moved, "listener").IngressAddresses[0], "moved")
+	m.remove(moved)
+	mustAwaitGone(m.story, moved, client.ObjectKeyFromObject(moved))
+	abandoned := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: left.Namespace}}
+	m.remove(abandoned)
+	mustAwaitGone(m.story, abandoned, client.ObjectKeyFromObject(abandoned))
+
+	// The new namespace is as the first was, before the operator was there, with an OperatorGroup that OLM makes roles for.
+	for _, o := range []string{
+		"namespaces /" + m.space, "serviceaccounts " + m.space + "/default", "configmaps " + m.space + "/kube-root-ca.crt",
+		"operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.group()).String(),
+	} {
+		m.before[o] = true
+	}
+	for o := range m.everything() {
+		if strings.HasPrefix(o, "clusterroles.rbac.authorization.k8s.io /olm.og."+m.group().Name+".") {
+			m.before[o] = true
+		}
+	}
+}
+
 // isUninstalled: first the configuration, which waits until no volume is in use, then Subscription and CSV, then the kinds, which OLM leaves.
 func (m *managed) isUninstalled() {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
@@ -428,10 +464,8 @@ func (m *managed) isUninstalled() {
 	}
 	mustAwaitGone(m.story, config, client.ObjectKeyFromObject(config))
 	m.unsubscribe()
-	// OLM collects what belongs to the operator in an object that it never deletes.
-	collection := &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: names.Operator + "." + m.space}}
 	m.untraced("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
-		"operators.operators.coreos.com /"+collection.Name)
+		"operators.operators.coreos.com /"+names.Operator+".")
 	for _, kind := range []string{
 		"listeners.listeners.stackable.tech", "listenerclasses.listeners.stackable.tech", "podlisteners.listeners.stackable.tech",
 		"listeneroperators.listener-operator.dev",
@@ -440,12 +474,25 @@ func (m *managed) isUninstalled() {
 		m.remove(definition)
 		mustAwaitGone(m.story, definition, client.ObjectKeyFromObject(definition))
 	}
-	// It comes back if OLM has not seen yet that the kinds are gone.
-	if err := eventually(m.within(), func(ctx context.Context) error {
-		return errors.Join(client.IgnoreNotFound(api.Delete(ctx, collection)), m.traces())
-	}); err != nil {
+	// They come back if OLM has not seen yet that the kinds are gone.
+	if err := eventually(m.within(), func(ctx context.Context) error { return errors.Join(m.forget(ctx), m.traces()) }); err != nil {
 		m.Error(err)
 	}
+}
+
+// forget deletes the objects in which OLM collects what belongs to the operator, one for each namespace that it was in: it never does so itself.
+func (m *managed) forget(ctx context.Context) error {
+	var collections operatorsv1.OperatorList
+	if err := api.List(ctx, &collections); err != nil {
+		return err
+	}
+	var errs []error
+	for i := range collections.Items {
+		if c := &collections.Items[i]; !m.before["operators.operators.coreos.com /"+c.Name] {
+			errs = append(errs, client.IgnoreNotFound(api.Delete(ctx, c)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // lasting makes a class that lives longer than the chapter, and returns its name.

@@ -36,6 +36,7 @@ const (
 	ReasonRemoved          = "Removed"
 	ReasonVolumesInUse     = "VolumesInUse"
 	ReasonAgentsInUse      = "AgentsInUse"
+	ReasonAgentsMoving     = "AgentsMoving"
 	ReasonForeignObject    = "ForeignObject"
 	ReasonRemovalFailed    = "RemovalFailed"
 )
