@@ -47,6 +47,9 @@ type Options struct {
 	NodeAgentImage string
 	// MetricsAddress is where metrics are served, over HTTPS, to those who may read them; "0" turns them off.
 	MetricsAddress string
+	// MetricsCertificate is the directory of the certificate that metrics are served with: tls.crt and tls.key, which need not exist. Empty for one
+	// that the operator makes for itself.
+	MetricsCertificate string
 	// HealthAddress is where /healthz and /readyz are served.
 	HealthAddress string
 	// LeaderElection is needed as soon as there may be two operators, if only during an update.
@@ -68,6 +71,8 @@ func main() {
 		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"),
 	}
 	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443", "address to serve metrics on over HTTPS; 0 turns them off")
+	flag.StringVar(&options.MetricsCertificate, "metrics-certificate", "",
+		"directory of tls.crt and tls.key to serve metrics with, as soon as they exist; without, the certificate is one that nobody can verify")
 	flag.StringVar(&options.HealthAddress, "health-probe-bind-address", ":8081", "address to serve /healthz and /readyz on")
 	flag.BoolVar(&options.LeaderElection, "leader-elect", true, "work only while holding the lease, so that two operators never work at once")
 	flag.StringVar(&options.LogLevel, "log-level", "info", "info, or debug for a line per pass")
@@ -123,7 +128,11 @@ func run(ctx context.Context, options Options) error {
 		return err
 	}
 	profile := platform.NewTLSProfile()
-	mgr, err := newManager(config, options, election(apis.OpenShift()), profile)
+	certificate, err := newMetricsCertificate(options.MetricsCertificate, options.Namespace)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, options, election(apis.OpenShift()), profile.Apply, certificate.apply)
 	if err != nil {
 		return err
 	}
@@ -152,7 +161,7 @@ func election(openShift bool) electionTimes {
 	return electionTimes{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
 }
 
-func newManager(config *rest.Config, options Options, times electionTimes, profile *platform.TLSProfile) (manager.Manager, error) {
+func newManager(config *rest.Config, options Options, times electionTimes, metricsTLS ...func(*tls.Config)) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.AddToScheme,
@@ -167,7 +176,7 @@ func newManager(config *rest.Config, options Options, times electionTimes, profi
 		Metrics: metricsserver.Options{
 			BindAddress:    options.MetricsAddress,
 			SecureServing:  true,
-			TLSOpts:        []func(*tls.Config){profile.Apply},
+			TLSOpts:        metricsTLS,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
 		HealthProbeBindAddress:        options.HealthAddress,

@@ -40,6 +40,8 @@ type settings struct {
 	image     string
 	// account is the uid of the agents' ServiceAccount, empty if there is none.
 	account types.UID
+	// openShift says that the cluster is one of OpenShift.
+	openShift bool
 	// operator is what the operator's own Pods are.
 	operator corev1.PodSpec
 	// keep is where agents run in place of where the configuration wants them, or nil.
@@ -95,7 +97,7 @@ func components() []component {
 			empty: func() client.Object { return &networkingv1.NetworkPolicy{} },
 		},
 		{
-			kind: "Service", name: metricsService, namespaced: true, extra: true, desired: metricsServiceObject,
+			kind: "Service", name: names.MetricsService, namespaced: true, extra: true, desired: metricsService,
 			empty: func() client.Object { return &corev1.Service{} },
 		},
 		optionalComponent(serviceMonitorKind, component{name: names.Operator, namespaced: true, extra: true, desired: serviceMonitor}),

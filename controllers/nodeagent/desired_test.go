@@ -97,6 +97,21 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestOnOpenShiftPrometheusVerifiesTheOperator, which gets its certificate there by an annotation.
+func TestOnOpenShiftPrometheusVerifiesTheOperator(t *testing.T) {
+	s := testSettings()
+	s.openShift = true
+	for _, kind := range []string{"Service", "ServiceMonitor"} {
+		t.Run(kind, func(t *testing.T) {
+			object, err := componentOf(t, kind).object(newConfig(), s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Compare(t, strings.ToLower(kind)+"-openshift", object)
+		})
+	}
+}
+
 // TestDaemonSetWithoutDefaults is for a configuration that is older than the defaults of its fields.
 func TestDaemonSetWithoutDefaults(t *testing.T) {
 	bare := newConfig()

@@ -25,8 +25,6 @@ const (
 	// metricsPort and healthPort are where the operator serves, by its Deployment in config/manager.
 	metricsPort = 8443
 	healthPort  = 8081
-	// metricsService also is the job of the operator's metrics in Prometheus.
-	metricsService = "listener-operator-metrics"
 	runbooks       = "https://github.com/listener-operator/listener-operator/blob/main/docs/alerts.md"
 )
 
@@ -64,23 +62,35 @@ func ingressOnly(name, namespace string, pods map[string]string, ports ...int32)
 		WithIngress(rule))
 }
 
-// metricsServiceObject is where the metrics are found.
-func metricsServiceObject(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
-	return corev1ac.Service(metricsService, s.namespace).WithSpec(corev1ac.ServiceSpec().
+// metricsService is where the metrics are found. On OpenShift, it gets a certificate, in the Secret that the operator's Deployment mounts.
+func metricsService(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
+	service := corev1ac.Service(names.MetricsService, s.namespace).WithSpec(corev1ac.ServiceSpec().
 		WithSelector(operatorLabels()).
 		WithPorts(corev1ac.ServicePort().WithName("metrics").WithProtocol(corev1.ProtocolTCP).
-			WithPort(metricsPort).WithTargetPort(intstr.FromInt32(metricsPort)))), nil
+			WithPort(metricsPort).WithTargetPort(intstr.FromInt32(metricsPort))))
+	if s.openShift {
+		service.WithAnnotations(map[string]string{"service.beta.openshift.io/serving-cert-secret-name": names.MetricsService})
+	}
+	return service, nil
 }
 
-// serviceMonitor has the Prometheus operator scrape the metrics. The operator's certificate is its own, which nobody can verify; that the metrics
-// are read by one who may is checked with the token.
+// serviceMonitor has the Prometheus operator scrape the metrics. Elsewhere than on OpenShift, the operator's certificate is its own, which nobody can
+// verify; that the metrics are read by one who may is checked with the token.
 func serviceMonitor(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
+	verification := map[string]any{"insecureSkipVerify": true}
+	if s.openShift {
+		verification = map[string]any{
+			"serverName": names.MetricsService + "." + s.namespace + ".svc",
+			// In each namespace.
+			"ca": map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}},
+		}
+	}
 	return unstructuredObject(serviceMonitorKind, s.namespace, names.Operator, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{labelName: names.Operator, labelManagedBy: names.Operator}},
 		"endpoints": []any{map[string]any{ //nolint:gosec // the token is named by its path in Prometheus' own Pod
 			"port": "metrics", "scheme": "https", "path": "/metrics",
 			"bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
-			"tlsConfig":       map[string]any{"insecureSkipVerify": true},
+			"tlsConfig":       verification,
 		}},
 	}), nil
 }
@@ -170,7 +180,7 @@ func alerts(namespace string) []alert {
 	return []alert{
 		{
 			"ListenerOperatorDown",
-			fmt.Sprintf(`absent(up{job=%q, namespace=%q} == 1)`, metricsService, namespace), "10m", "warning",
+			fmt.Sprintf(`absent(up{job=%q, namespace=%q} == 1)`, names.MetricsService, namespace), "10m", "warning",
 			"The listener operator does not answer.",
 			"No replica of the listener operator has answered for ten minutes. Mounted volumes stay as they are, but Pods with new listener volumes do not " +
 				"start, and changes of addresses do not reach the files.",
@@ -183,14 +193,14 @@ func alerts(namespace string) []alert {
 		},
 		{
 			"ListenerOperatorReconcileErrors",
-			fmt.Sprintf(`sum by (controller) (rate(controller_runtime_reconcile_errors_total{job=%q, namespace=%q}[5m])) > 0`, metricsService, namespace),
+			fmt.Sprintf(`sum by (controller) (rate(controller_runtime_reconcile_errors_total{job=%q, namespace=%q}[5m])) > 0`, names.MetricsService, namespace),
 			"15m", "warning",
 			"A controller of the listener operator keeps failing.",
 			"The controller {{ $labels.controller }} has been failing for a quarter of an hour. Its log says why.",
 		},
 		{
 			"ListenerOperatorRepairsKeepComing",
-			fmt.Sprintf(`sum by (kind, name) (increase(listener_operator_drift_repairs_total{job=%q, namespace=%q}[1h])) > 5`, metricsService, namespace),
+			fmt.Sprintf(`sum by (kind, name) (increase(listener_operator_drift_repairs_total{job=%q, namespace=%q}[1h])) > 5`, names.MetricsService, namespace),
 			"5m", "info",
 			"Something keeps changing what the listener operator installed.",
 			"{{ $labels.kind }} {{ $labels.name }} has been changed by somebody else and put right again {{ $value }} times within an hour.",

@@ -122,7 +122,9 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if err != nil {
 		return nil, err
 	}
-	o := &observed{config: config, settings: settings{namespace: r.Namespace, image: r.Image, account: account, operator: operator}}
+	o := &observed{config: config, settings: settings{
+		namespace: r.Namespace, image: r.Image, account: account, operator: operator, openShift: r.serves(platform.ClusterVersion),
+	}}
 	for _, c := range r.components() {
 		object, err := r.get(ctx, c)
 		if err != nil {

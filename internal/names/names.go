@@ -54,6 +54,9 @@ const (
 
 // Names of our own, which no consumer relies on.
 const (
+	// MetricsService is the Service of the operator's metrics, and so their job in Prometheus. The Secret of its certificate has the same name.
+	MetricsService = "listener-operator-metrics"
+
 	// AnnotationNode on a PersistentVolume that is not pinned is the node that it was last mounted on. The addresses of a Listener
 	// whose Pod is away for a moment come from it.
 	AnnotationNode = "listeners.stackable.tech/node"

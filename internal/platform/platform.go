@@ -85,10 +85,11 @@ func (a *APIs) Serves(kind schema.GroupVersionKind) bool {
 	return serves
 }
 
+// ClusterVersion is the kind that makes a cluster one of OpenShift.
+var ClusterVersion = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
+
 // OpenShift tells whether the cluster is one of OpenShift.
-func (a *APIs) OpenShift() bool {
-	return a.Serves(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"})
-}
+func (a *APIs) OpenShift() bool { return a.Serves(ClusterVersion) }
 
 // look returns whether the kind is served, and a channel that is closed when that or another answer changes.
 func (a *APIs) look(kind schema.GroupVersionKind) (serves bool, changed <-chan struct{}) {
