@@ -25,7 +25,7 @@ const (
 	// metricsPort and healthPort are where the operator serves, by its Deployment in config/manager.
 	metricsPort = 8443
 	healthPort  = 8081
-	runbooks       = "https://github.com/listener-operator/listener-operator/blob/main/docs/alerts.md"
+	runbooks    = "https://github.com/listener-operator/listener-operator/blob/main/docs/alerts.md"
 )
 
 var (
