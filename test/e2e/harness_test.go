@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
@@ -280,9 +281,14 @@ func awaitGone[T client.Object](ctx context.Context, o T, key client.ObjectKey) 
 		// From the list's version on, so that a deletion in between is not missed.
 		options := only(key)
 		options.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
+		var finalizers []string
+		_ = meta.EachListItem(list, func(left runtime.Object) error {
+			finalizers = left.(T).GetFinalizers()
+			return nil
+		})
 		_, err = watchUntil(ctx, o, options, func(kind watch.EventType, _ T) bool { return kind == watch.Deleted })
 		if err != nil && !errors.Is(err, errWatchEnded) {
-			return fmt.Errorf("waiting for %T %s to go: %w", o, key, err)
+			return fmt.Errorf("waiting for %T %s to go, which had the finalizers %q: %w", o, key, finalizers, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -278,12 +279,13 @@ func (m *managed) comesUpAnywhere() {
 	m.leave(space)
 }
 
-// leave takes an installation away, and its namespace.
+// leave takes an installation away without a trace, and its namespace.
 func (m *managed) leave(space *corev1.Namespace) {
 	m.Helper()
 	m.remove(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
 	mustAwaitGone(m.story, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	m.unsubscribe()
+	m.unlabel()
 	m.remove(space)
 	mustAwaitGone(m.story, &corev1.Namespace{}, client.ObjectKeyFromObject(space))
 }
@@ -333,11 +335,9 @@ func (m *managed) isUpgraded(next release) {
 		client.ObjectKey{Namespace: m.space, Name: names.Operator + ".v" + m.releases[0].version})
 	load.end(m)
 
+	m.sameAs(agents)
 	if diff := cmp.Diff(before, m.data()); diff != "" {
 		m.Errorf("the upgrade changed what users have (-before +after):\n%s", diff)
-	}
-	if after := m.agents(); after.UID != agents.UID {
-		m.Errorf("the DaemonSet was made anew: its uid was %s and is %s", agents.UID, after.UID)
 	}
 }
 
@@ -403,9 +403,7 @@ func (m *managed) isAway() {
 	m.available()
 	delete(before, "first")
 	m.stillUsable(before)
-	if after := m.agents(); after.UID != agents.UID {
-		m.Errorf("the DaemonSet was made anew: its uid was %s and is %s", agents.UID, after.UID)
-	}
+	m.sameAs(agents)
 	m.create(pod("late", map[string]map[string]string{"listener": byClass("external-unstable")}))
 	m.answers(m.told(m.running("late"), "listener").IngressAddresses[0], "late")
 }
@@ -464,6 +462,7 @@ func (m *managed) isUninstalled() {
 	}
 	mustAwaitGone(m.story, config, client.ObjectKeyFromObject(config))
 	m.unsubscribe()
+	m.unlabel()
 	m.untraced("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
 		"operators.operators.coreos.com /"+names.Operator+".")
 	for _, kind := range []string{
@@ -511,6 +510,14 @@ func (m *managed) agents() *appsv1.DaemonSet {
 	return agents
 }
 
+// sameAs checks that the DaemonSet was changed, if at all, and not made anew.
+func (m *managed) sameAs(agents *appsv1.DaemonSet) {
+	m.Helper()
+	if after := m.agents(); after.UID != agents.UID {
+		m.Errorf("the DaemonSet was made anew: its uid was %s and is %s", agents.UID, after.UID)
+	}
+}
+
 // unsubscribe deletes the Subscription and what it installed, and waits until the operator is gone.
 func (m *managed) unsubscribe() {
 	m.Helper()
@@ -525,15 +532,24 @@ func (m *managed) unsubscribe() {
 	mustAwaitGone(m.story, &corev1.ServiceAccount{}, operator)
 }
 
+// unlabel takes off the Nodes what kubelets leave there of a driver that is gone.
+func (m *managed) unlabel() {
+	m.Helper()
+	if _, err := kubectl(m.ctx, "label", "nodes", "--all", names.TopologyKey+"-"); err != nil {
+		m.Fatal(err)
+	}
+}
+
 // userData is what an upgrade must leave alone of a Pod.
 type userData struct {
 	UID       types.UID
 	Restarts  int32
 	Node      string
 	Addresses []listenersv1alpha1.IngressAddress
-	// Ports are the node ports of the Pod's Service.
-	Ports []int32
-	Files map[string]string
+	// Service is that of the Pod, and Ports are its node ports.
+	Service types.UID
+	Ports   []int32
+	Files   map[string]string
 }
 
 // data returns what the Pods of the story have, by their names.
@@ -552,9 +568,9 @@ func (m *managed) data() map[string]userData {
 			listener = "listener-" + p.Name
 		}
 		m.get(service, m.key(listener))
-		d := userData{
-			UID: p.UID, Restarts: p.Status.ContainerStatuses[0].RestartCount, Node: p.Spec.NodeName,
-			Addresses: m.told(p, "listener").IngressAddresses,
+		d := userData{UID: p.UID, Node: p.Spec.NodeName, Addresses: m.told(p, "listener").IngressAddresses, Service: service.UID}
+		for _, c := range p.Status.ContainerStatuses {
+			d.Restarts += c.RestartCount
 		}
 		d.Files = m.files(d.Addresses[0])
 		for _, port := range service.Spec.Ports {
@@ -588,13 +604,20 @@ type load struct {
 	mounts   []time.Duration
 	// unavailable is the greatest number of agents that were away at once.
 	unavailable int32
-	errs        []error
+	// failures are what went wrong, by what was done.
+	failures map[string]*failure
+}
+
+// failure is how often something went wrong, and how the first time.
+type failure struct {
+	times int
+	first error
 }
 
 // use lets clients from outside talk to the Pods, Pods with new volumes start, and somebody count the agents, until the load ends.
 func (m *managed) use(pods map[string]userData) *load {
 	ctx, cancel := context.WithCancel(m.ctx)
-	l := &load{stop: cancel}
+	l := &load{stop: cancel, failures: map[string]*failure{}}
 	for name, d := range pods {
 		l.work.Go(func() { l.talk(ctx, name, d.Addresses[0]) })
 	}
@@ -617,9 +640,7 @@ func (l *load) talk(ctx context.Context, want string, a listenersv1alpha1.Ingres
 		l.record(func() {
 			l.requests++
 			l.slowest = max(l.slowest, time.Since(began))
-			if err != nil {
-				l.errs = append(l.errs, fmt.Errorf("asking %s: %w", want, err))
-			}
+			l.fail("asking "+want, err)
 		})
 		select {
 		case <-ctx.Done():
@@ -628,31 +649,31 @@ func (l *load) talk(ctx context.Context, want string, a listenersv1alpha1.Ingres
 	}
 }
 
-// mount starts Pods one after another.
+// mount starts and ends Pods one after another.
 func (l *load) mount(ctx context.Context, m *managed) {
 	for i := 0; ctx.Err() == nil; i++ {
 		p := pod(fmt.Sprintf("mount-%d", i), map[string]map[string]string{"listener": byClass("external-unstable")})
 		p.Namespace = m.namespace
 		began := time.Now()
-		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		err := api.Create(patient, p)
-		if err == nil {
-			_, err = await(patient, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady)
-		}
-		if err == nil {
-			err = api.Delete(patient, p)
-		}
-		if err == nil {
-			err = awaitGone(patient, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-		}
-		cancel()
+		err := comeAndGo(context.WithoutCancel(ctx), p)
 		l.record(func() {
 			l.mounts = append(l.mounts, time.Since(began))
-			if err != nil {
-				l.errs = append(l.errs, fmt.Errorf("starting and ending a Pod: %w", err))
-			}
+			l.fail("starting and ending Pods", err)
 		})
 	}
+}
+
+// comeAndGo has a Pod become ready, and end.
+func comeAndGo(ctx context.Context, p *corev1.Pod) error {
+	come, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := api.Create(come, p); err != nil {
+		return err
+	}
+	_, err := await(come, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady)
+	gone, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return errors.Join(err, api.Delete(gone, p), awaitGone(gone, &corev1.Pod{}, client.ObjectKeyFromObject(p)))
 }
 
 // count watches the DaemonSet.
@@ -663,7 +684,7 @@ func (l *load) count(ctx context.Context, space string) {
 			return false
 		})
 	if ctx.Err() == nil {
-		l.record(func() { l.errs = append(l.errs, fmt.Errorf("counting the agents: %w", err)) })
+		l.record(func() { l.fail("counting the agents", err) })
 	}
 }
 
@@ -673,13 +694,24 @@ func (l *load) record(write func()) {
 	write()
 }
 
+// fail notes an error, if there is one.
+func (l *load) fail(doing string, err error) {
+	if err == nil {
+		return
+	}
+	if l.failures[doing] == nil {
+		l.failures[doing] = &failure{first: err}
+	}
+	l.failures[doing].times++
+}
+
 // end stops the load and checks that nobody noticed anything.
 func (l *load) end(m *managed) {
 	m.Helper()
 	l.stop()
 	l.work.Wait()
-	for _, err := range l.errs {
-		m.Error(err)
+	for doing, f := range l.failures {
+		m.Errorf("%s failed %d times, first with: %v", doing, f.times, f.first)
 	}
 	slices.Sort(l.mounts)
 	m.Logf("%d requests, the slowest took %s; %d Pods started and ended, each in %s (median; slowest %s); at most %d agents were away at once",
@@ -693,7 +725,8 @@ func (l *load) end(m *managed) {
 // passing are kinds whose objects come and go by themselves.
 var passing = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"}
 
-// everything returns each object of the cluster, except for those of the passing kinds and of the story, as "kind namespace/name".
+// everything returns each object of the cluster, except for those of the passing kinds and of the story, as "kind namespace/name", and what of its
+// metadata bears our names.
 func (m *managed) everything() map[string]bool {
 	m.Helper()
 	config, err := testbed.RESTConfig()
@@ -723,8 +756,16 @@ func (m *managed) everything() map[string]bool {
 				m.Fatalf("listing %s: %v", resource, err)
 			}
 			for i := range list.Items {
-				if o := &list.Items[i]; o.Namespace != m.namespace && o.Namespace != olm.Namespace {
-					objects[resource.GroupResource().String()+" "+client.ObjectKeyFromObject(o).String()] = true
+				o := &list.Items[i]
+				if o.Namespace == m.namespace || o.Namespace == olm.Namespace {
+					continue
+				}
+				name := resource.GroupResource().String() + " " + client.ObjectKeyFromObject(o).String()
+				objects[name] = true
+				for _, mark := range slices.Concat(slices.Collect(maps.Keys(o.Labels)), slices.Collect(maps.Keys(o.Annotations)), o.Finalizers) {
+					if strings.Contains(mark, "listener") {
+						objects[name+" with "+mark] = true
+					}
 				}
 			}
 		}
