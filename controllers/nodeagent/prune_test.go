@@ -1,9 +1,11 @@
 package nodeagent
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -50,6 +52,7 @@ func leftovers() (stale, others []client.Object) {
 	others = []client.Object{
 		ownedOnly, labelledOnly,
 		ours(&storagev1.StorageClass{ObjectMeta: objectMeta("of-another")}, "another"),
+		ours(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "old-agent"}}, ""),
 		ours(&listenersv1alpha1.ListenerClass{ObjectMeta: objectMeta("policy")}, ""),
 	}
 	return stale, others
@@ -120,6 +123,36 @@ func TestPruningMayFail(t *testing.T) {
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, all())
 	h.mustPass()
 	h.wantsAll(stale, false)
+}
+
+// TestOnlyWhatWasSeenIsDeletedAndOnce, and of a DaemonSet its Pods first.
+func TestOnlyWhatWasSeenIsDeletedAndOnce(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: "x", UID: "seen"}
+	going := meta
+	going.DeletionTimestamp = ptr.To(metav1.Now())
+	uid := client.Preconditions{UID: ptr.To(meta.UID)}
+	for name, tc := range map[string]struct {
+		part part
+		want []client.DeleteOption
+	}{
+		"a StorageClass":            {part{component{kind: "StorageClass"}, &storagev1.StorageClass{ObjectMeta: meta}}, []client.DeleteOption{uid}},
+		"a DaemonSet":               {part{component{kind: "DaemonSet"}, &appsv1.DaemonSet{ObjectMeta: meta}}, []client.DeleteOption{uid, client.PropagationPolicy("Foreground")}},
+		"a DaemonSet that is going": {part{component{kind: "DaemonSet"}, &appsv1.DaemonSet{ObjectMeta: going}}, nil},
+	} {
+		var got []client.DeleteOption
+		h := newHarness(t, interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+				got = options
+				return c.Delete(ctx, o, options...) // which it is gone for
+			},
+		})
+		if err := h.delete(t.Context(), tc.part); err != nil {
+			t.Errorf("%s: %v, although it is gone already", name, err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: options (-want +got):\n%s", name, diff)
+		}
+	}
 }
 
 // TestAnotherObjectOfTheSameNameIsNotDeleted when the cache still has the one before it.

@@ -371,18 +371,39 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
+// TestForeignObjectsAreLeftAlone of whatever kind, and nothing is installed beside them. Where all is that the driver's name alone makes ours, see TestForeign.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
-	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
-	h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign)
-	h.mustPass()
-	h.wants(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"},
-		[]string{"DaemonSet (foreign)"})
+	for _, c := range components() {
+		if c.ours {
+			continue
+		}
+		t.Run(c.kind+" "+c.name, func(t *testing.T) {
+			foreign := c.empty()
+			foreign.SetNamespace(c.key(namespace).Namespace)
+			foreign.SetName(c.name)
+			h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign)
+			h.serves = func(schema.GroupVersionKind) bool { return true }
+			before, after := c.empty(), c.empty()
+			if err := h.Client.Get(t.Context(), c.key(namespace), before); err != nil {
+				t.Fatal(err)
+			}
+			h.mustPass()
+			var left []string
+			if c.optional.Empty() {
+				left = []string{c.kind + " (foreign)"}
+			}
+			h.wants(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, left)
+			if err := h.Client.Get(t.Context(), c.key(namespace), after); err != nil || before.GetResourceVersion() != after.GetResourceVersion() {
+				t.Errorf("it was written to (%v)", err)
+			}
 
-	if err := h.Client.Delete(t.Context(), foreign); err != nil {
-		t.Fatal(err)
+			if err := h.Client.Delete(t.Context(), foreign); err != nil {
+				t.Fatal(err)
+			}
+			h.mustPass()
+			h.wantsInstalled(all())
+		})
 	}
-	h.mustPass()
-	h.wantsInstalled(all())
 }
 
 // othersImage is what somebody else chose for the agents.
@@ -456,8 +477,10 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 			for i := range 5 {
 				used = append(used, user(fmt.Sprintf("z%d", i), "c1"))
 			}
-			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), user("of-nothing", "c9")}
-			h := newHarness(t, interceptor.Funcs{}, append(objects, used...)...)
+			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("failed", "gone", corev1.VolumeFailed), user("of-nothing", "c9")}
+			stranger := user("stranger", "c2")
+			stranger.Namespace = "elsewhere"
+			h := newHarness(t, interceptor.Funcs{}, append(append(objects, stranger), used...)...)
 			h.mustPass()
 			begin(h)
 			h.mustPass()
@@ -710,6 +733,42 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 	}
 	h.mustPass()
 	h.wantsInstalled(all())
+}
+
+// TestWhatTheCacheLacksCounts: an object of somebody else is left alone, and a volume in use is waited for.
+func TestWhatTheCacheLacksCounts(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
+	upToDate := h.live
+	h.live = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), foreign)
+	h.mustPass()
+	h.wants(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, nil)
+
+	h.live = upToDate
+	h.mustPass()
+	h.setState(operatorv1alpha1.Removed)
+	h.live = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), volume("v", "c", corev1.VolumeBound))
+	h.mustPass()
+	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
+}
+
+// TestNothingIsInstalledToBeRemoved although volumes are in use, which are another installation's.
+func TestNothingIsInstalledToBeRemoved(t *testing.T) {
+	config := newConfig()
+	config.Spec.ManagementState = operatorv1alpha1.Removed
+	h := newHarness(t, interceptor.Funcs{}, config, volume("v", "c", corev1.VolumeBound))
+	h.mustPass()
+	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
+}
+
+// TestARemovalNeedsNoFinalizer: somebody may have taken it off.
+func TestARemovalNeedsNoFinalizer(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.mustPass()
+	h.update(withFinalizers(h.config()))
+	h.setState(operatorv1alpha1.Removed)
+	h.passes()
+	h.gone()
 }
 
 // TestNothingHoldsUpADeletionWhereNothingWasInstalled because another installation was in the way, whose volumes are in use.
