@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -92,7 +93,7 @@ func (t *trimmer) node(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// service keeps what the addresses of a Listener are made of, and who controls it.
+// service keeps what the addresses of a Listener are made of, who controls it, and a summary of what it was applied as.
 func (t *trimmer) service(service *corev1.Service) *corev1.Service {
 	if service.Namespace == t.namespace {
 		service.ManagedFields = nil
@@ -111,7 +112,10 @@ func (t *trimmer) service(service *corev1.Service) *corev1.Service {
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
 	}
-	kept.OwnerReferences = controller(service)
+	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
+		apply.SummarizeService(service, names.OwnerService)
+		kept.ManagedFields = service.ManagedFields
+	}
 	return kept
 }
 

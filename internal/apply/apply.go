@@ -1,20 +1,24 @@
 // Package apply is the one way in which the operator writes objects that it generates: server-side apply, with force, in the
-// name of one field owner for each kind. It never reads, compares or merges fields itself; that is the API server's work.
+// name of one field owner for each kind. It never reads, compares or merges single fields; that is the API server's work.
 package apply
 
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -44,19 +48,18 @@ func New(writer client.Writer, owner string) *Applier {
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last read,
-// or nil if there is none: when it is still the version that an equal desired state resulted in, nothing is sent and desired stays
-// as it is. Otherwise desired holds the object as it is now. A namesake that has taken the place of the observed object since is
+// or nil if there is none: when it is still the version that an equal desired state resulted in, or SummarizeService says that it
+// follows an equal one, nothing is sent and desired stays as it is. Otherwise desired holds the object as it is now. A namesake that has taken the place of the observed object since is
 // never written to, and if desired has a resource version, no other version either; the error is then a conflict.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) error {
 	version := desired.GetResourceVersion()
 	desired.SetResourceVersion("") // no part of what is desired
-	raw, err := json.Marshal(desired)
+	sent, err := sum(desired)
 	if err != nil {
-		return fmt.Errorf("encoding %s %s: %w", desired.GetKind(), client.ObjectKeyFromObject(desired), err)
+		return err
 	}
-	sent := sha256.Sum256(raw)
 	desired.SetResourceVersion(version)
-	if observed != nil && a.unchanged(observed, sent) {
+	if observed != nil && (a.unchanged(observed, sent) || slices.Contains(observed.GetManagedFields(), summary(string(a.owner), sent))) {
 		return nil
 	}
 	if observed != nil {
@@ -70,6 +73,44 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	defer a.mu.Unlock()
 	a.applied[desired.GetUID()] = record{sent: sent, resourceVersion: desired.GetResourceVersion()}
 	return nil
+}
+
+// sum tells desired states apart.
+func sum(desired *unstructured.Unstructured) ([sha256.Size]byte, error) {
+	raw, err := json.Marshal(desired)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("encoding %s %s: %w", desired.GetKind(), client.ObjectKeyFromObject(desired), err)
+	}
+	return sha256.Sum256(raw), nil
+}
+
+// summary stands for the managed fields of an owner whose last desired state still holds.
+func summary(owner string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: owner, FieldsType: base64.RawStdEncoding.EncodeToString(sent[:])}
+}
+
+// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to tell whether the Service follows a desired
+// state: a sum of the fields that owner applied and still owns, with the values that they have. Whoever else changes such a field becomes its owner.
+// So a new process need not apply again all that a former one did, and a change of what is not ours costs no request. Fields that were
+// shortened before stay as they are.
+func SummarizeService(service *corev1.Service, owner string) {
+	isOwn := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == owner }
+	own := slices.IndexFunc(service.ManagedFields, isOwn)
+	if own >= 0 && service.ManagedFields[own].FieldsV1 == nil {
+		return
+	}
+	applied, err := corev1ac.ExtractService(service, owner)
+	service.ManagedFields = nil
+	if err != nil || own < 0 {
+		return // it is applied again, which does no harm
+	}
+	desired, err := Unstructured(applied)
+	if err != nil {
+		return
+	}
+	if holds, err := sum(desired); err == nil {
+		service.ManagedFields = []metav1.ManagedFieldsEntry{summary(owner, holds)}
+	}
 }
 
 // asConflict makes a conflict of the way in which the API server says that the object is no longer the observed one: an invalid uid.

@@ -4,9 +4,12 @@ import (
 	"os"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/apply"
@@ -121,5 +124,94 @@ func TestOnlyTheVersionThatIsAskedForIsWrittenTo(t *testing.T) {
 	}
 	if got := observe(t, c, namespace).Data["key"]; got != "b" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A process that has just started has applied nothing, but its cache has what a former one did.
+func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
+	const owner = "tester"
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	service := func(port int32) *unstructured.Unstructured {
+		desired, err := apply.Unstructured(corev1ac.Service("some", namespace).
+			WithLabels(map[string]string{"a": "1"}).WithAnnotations(map[string]string{"b": "2"}).
+			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Some").WithName("some").WithUID("uid").
+				WithController(true).WithBlockOwnerDeletion(true)).
+			WithSpec(corev1ac.ServiceSpec().WithType(corev1.ServiceTypeNodePort).WithSelector(map[string]string{"c": "3"}).
+				WithPublishNotReadyAddresses(true).WithExternalTrafficPolicy(corev1.ServiceExternalTrafficPolicyCluster).
+				WithPorts(
+					corev1ac.ServicePort().WithName("http").WithProtocol(corev1.ProtocolTCP).WithPort(port),
+					corev1ac.ServicePort().WithName("dns").WithProtocol(corev1.ProtocolUDP).WithPort(port),
+				)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return desired
+	}
+	read := func() *corev1.Service {
+		observed := &corev1.Service{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "some"}, observed); err != nil {
+			t.Fatal(err)
+		}
+		return observed
+	}
+	by := func(who string, change func(*corev1.Service)) func() {
+		return func() {
+			before := read()
+			after := before.DeepCopy()
+			change(after)
+			if err := c.Patch(t.Context(), after, client.MergeFrom(before), client.FieldOwner(who)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := apply.New(c, owner).Apply(t.Context(), service(80), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name   string
+		before func()
+		port   int32
+		sent   bool
+	}{
+		{"the same as before", func() {}, 80, false},
+		{"a label of somebody else", by("other", func(s *corev1.Service) { s.Labels["theirs"] = "x" }), 80, false},
+		{"our label changed", by("other", func(s *corev1.Service) { s.Labels["a"] = "theirs" }), 80, true},
+		{"our label removed", by("other", func(s *corev1.Service) { delete(s.Labels, "a") }), 80, true},
+		{"our annotation changed in our name", by(owner, func(s *corev1.Service) { s.Annotations["b"] = "x" }), 80, true},
+		{"a selector of somebody else beside ours", by("other", func(s *corev1.Service) { s.Spec.Selector["theirs"] = "x" }), 80, true},
+		{"our port changed", by("other", func(s *corev1.Service) { s.Spec.Ports[0].Name = "theirs" }), 80, true},
+		{"our port removed", by("other", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }), 80, true},
+		{"our owner removed", by("other", func(s *corev1.Service) { s.OwnerReferences = nil }), 80, true},
+		{"other ports", func() {}, 90, true},
+		{"the same again", func() {}, 90, false},
+	} {
+		tc.before()
+		observed := read()
+		apply.SummarizeService(observed, owner)
+		once := observed.DeepCopy()
+		apply.SummarizeService(observed, owner)
+		if diff := cmp.Diff(once, observed); diff != "" {
+			t.Errorf("%s: summarized again (-once +twice):\n%s", tc.name, diff)
+		}
+		desired := service(tc.port)
+		if err := apply.New(c, owner).Apply(t.Context(), desired, observed); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		if got := desired.GetResourceVersion() != ""; got != tc.sent {
+			t.Errorf("%s: sent is %t, want %t", tc.name, got, tc.sent)
+		}
+		if observed = read(); observed.Labels["a"] != "1" || observed.Annotations["b"] != "2" || len(observed.Spec.Selector) != 1 ||
+			len(observed.Spec.Ports) != 2 || observed.Spec.Ports[0].Name != "http" || observed.Spec.Ports[0].Port != tc.port || len(observed.OwnerReferences) != 1 {
+			t.Errorf("%s: not put right: %v", tc.name, observed)
+		}
+	}
+	whole := read()
+	desired := service(90)
+	if err := apply.New(c, owner).Apply(t.Context(), desired, whole); err != nil || desired.GetResourceVersion() == "" {
+		t.Errorf("a Service with whole managed fields: error %v, sent is %t", err, desired.GetResourceVersion() != "")
+	}
+	apply.SummarizeService(whole, "another")
+	if len(whole.ManagedFields) > 0 {
+		t.Errorf("managed fields of others are kept: %v", whole.ManagedFields)
 	}
 }
