@@ -1,11 +1,13 @@
 package index_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -82,4 +84,41 @@ func TestVolumesAndPodListenersAreFoundByTheirListener(t *testing.T) {
 	if diff := cmp.Diff([]string{"node-1"}, index.PodListenersNode(told)); diff != "" {
 		t.Errorf("by node (-want +got):\n%s", diff)
 	}
+}
+
+// A cluster has many more Pods without claims, and claims with a volume, than those that are looked for.
+func TestWhatNobodyLooksForIsNotIndexed(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", UID: "uid"}}
+	if got := index.PodUID(pod); got != nil {
+		t.Errorf("a Pod without claims is found by %v", got)
+	}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+	if diff := cmp.Diff([]string{"uid"}, index.PodUID(pod)); diff != "" {
+		t.Errorf("uid of a Pod with a claim (-want +got):\n%s", diff)
+	}
+	indexer := extractors{}
+	if err := index.Register(t.Context(), indexer); err != nil {
+		t.Fatal(err)
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		names.AnnotationListenerClass: "public", names.AnnotationListenerName: "web",
+	}}}
+	for name, want := range map[string]string{index.ClaimsByClass: "public", index.ClaimsByListener: "web"} {
+		claim.Spec.VolumeName = ""
+		if diff := cmp.Diff([]string{want}, indexer[name](claim)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		claim.Spec.VolumeName = "pvc-1"
+		if got := indexer[name](claim); got != nil {
+			t.Errorf("%s finds a claim with a volume by %v", name, got)
+		}
+	}
+}
+
+// extractors are those of the indexes, by name.
+type extractors map[string]client.IndexerFunc
+
+func (e extractors) IndexField(_ context.Context, _ client.Object, name string, extract client.IndexerFunc) error {
+	e[name] = extract
+	return nil
 }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// The operator applies Services by what its cache has kept of them. One that follows costs no request after a restart; one that somebody has changed is
+// put right.
+func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	options := cacheOptions("operators")
+	options.Scheme = apiserver.Scheme()
+	cached, err := cache.New(apiserver.Config(t), options)
+	g.Expect(err).NotTo(HaveOccurred())
+	go func() { _ = cached.Start(t.Context()) }()
+
+	key := client.ObjectKey{Namespace: namespace, Name: "web"}
+	// applied applies the Service as a process that has just started, and tells whether that took a request.
+	applied := func(g Gomega, observed client.Object) bool {
+		desired, err := apply.Unstructured(corev1ac.Service(key.Name, namespace).
+			WithLabels(map[string]string{"app": "web"}).
+			WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Listener").WithName(key.Name).WithUID("uid").WithController(true)).
+			WithSpec(corev1ac.ServiceSpec().WithPorts(corev1ac.ServicePort().WithName("http").WithPort(80).WithProtocol(corev1.ProtocolTCP))))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(apply.New(c, names.OwnerService).Apply(t.Context(), desired, observed)).To(Succeed())
+		return desired.GetResourceVersion() != ""
+	}
+	fromCache := func(g Gomega) *corev1.Service {
+		service := &corev1.Service{}
+		g.Expect(cached.Get(t.Context(), key, service)).To(Succeed())
+		return service
+	}
+	g.Expect(applied(g, nil)).To(BeTrue())
+	g.Eventually(func(g Gomega) bool { return applied(g, fromCache(g)) }).Should(BeFalse())
+
+	whole := &corev1.Service{}
+	g.Expect(c.Get(t.Context(), key, whole)).To(Succeed())
+	changed := whole.DeepCopy()
+	changed.Labels["app"] = "theirs"
+	g.Expect(c.Patch(t.Context(), changed, client.MergeFrom(whole))).To(Succeed())
+	g.Eventually(func(g Gomega) bool { return applied(g, fromCache(g)) }).Should(BeTrue())
+	g.Expect(c.Get(t.Context(), key, whole)).To(Succeed())
+	g.Expect(whole.Labels).To(HaveKeyWithValue("app", "web"))
+	g.Eventually(func(g Gomega) bool { return applied(g, fromCache(g)) }).Should(BeFalse())
+}
