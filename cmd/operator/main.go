@@ -62,7 +62,7 @@ type Options struct {
 }
 
 // gcPercent makes the garbage collector work a little harder for a smaller process, most of which is the cache: with 3,000 Listeners
-// the peak was 137 MiB instead of 161 after a restart, for one second more of 7 of the processor (make bench). GOGC in the environment counts instead.
+// the peak after a restart was 137 MiB instead of 161, for one second more than 7 of the processor (make bench). GOGC in the environment counts instead.
 const gcPercent = 25
 
 func main() {
