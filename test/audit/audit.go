@@ -133,11 +133,12 @@ func parse(log io.Reader, user string) (*Requests, error) {
 }
 
 // isDenied tells whether a request was refused for want of a right, by the authorizer or by an admission plugin that asks it. What
-// comes too late for a namespace that is being deleted is not, and neither is an owner whose kind is so new that the plugin OwnerReferencesPermissionEnforcement
-// does not know it yet.
+// comes too late for a namespace or a kind that is being deleted is not, and neither is an owner whose kind is so new that the plugin
+// OwnerReferencesPermissionEnforcement does not know it yet.
 func isDenied(event *auditv1.Event) bool {
 	status := event.ResponseStatus
-	if status == nil || status.Code != http.StatusForbidden || strings.Contains(status.Message, "cannot find RESTMapping") {
+	if status == nil || status.Code != http.StatusForbidden || strings.Contains(status.Message, "cannot find RESTMapping") ||
+		strings.Contains(status.Message, "not allowed while custom resource definition is terminating") {
 		return false
 	}
 	if status.Details == nil {

@@ -126,8 +126,10 @@ func TestWhatIsDeniedIsTold(t *testing.T) {
 		`"code":403,"message":"late","details":{"causes":[{"reason":"NamespaceTerminating"}]}`)
 	early := event("patch", "/api/v1/namespaces/a/services/b", `"resource":"services"`,
 		`"code":403,"message":"cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion x/v1 Kind Y"`)
+	leaving := event("patch", "/apis/x/v1/ys/z", `"resource":"ys"`,
+		`"code":403,"message":"ys.x \"z\" is forbidden: create not allowed while custom resource definition is terminating"`)
 	gone := event("get", "/api/v1/pods", `"resource":"pods"`, `"code":404`)
-	got := read(t, denial+late+early+gone+denial).Denied
+	got := read(t, denial+late+early+leaving+gone+denial).Denied
 	if diff := cmp.Diff([]string{"get /api/v1/secrets: no"}, got); diff != "" {
 		t.Errorf("denied (-want +got):\n%s", diff)
 	}

@@ -31,12 +31,19 @@ func TestWhatIsInstalledComesAndGoes(t *testing.T) {
 	crds.Remove(t, api, optional...)                                                             // an earlier run may have left them
 	crds.Install(t, api, optional...)
 	defer crds.Remove(t, api, optional...)
-	constraints := &unstructured.Unstructured{}
-	constraints.SetAPIVersion("security.openshift.io/v1")
-	constraints.SetKind("SecurityContextConstraints")
-	constraints.SetName(names.NodeAgent)
-	if err := eventually(s.within(), s.exists(constraints)); err != nil {
-		t.Fatal(err)
+	constraints := optionalObject("security.openshift.io/v1", "SecurityContextConstraints", "", names.NodeAgent)
+	for _, o := range []client.Object{
+		constraints,
+		optionalObject("monitoring.coreos.com/v1", "ServiceMonitor", operatorSpace, names.Operator),
+		optionalObject("monitoring.coreos.com/v1", "PrometheusRule", operatorSpace, names.Operator),
+		optionalObject("console.openshift.io/v1", "ConsoleQuickStart", "", names.Operator),
+		optionalObject("console.openshift.io/v1", "ConsoleYAMLSample", "", "listener-operator-listenerclass"),
+		optionalObject("console.openshift.io/v1", "ConsoleYAMLSample", "", "listener-operator-listener"),
+		optionalObject("console.openshift.io/v1", "ConsoleYAMLSample", "", "listener-operator-statefulset"),
+	} {
+		if err := eventually(s.within(), s.exists(o)); err != nil {
+			t.Fatalf("%s %s: %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
+		}
 	}
 
 	s.manage(operatorv1alpha1.Removed)
@@ -69,6 +76,16 @@ func TestWhatIsInstalledComesAndGoes(t *testing.T) {
 	class := s.class(unpinned())
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+}
+
+// optionalObject returns an object to read, of a kind that not every cluster serves.
+func optionalObject(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
 }
 
 // exists returns a function that reads an object.
