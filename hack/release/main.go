@@ -122,6 +122,10 @@ type release struct {
 	dependencies map[string]*intoto.ResourceDescriptor
 }
 
+func newRelease(o Options, dir string) *release {
+	return &release{Options: o, dir: dir, images: map[string]published{}, dependencies: map[string]*intoto.ResourceDescriptor{}}
+}
+
 // run makes the release in dist/<version>, wholly or not at all.
 func run(ctx context.Context, o Options) error {
 	started := time.Now()
@@ -139,7 +143,7 @@ func run(ctx context.Context, o Options) error {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return fmt.Errorf("opening the directory to readers: %w", err)
 	}
-	r := &release{Options: o, dir: dir, images: map[string]published{}, dependencies: map[string]*intoto.ResourceDescriptor{}}
+	r := newRelease(o, dir)
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error

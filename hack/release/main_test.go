@@ -245,11 +245,7 @@ func TestBundleClaimsTheArchitecturesOfTheImage(t *testing.T) {
 }
 
 func TestReadmeNamesEveryImage(t *testing.T) {
-	r := &release{
-		Options: Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures()},
-		dir:     t.TempDir(),
-		images:  map[string]published{},
-	}
+	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures()}, t.TempDir())
 	for _, name := range []string{"operator", "bundle"} {
 		err := r.makeImage(name, r.Image+"-"+name, "v1.2.3", func(architecture string) (image.Spec, error) {
 			return image.Spec{Architecture: architecture}, nil
@@ -297,11 +293,7 @@ func TestReleaseIsAppliedAsMakeDeployDoes(t *testing.T) {
 }
 
 func TestTestsOfTheScorecardAreWhereTheBundleNamesThem(t *testing.T) {
-	r := &release{
-		Options: Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: []string{runtime.GOARCH}},
-		dir:     t.TempDir(),
-		images:  map[string]published{},
-	}
+	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: []string{runtime.GOARCH}}, t.TempDir())
 	t.Chdir(root)
 	if err := r.makeScorecardImage(t.Context()); err != nil {
 		t.Fatal(err)

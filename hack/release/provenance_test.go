@@ -24,12 +24,9 @@ import (
 // made returns a small release of a commit, with all that is attested.
 func made(t *testing.T, commit string) *release {
 	t.Helper()
-	r := &release{
-		Options: Options{
-			Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures(), Created: time.Unix(1, 0).UTC(), Commit: commit,
-		},
-		dir: t.TempDir(), images: map[string]published{}, dependencies: map[string]*intoto.ResourceDescriptor{},
-	}
+	r := newRelease(Options{
+		Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures(), Created: time.Unix(1, 0).UTC(), Commit: commit,
+	}, t.TempDir())
 	for _, name := range []string{"programs/linux-amd64/operator", "install.yaml", "bundle/manifests/a.yaml"} {
 		if _, err := r.mkdir(filepath.Dir(name)); err != nil {
 			t.Fatal(err)
