@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	routev1 "github.com/openshift/api/route/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,10 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -120,15 +123,7 @@ func definitions(g Gomega) *runtime.Scheme {
 func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
-	service := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-		"metadata": map[string]any{"name": "v1.route.openshift.io"},
-		"spec": map[string]any{
-			"group": "route.openshift.io", "version": "v1", "groupPriorityMinimum": int64(9900), "versionPriority": int64(15),
-			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "nowhere", "name": "api", "port": int64(443)},
-		},
-	}}
-	g.Expect(c.Create(t.Context(), service)).To(Succeed())
+	service := aggregateRoutes(t, c)
 	g.Eventually(func() bool { return apis.Serves(route) }, "10s", "10ms").Should(BeTrue())
 	view := routes(g, apis)
 	g.Expect(view.Served()).To(BeTrue())
@@ -137,6 +132,67 @@ func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 	g.Expect(meta.IsNoMatchError(err)).To(BeFalse())
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
 	g.Eventually(func() bool { return apis.Serves(route) }, "10s", "10ms").Should(BeFalse())
+}
+
+// aggregateRoutes has the API server ask another one for Routes, which never answers.
+func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
+	t.Helper()
+	service := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1.route.openshift.io"},
+		"spec": map[string]any{
+			"group": "route.openshift.io", "version": "v1", "groupPriorityMinimum": int64(9900), "versionPriority": int64(15),
+			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "nowhere", "name": "api", "port": int64(443)},
+		},
+	}}
+	if err := c.Create(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	return service
+}
+
+// TestAControllerStartsWhateverBecomesOfAKind: at once without it, with its objects where there are some, and after a while if its API does not
+// answer. Objects of an API that went away are not taken for those of the one that came in its place.
+func TestAControllerStartsWhateverBecomesOfAKind(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	start := func() *platform.Kind {
+		view := routes(g, apis)
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		t.Cleanup(queue.ShutDown)
+		g.Expect(view.Start(t.Context(), queue)).To(Succeed())
+		return view
+	}
+	// wait tells whether the start went on without an API that does not answer.
+	wait := func(view *platform.Kind) (impatient bool) {
+		logger := funcr.New(func(_, line string) { impatient = impatient || strings.Contains(line, "does not answer") }, funcr.Options{})
+		g.Expect(view.WaitForSync(log.IntoContext(t.Context(), logger))).To(Succeed())
+		return impatient
+	}
+	read := func(view *platform.Kind) error {
+		return client.IgnoreNotFound(view.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, &routev1.Route{}))
+	}
+
+	absent := start()
+	g.Expect(wait(absent)).To(BeFalse())
+	g.Expect(meta.IsNoMatchError(read(absent))).To(BeTrue())
+
+	crds.Install(t, c, crds.Routes)
+	g.Eventually(func() bool { return apis.Serves(route) }, "10s", "10ms").Should(BeTrue())
+	view := start()
+	g.Expect(wait(view)).To(BeFalse())
+	g.Expect(read(view)).To(Succeed())
+
+	crds.Remove(t, c, crds.Routes)
+	g.Eventually(view.Served, "10s", "10ms").Should(BeFalse())
+	service := aggregateRoutes(t, c)
+	g.Eventually(view.Served, "10s", "10ms").Should(BeTrue())
+	g.Eventually(func() error { return read(view) }, "10s", "10ms").Should(MatchError(ContainSubstring("did not answer")))
+	unanswered := start()
+	g.Expect(wait(unanswered)).To(BeTrue())
+	g.Expect(read(unanswered)).To(MatchError(ContainSubstring("did not answer")))
+	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
+	g.Eventually(view.Served, "10s", "10ms").Should(BeFalse())
 }
 
 func routes(g Gomega, apis *platform.APIs) *platform.Kind {

@@ -38,7 +38,7 @@ type KindOptions struct {
 	// Handler and Predicates turn the objects' changes into requests, as in any watch.
 	Handler    handler.EventHandler
 	Predicates []predicate.Predicate
-	// Changed returns what to reconcile when the cluster starts or stops serving the kind. It may be nil.
+	// Changed returns what to reconcile when the cluster starts or stops serving the kind.
 	Changed func(context.Context) []reconcile.Request
 }
 
@@ -200,7 +200,7 @@ func (k *Kind) settle() { k.once.Do(func() { close(k.ready) }) }
 
 // wake asks for what depends on whether the kind is served.
 func (k *Kind) wake(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	if k.options.Changed == nil || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
 	for _, request := range k.options.Changed(ctx) {
