@@ -429,10 +429,10 @@ func (m *managed) isMoved() {
 	m.remove(abandoned)
 	mustAwaitGone(m.story, abandoned, client.ObjectKeyFromObject(abandoned))
 
-	// The new namespace is as the first was, before the operator was there, with an OperatorGroup that OLM makes roles for.
+	// The new namespace is as the first was, before the operator was there: with a pull secret, and an OperatorGroup that OLM makes roles for.
 	for _, o := range []string{
 		"namespaces /" + m.space, "serviceaccounts " + m.space + "/default", "configmaps " + m.space + "/kube-root-ca.crt",
-		"operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.group()).String(),
+		"secrets " + m.space + "/" + pullSecret, "operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.group()).String(),
 	} {
 		m.before[o] = true
 	}
