@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	routev1 "github.com/openshift/api/route/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -134,7 +135,7 @@ func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 	g.Eventually(func() bool { return apis.Serves(route) }, "10s", "10ms").Should(BeFalse())
 }
 
-// aggregateRoutes has the API server ask another one for Routes, which never answers.
+// aggregateRoutes has the API server ask another one for Routes, which never answers, as soon as it has forgotten those of a definition.
 func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 	t.Helper()
 	service := &unstructured.Unstructured{Object: map[string]any{
@@ -145,9 +146,11 @@ func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "nowhere", "name": "api", "port": int64(443)},
 		},
 	}}
-	if err := c.Create(t.Context(), service); err != nil {
-		t.Fatal(err)
-	}
+	g := NewWithT(t)
+	g.Eventually(func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(service), service.DeepCopy()))
+	}, "20s", "20ms").Should(BeTrue())
+	g.Expect(c.Create(t.Context(), service)).To(Succeed())
 	return service
 }
 
