@@ -3,7 +3,9 @@
 // so that an update of the operator takes nothing away.
 //
 // It must never touch an object that another installation controls, nor take anything away while volumes are in use, even when
-// ListenerOperator/cluster is deleted, which a finalizer holds up meanwhile. It grants no rights: the ServiceAccount of the agents and its ClusterRole come with the operator's manifests.
+// ListenerOperator/cluster is deleted, which a finalizer holds up meanwhile. Only agents that an operator left in another namespace make way for
+// those of this one at once, because their tokens are dead. It grants no rights: the ServiceAccount of the agents and its ClusterRole come with
+// the operator's manifests.
 package nodeagent
 
 import (

@@ -122,7 +122,8 @@ func progressing(o *observed, done outcome) metav1.Condition {
 	case done.err != nil:
 		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, "installing is tried again"
 	case done.moving != "":
-		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsMoving, "the agents of an earlier installation in another namespace have to go first: waiting until DaemonSet "+done.moving+" is gone"
+		c.Reason = operatorv1alpha1.ReasonAgentsMoving
+		c.Message = fmt.Sprintf("the agents of an earlier installation in another namespace have to go first: waiting until DaemonSet %s is gone", done.moving)
 	case !settled(o):
 		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsRollout, rollout(o)
 	default:

@@ -49,8 +49,9 @@ func New(writer client.Writer, owner string) *Applier {
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last read,
 // or nil if there is none: when it is still the version that an equal desired state resulted in, or SummarizeService says that it
-// follows an equal one, nothing is sent and desired stays as it is. Otherwise desired holds the object as it is now. A namesake that has taken the place of the observed object since is
-// never written to, and if desired has a resource version, no other version either; the error is then a conflict.
+// follows an equal one, nothing is sent and desired stays as it is. Otherwise desired holds the object as it is now. A namesake that
+// has taken the place of the observed object since is never written to, and if desired has a resource version, no other version either;
+// the error is then a conflict.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) error {
 	version := desired.GetResourceVersion()
 	desired.SetResourceVersion("") // no part of what is desired
