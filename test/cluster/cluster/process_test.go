@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,8 +13,14 @@ import (
 )
 
 func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "sleep", "1000.25")
-	if err := cmd.Start(); err != nil {
+	// A program has no command line until the kernel has finished its exec(2), which Start does not wait for; that this
+	// one answers shows that it has.
+	cmd := exec.CommandContext(t.Context(), "cat", "-u")
+	input, output := startedPipes(t, cmd)
+	if _, err := input.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(output, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
@@ -26,7 +34,7 @@ func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
 	}
 	p := found[0]
 	own, err := readProcess(os.Getpid())
-	if err != nil || p.argv[1] != "1000.25" || p.pidNamespace != own.pidNamespace {
+	if err != nil || !slices.Equal(p.argv, cmd.Args) || p.pidNamespace != own.pidNamespace {
 		t.Errorf("found %+v beside %+v, %v", p, own, err)
 	}
 	if err := p.signal(unix.SIGKILL); err != nil {
@@ -41,6 +49,23 @@ func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
 	if err := p.signal(unix.SIGKILL); err != nil {
 		t.Errorf("signalling a process that has ended: %v", err)
 	}
+}
+
+// startedPipes starts the program and returns its standard input and output.
+func startedPipes(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, io.ReadCloser) {
+	t.Helper()
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return input, output
 }
 
 func TestAnotherProcessOfTheSameNumberIsLeftAlone(t *testing.T) {
