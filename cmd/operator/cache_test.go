@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // put right.
 func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(20 * time.Second)
+	g.SetDefaultEventuallyTimeout(apiserver.Patience)
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	options := cacheOptions("operators")
 	options.Scheme = apiserver.Scheme()

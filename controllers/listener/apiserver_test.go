@@ -58,7 +58,7 @@ func newFixture(t *testing.T, cfg *rest.Config, spec v1alpha1.ListenerClassSpec)
 		key:   client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"},
 		class: &v1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec},
 	}
-	f.SetDefaultEventuallyTimeout(20 * time.Second)
+	f.SetDefaultEventuallyTimeout(apiserver.Patience)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	f.Expect(f.client.Create(t.Context(), f.class)).To(Succeed())
 	f.abandoned = gather(f.WithT, "workqueue_depth")

@@ -90,7 +90,7 @@ func confined(t *testing.T) (admin client.Client, namespace string) {
 	// The API server takes a moment to put a new policy, and new rights, in force.
 	NewWithT(t).Eventually(func() error {
 		return agent.Create(t.Context(), hint(namespace, "node-b", "probe"), client.DryRunAll)
-	}, "30s", "50ms").Should(MatchError(ContainSubstring(otherNode)))
+	}, apiserver.Patience, "50ms").Should(MatchError(ContainSubstring(otherNode)))
 	return admin, namespace
 }
 

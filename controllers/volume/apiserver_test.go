@@ -5,7 +5,6 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +23,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
-
-// timeout is long for a busy machine. A context alone would let a wait take for ever.
-const timeout = 20 * time.Second
 
 // cluster is an API server on which the provisioner runs. There is no scheduler: claims say themselves which node was selected.
 type cluster struct {
@@ -91,7 +87,7 @@ func (c *cluster) told(claim *corev1.PersistentVolumeClaim, reason string) {
 			}
 		}
 		return reasons, err
-	}).WithContext(c.t.Context()).WithTimeout(timeout).Should(ContainElement(reason))
+	}).WithContext(c.t.Context()).WithTimeout(apiserver.Patience).Should(ContainElement(reason))
 }
 
 // provisioned waits for the volume of the claim.
@@ -100,7 +96,7 @@ func (c *cluster) provisioned(claim *corev1.PersistentVolumeClaim) *corev1.Persi
 	pv := &corev1.PersistentVolume{}
 	c.Eventually(func(ctx context.Context) error {
 		return c.api.Get(ctx, client.ObjectKey{Name: "pvc-" + string(claim.UID)}, pv)
-	}).WithContext(c.t.Context()).WithTimeout(timeout).Should(Succeed())
+	}).WithContext(c.t.Context()).WithTimeout(apiserver.Patience).Should(Succeed())
 	return pv
 }
 

@@ -149,7 +149,7 @@ func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 	g := NewWithT(t)
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(service), service.DeepCopy()))
-	}, "20s", "20ms").Should(BeTrue())
+	}, apiserver.Patience, "20ms").Should(BeTrue())
 	g.Expect(c.Create(t.Context(), service)).To(Succeed())
 	return service
 }
@@ -239,7 +239,7 @@ func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
 		woken.Store(0)
 		seen.Store(0)
 		crds.Install(t, c, crds.Routes)
-		g.Eventually(woken.Load, "20s", "10ms").Should(BeEquivalentTo(1))
+		g.Eventually(woken.Load, apiserver.Patience, "10ms").Should(BeEquivalentTo(1))
 		g.Expect(client.IgnoreNotFound(read())).To(Succeed())
 		for name, ours := range map[string]string{"web": "true", "other": "false"} {
 			created := &unstructured.Unstructured{Object: map[string]any{
@@ -292,7 +292,7 @@ func TestTheTLSProfileOfTheClusterIsFollowed(t *testing.T) {
 	server.SetGroupVersionKind(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "APIServer"})
 	server.SetName("cluster")
 	g.Eventually(func() error { return c.Create(t.Context(), server) }, "10s", "50ms").Should(Succeed())
-	g.Eventually(minimum, "20s", "20ms").Should(BeEquivalentTo(tls.VersionTLS13))
+	g.Eventually(minimum, apiserver.Patience, "20ms").Should(BeEquivalentTo(tls.VersionTLS13))
 	g.Expect(c.Patch(t.Context(), server, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tlsSecurityProfile":{"type":"Old","old":{}}}}`)))).To(Succeed())
 	g.Eventually(minimum, "10s", "20ms").Should(BeEquivalentTo(tls.VersionTLS10))
 	crds.Remove(t, c, crds.APIServers)

@@ -91,7 +91,7 @@ func (w *world) startAgent() {
 
 func (w *world) eventually(f any) AsyncAssertion {
 	w.t.Helper()
-	return NewWithT(w.t).Eventually(f).WithTimeout(20 * time.Second).WithPolling(2 * time.Millisecond)
+	return NewWithT(w.t).Eventually(f).WithTimeout(apiserver.Patience).WithPolling(2 * time.Millisecond)
 }
 
 type answer struct {
@@ -238,7 +238,7 @@ func received(t *testing.T, answers <-chan answer) []listenersv1alpha1.IngressAd
 			t.Fatal(a.err)
 		}
 		return a.addresses
-	case <-time.After(20 * time.Second):
+	case <-time.After(apiserver.Patience):
 		t.Fatal("no answer")
 		return nil
 	}

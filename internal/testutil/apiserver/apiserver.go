@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
+
+// Patience is how long tests wait for one thing that the API server or a controller does. It is many times what that takes, for the machine may have
+// other work.
+const Patience = time.Minute
 
 // shared is the API server of this test binary.
 var shared struct {
@@ -95,7 +100,10 @@ func start(ctx context.Context) (*rest.Config, error) {
 		CRDInstallOptions: envtest.CRDInstallOptions{
 			Paths:              []string{filepath.Join(root, "config", "crd", "bases")},
 			ErrorIfPathMissing: true,
+			MaxTime:            Patience,
 		},
+		ControlPlaneStartTimeout: Patience,
+		ControlPlaneStopTimeout:  Patience,
 	}
 	shared.env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(etcd, "etcd")}
 	shared.env.ControlPlane.APIServer = &envtest.APIServer{Path: filepath.Join(kubernetes, "kube-apiserver")}

@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	config := apiserver.Config(t)
 	w.admin = newClient(t, config, scheme)
 	crds.Install(t, w.admin, crds.Routes)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), apiserver.Patience)
 	defer cancel()
 	if err := platform.Install(ctx, w.admin, domain); err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestTheWildcardPolicyNeverChanges(t *testing.T) {
 func (w *world) eventually(try func() error) {
 	w.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, apiserver.Patience, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	})
