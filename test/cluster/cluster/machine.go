@@ -252,7 +252,7 @@ func (m machine) command(ctx context.Context, name string, args ...string) (*exe
 	return cmd, nil
 }
 
-// launch starts a command that outlives this process, with its output appended to a log file.
+// launch starts a command that outlives this process, with its output appended to a log file. It can be found when launch returns, unless it has ended.
 func launch(cmd *exec.Cmd, logFile string, start func() error) error {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -269,6 +269,7 @@ func launch(cmd *exec.Cmd, logFile string, start func() error) error {
 	}
 	// While this process lives it is the parent and has to collect it; afterwards the machine's first process does.
 	go func() { _ = cmd.Wait() }()
+	awaitExecuted(cmd.Process.Pid)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,7 +45,7 @@ func processes(match func(process) bool) ([]process, error) {
 	return found, nil
 }
 
-// readProcess reads one process. A zombie has no command line.
+// readProcess reads one process. A zombie has no command line, and neither has one whose program the kernel is just starting.
 func readProcess(pid int) (process, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -55,11 +56,22 @@ func readProcess(pid int) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	cmdline = bytes.TrimSuffix(cmdline, []byte{0})
-	if len(cmdline) == 0 {
-		return process{pid: pid}, nil
+	p := process{pid: pid, pidNamespace: namespace}
+	if cmdline = bytes.TrimSuffix(cmdline, []byte{0}); len(cmdline) > 0 {
+		p.argv = strings.Split(string(cmdline), "\x00")
 	}
-	return process{pid: pid, argv: strings.Split(string(cmdline), "\x00"), pidNamespace: namespace}, nil
+	return p, nil
+}
+
+// awaitExecuted waits until a process that was just started has its command line, or has ended. exec.Cmd does not wait for that: the kernel closes the old
+// program's files, by which Start knows, before it sets up the new one's arguments.
+func awaitExecuted(pid int) {
+	for {
+		if p, err := readProcess(pid); err != nil || len(p.argv) > 0 || p.ended() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // signal sends a signal to the process unless it has ended.

@@ -2,10 +2,11 @@ package cluster
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,21 +14,11 @@ import (
 )
 
 func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
-	// A program has no command line until the kernel has finished its exec(2), which Start does not wait for; that this
-	// one answers shows that it has.
-	cmd := exec.CommandContext(t.Context(), "cat", "-u")
-	input, output := startedPipes(t, cmd)
-	if _, err := input.Write([]byte("x")); err != nil {
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000.25")
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	if err := launch(cmd, filepath.Join(t.TempDir(), "log"), cmd.Start); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(output, make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait()
-	}()
 	found, err := processes(func(p process) bool { return p.pid == cmd.Process.Pid })
 	if err != nil || len(found) != 1 {
 		t.Fatalf("found %v, %v", found, err)
@@ -45,27 +36,9 @@ func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
 	if err := p.wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
 	if err := p.signal(unix.SIGKILL); err != nil {
 		t.Errorf("signalling a process that has ended: %v", err)
 	}
-}
-
-// startedPipes starts the program and returns its standard input and output.
-func startedPipes(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, io.ReadCloser) {
-	t.Helper()
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	output, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return input, output
 }
 
 func TestAnotherProcessOfTheSameNumberIsLeftAlone(t *testing.T) {
