@@ -41,6 +41,10 @@ const (
 	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
 )
 
+// patience is how long to wait for the API server. It seldom takes more than a moment, but if it cannot list the objects of a kind that is going away, because
+// it is about to fill its cache of them, it tries again after ever longer pauses, up to 40 seconds in this time.
+const patience = 2 * time.Minute
+
 // file says where a definition lies.
 type file struct {
 	// modfile is the go.mod, below the root of the checkout, that pins the module's version.
@@ -161,7 +165,7 @@ func await(t testing.TB, c client.Client, name CRD, wanted func(*unstructured.Un
 	t.Helper()
 	crd := empty(name)
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		last = c.Get(ctx, client.ObjectKeyFromObject(crd), crd)
 		return wanted(crd, last), nil
 	}); err != nil {
