@@ -37,18 +37,18 @@ import (
 // patience is how long a story waits for one thing, on a machine that may be busy.
 const patience = 2 * time.Minute
 
-// story is one test with a namespace of its own.
+// story is one test or benchmark with a namespace of its own.
 type story struct {
-	*testing.T
+	testing.TB
 	ctx       context.Context
 	namespace string
 }
 
 // tell begins a story: it makes a namespace in which Pods must fit the restricted profile, and shows what is in it when
 // the story fails. The namespace goes with the story.
-func tell(t *testing.T) *story {
+func tell(t testing.TB) *story {
 	t.Helper()
-	s := &story{T: t, ctx: t.Context()}
+	s := &story{TB: t, ctx: t.Context()}
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "story-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}

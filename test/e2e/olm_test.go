@@ -61,7 +61,7 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 	if !underOLM {
 		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
 	}
-	m := &managed{story: tell(t)}
+	m := &managed{story: tell(t), t: t}
 	m.offer(mustRelease(t, "0.1.0"))
 
 	m.chapter("it comes up in any namespace, and says what keeps its agents away", (*managed).comesUpAnywhere)
@@ -86,6 +86,8 @@ func mustRelease(t *testing.T, version string) release {
 // managed is a story of an operator that OLM manages.
 type managed struct {
 	*story
+	// t is the story's test, or that of the chapter that is told.
+	t *testing.T
 	// releases are those in the catalogue.
 	releases []release
 	// space is the operator's namespace.
@@ -104,16 +106,16 @@ func (m *managed) within() context.Context {
 // chapter tells a part of the story. What follows needs it.
 func (m *managed) chapter(name string, tell func(*managed)) {
 	m.Helper()
-	outer := *m.story
-	ok := outer.Run(name, func(t *testing.T) {
+	outer, whole := *m.story, m.t
+	ok := whole.Run(name, func(t *testing.T) {
 		inner := outer
-		inner.T, inner.ctx = t, t.Context()
-		m.story = &inner
+		inner.TB, inner.ctx = t, t.Context()
+		m.story, m.t = &inner, t
 		began := time.Now()
 		tell(m)
 		t.Logf("took %s", time.Since(began).Round(time.Second))
 	})
-	m.story = &outer
+	m.story, m.t = &outer, whole
 	if !ok {
 		m.FailNow()
 	}

@@ -58,11 +58,11 @@ var internalShard = map[string]string{"type": "internal"}
 // onOpenShift makes the cluster one that serves Routes, with two routers, which stay for the stories that follow.
 func (s *story) onOpenShift() {
 	s.Helper()
-	preparePrograms(s.T)
+	preparePrograms(s.TB)
 	openshift.platform.Do(func() {
-		servesRoutes(s.T)
-		openshift.apps = startRouter(s.T, testRouter{name: "default", domain: appsDomain, node: 1})
-		openshift.internal = startRouter(s.T, testRouter{name: "internal", domain: internalDomain, node: 2, shard: internalShard})
+		servesRoutes(s.TB)
+		openshift.apps = startRouter(s.TB, testRouter{name: "default", domain: appsDomain, node: 1})
+		openshift.internal = startRouter(s.TB, testRouter{name: "internal", domain: internalDomain, node: 2, shard: internalShard})
 	})
 	if openshift.internal == nil {
 		s.Fatal("another story could not start the routers")
@@ -70,7 +70,7 @@ func (s *story) onOpenShift() {
 }
 
 // servesRoutes lets the API server serve Routes as OpenShift's does.
-func servesRoutes(t *testing.T) {
+func servesRoutes(t testing.TB) {
 	t.Helper()
 	crds.Install(t, api, crds.Routes)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -81,7 +81,7 @@ func servesRoutes(t *testing.T) {
 }
 
 // preparePrograms builds the router, and makes the authority.
-func preparePrograms(t *testing.T) {
+func preparePrograms(t testing.TB) {
 	t.Helper()
 	openshift.programs.Do(func() {
 		if err := makePrograms(t.Context()); err != nil {
@@ -137,7 +137,7 @@ type testRouter struct {
 }
 
 // startRouter starts a router, and returns when it serves. Its log is among those of the cluster.
-func startRouter(t *testing.T, r testRouter) *testRouter {
+func startRouter(t testing.TB, r testRouter) *testRouter {
 	t.Helper()
 	dir := filepath.Join(openshift.dir, r.name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -56,7 +56,7 @@ func (m *managed) isScored() {
 
 	var suggestions []string
 	for _, test := range m.score(sdk) {
-		m.Run(test.Spec.Labels["suite"]+"/"+strings.TrimSuffix(test.Spec.Labels["test"], "-test"), func(t *testing.T) {
+		m.t.Run(test.Spec.Labels["suite"]+"/"+strings.TrimSuffix(test.Spec.Labels["test"], "-test"), func(t *testing.T) {
 			suggestions = append(suggestions, judge(t, test.Status)...)
 		})
 	}
