@@ -41,8 +41,8 @@ const (
 	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
 )
 
-// patience is how long to wait for the API server. It seldom takes more than a moment, but if it cannot list the objects of a kind that is going away, because
-// it is about to fill its cache of them, it tries again after ever longer pauses, up to 40 seconds in this time.
+// patience is how long to wait for the API server. It seldom takes more than a moment, but while it is about to fill its cache of a kind that is going away, it
+// cannot list the objects, and tries again after ever longer pauses: the last one in this time is of 40 seconds.
 const patience = 2 * time.Minute
 
 // file says where a definition lies.
@@ -98,15 +98,14 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 	}
 }
 
-// Remove removes the definitions with all objects, and returns when they are gone.
+// Remove removes the definitions with all objects, one after the other, and returns when they are gone. The end of one has the API server drop its caches of
+// others in the group, which holds up their removal.
 func Remove(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {
 		if err := client.IgnoreNotFound(c.Delete(t.Context(), empty(name))); err != nil {
 			t.Fatalf("removing %s: %v", name, err)
 		}
-	}
-	for _, name := range names {
 		await(t, c, name, func(_ *unstructured.Unstructured, err error) bool { return apierrors.IsNotFound(err) })
 	}
 }
