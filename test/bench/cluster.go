@@ -85,6 +85,7 @@ func startCluster(ctx context.Context) (*cluster, error) {
 		Set("service-node-port-range", "20000-60000").
 		Set("audit-policy-file", policy).
 		Set("audit-log-path", c.auditLog()).
+		Set("audit-log-maxsize", "10000"). // in megabytes; it is read as one file
 		Set("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	if c.config, err = c.env.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), c.stop())
