@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -25,7 +25,7 @@ func object(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
 		t.Fatal(err)
 	}
-	o.SetAPIVersion(v1alpha1.GroupVersion.String())
+	o.SetAPIVersion(listenersv1alpha1.GroupVersion.String())
 	o.SetNamespace(namespace)
 	if o.GetName() == "" {
 		o.SetGenerateName("test-")
@@ -163,7 +163,7 @@ func TestNullAndAbsentPublishNotReadyAddressesDiffer(t *testing.T) {
 		if err := c.Create(t.Context(), object(t, namespace, tc.given)); err != nil {
 			t.Fatal(err)
 		}
-		listener := &v1alpha1.Listener{}
+		listener := &listenersv1alpha1.Listener{}
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: tc.name}, listener); err != nil {
 			t.Fatal(err)
 		}
@@ -226,9 +226,9 @@ func TestPortsAreAppliedAsAWhole(t *testing.T) {
 
 func TestNodeOfPodListenersIsSetOnceAndSelectable(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
-	pl := &v1alpha1.PodListeners{
+	pl := &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1"},
-		Spec:       v1alpha1.PodListenersSpec{Listeners: map[string]v1alpha1.PodListener{}},
+		Spec:       listenersv1alpha1.PodListenersSpec{Listeners: map[string]listenersv1alpha1.PodListener{}},
 	}
 	if err := c.Create(t.Context(), pl); err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestNodeOfPodListenersIsSetOnceAndSelectable(t *testing.T) {
 		}
 	}
 	for node, want := range map[string]int{"node-1": 1, "node-2": 0} {
-		var list v1alpha1.PodListenersList
+		var list listenersv1alpha1.PodListenersList
 		if err := c.List(t.Context(), &list, client.InNamespace(namespace), client.MatchingFields{"spec.nodeName": node}); err != nil {
 			t.Fatal(err)
 		}
@@ -266,9 +266,9 @@ func TestNodeOfPodListenersIsSetOnceAndSelectable(t *testing.T) {
 // The node agent trusts generations: no change of metadata may make a hint look like the operator's word.
 func TestMetadataOfPodListenersDoesNotMoveTheGeneration(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
-	pl := &v1alpha1.PodListeners{
+	pl := &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1", Generation: 7},
-		Spec:       v1alpha1.PodListenersSpec{Listeners: map[string]v1alpha1.PodListener{}, NodeName: "node-1"},
+		Spec:       listenersv1alpha1.PodListenersSpec{Listeners: map[string]listenersv1alpha1.PodListener{}, NodeName: "node-1"},
 	}
 	if err := c.Create(t.Context(), pl); err != nil {
 		t.Fatal(err)
@@ -301,11 +301,11 @@ func TestStatusTakesNullsAndEmptyLists(t *testing.T) {
 			t.Errorf("status (-want +got):\n%s", diff)
 		}
 	}
-	listener := &v1alpha1.Listener{}
+	listener := &listenersv1alpha1.Listener{}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), listener); err != nil {
 		t.Fatal(err)
 	}
 	if listener.Status == nil || listener.Status.IngressAddresses == nil {
-		t.Errorf("an empty list came back as %#v", ptr.Deref(listener.Status, v1alpha1.ListenerStatus{}))
+		t.Errorf("an empty list came back as %#v", ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}))
 	}
 }

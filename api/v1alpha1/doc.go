@@ -1,8 +1,8 @@
 // Package v1alpha1 is the API group listeners.stackable.tech/v1alpha1: ListenerClass, Listener and PodListeners.
 //
-// The group is a compatibility contract. Existing consumers decode its enums as closed sets, tell an explicit null from an
-// absent field, and apply the port list as a whole. So fields and values are only ever added, never changed, and a new way out
-// of the cluster is an additional field on the class, never a new serviceType.
+// The group is a compatibility contract. Existing consumers decode its enums as closed sets, tell an explicit null from
+// an absent field, and apply the port list as a whole. So fields and values are only ever added, never changed, and a
+// new way out of the cluster is an additional field on the class, never a new serviceType.
 //
 // +kubebuilder:object:generate=true
 // +groupName=listeners.stackable.tech

@@ -8,7 +8,8 @@ import (
 
 // Condition types of a Listener.
 const (
-	// ListenerAccepted is true when class, ports, name and overrides make valid objects, and the API server has taken them.
+	// ListenerAccepted is true when class, ports, name and overrides make valid objects, and the API server has taken
+	// them.
 	ListenerAccepted = "Accepted"
 	// ListenerReady is true when the Listener has at least one address.
 	ListenerReady = "Ready"
@@ -108,7 +109,8 @@ type ListenerSpec struct {
 	// +kubebuilder:default={}
 	ExtraPodSelectorLabels map[string]string `json:"extraPodSelectorLabels,omitempty"`
 
-	// The ports to expose. The list is applied as a whole; of two ports with the same name and protocol the last one counts.
+	// The ports to expose. The list is applied as a whole; of two ports with the same name and protocol the last one
+	// counts.
 	// +optional
 	// +nullable
 	// +listType=atomic

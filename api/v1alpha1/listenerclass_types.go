@@ -31,7 +31,8 @@ const (
 	PreferredAddressTypeHostname PreferredAddressType = "Hostname"
 	// PreferredAddressTypeIP prefers IP addresses and falls back to host names.
 	PreferredAddressTypeIP PreferredAddressType = "IP"
-	// PreferredAddressTypeHostnameConservative is IP for NodePort, whose node names often resolve nowhere, and Hostname otherwise.
+	// PreferredAddressTypeHostnameConservative is IP for NodePort, whose node names often resolve nowhere, and Hostname
+	// otherwise.
 	PreferredAddressTypeHostnameConservative PreferredAddressType = "HostnameConservative"
 )
 
@@ -58,7 +59,8 @@ type ListenerClassSpec struct {
 	// +kubebuilder:default={}
 	ServiceAnnotations map[string]string `json:"serviceAnnotations,omitempty"`
 
-	// A pattern, since an enum refuses null even where a field is nullable, and there is no marker for a null among its values.
+	// A pattern, since an enum refuses null even where a field is nullable, and there is no marker for a null among its
+	// values.
 
 	// Whether traffic from outside may hop between nodes (Cluster) or stays on the node that it arrived at (Local);
 	// unset means the default of Kubernetes. Only for serviceType NodePort and LoadBalancer.
@@ -74,9 +76,9 @@ type ListenerClassSpec struct {
 	// +kubebuilder:default=HostnameConservative
 	PreferredAddressType PreferredAddressType `json:"preferredAddressType,omitempty"`
 
-	// Whether a Pod with a volume of this class stays on the node that it was first scheduled to, so that its
-	// address survives rescheduling. Choose it where nodes live long: a Pod pinned to a node that is gone stays Pending until its
-	// claim is deleted. Only for serviceType NodePort.
+	// Whether a Pod with a volume of this class stays on the node that it was first scheduled to, so that its address
+	// survives rescheduling. Choose it where nodes live long: a Pod pinned to a node that is gone stays Pending until
+	// its claim is deleted. Only for serviceType NodePort.
 	// +optional
 	// +kubebuilder:default=false
 	PinnedNodePorts bool `json:"pinnedNodePorts,omitempty"`
@@ -88,8 +90,8 @@ type ListenerClassSpec struct {
 	// +kubebuilder:default={apiVersion: v1, kind: Service, metadata: {}}
 	ServiceOverrides runtime.RawExtension `json:"serviceOverrides,omitzero"`
 
-	// Exposes each port through an OpenShift Route of its own. Addresses are then the host names that a router has admitted. Only for
-	// serviceType ClusterIP, and on clusters that serve Routes.
+	// Exposes each port through an OpenShift Route of its own. Addresses are then the host names that a router has
+	// admitted. Only for serviceType ClusterIP, and on clusters that serve Routes.
 	// +optional
 	Route *RouteExposure `json:"route,omitempty"`
 }
@@ -119,8 +121,8 @@ type ListenerClassList struct {
 	Items           []ListenerClass `json:"items"`
 }
 
-// AddressPreference resolves HostnameConservative, and an absent value, to the kind of address that the class means for Services of the
-// type, which while a class changes need not be its own.
+// AddressPreference resolves HostnameConservative, and an absent value, to the kind of address that the class means for
+// Services of the type, which while a class changes need not be its own.
 func (c *ListenerClass) AddressPreference(serviceType ServiceType) AddressType {
 	switch c.Spec.PreferredAddressType {
 	case PreferredAddressTypeIP:

@@ -51,8 +51,8 @@ type PodListenersSpec struct {
 	NodeName string `json:"nodeName,omitempty"`
 }
 
-// PodListeners tells the addresses that lead to one Pod. Its name is "pod-" and the Pod's uid. It is made by the operator
-// while the Pod's volumes are mounted, and is not meant to be written by users.
+// PodListeners tells the addresses that lead to one Pod. Its name is "pod-" and the Pod's uid. It is made by the
+// operator while the Pod's volumes are mounted, and is not meant to be written by users.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=podlisteners,singular=podlisteners,shortName=podlsn
@@ -78,8 +78,9 @@ type PodListenersList struct {
 	Items           []PodListeners `json:"items"`
 }
 
-// Trusted tells whether the content is the operator's. A node agent creates the object empty, as a hint that the Pod is being mounted, and has no right
-// to update it; so whatever a stolen token of a node puts into an object never gets beyond its first generation.
+// Trusted tells whether the content is the operator's. A node agent creates the object empty, as a hint that the Pod is
+// being mounted, and has no right to update it; so whatever a stolen token of a node puts into an object never gets
+// beyond its first generation.
 func (p *PodListeners) Trusted() bool { return p.Generation > 1 }
 
 // PodListenersName is the name of the PodListeners of the Pod with this uid (contract 1.2).

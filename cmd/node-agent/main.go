@@ -1,5 +1,5 @@
-// Command node-agent runs on every node: it is the CSI driver that the kubelet asks for listener volumes, and keeps the addresses in
-// them up to date.
+// Command node-agent runs on every node: it is the CSI driver that the kubelet asks for listener volumes, and keeps the
+// addresses in them up to date.
 package main
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// gcPercent makes the garbage collector work a little harder for a smaller process, because there is one on each node. GOGC in the
-// environment counts instead.
+// gcPercent makes the garbage collector work a little harder for a smaller process, because there is one on each node.
+// GOGC in the environment counts instead.
 const gcPercent = 50
 
 func main() {

@@ -117,7 +117,8 @@ func (k *kubelet) dial(socket string) *grpc.ClientConn {
 	return conn
 }
 
-// register does what the kubelet does when it sees the agent's registration socket, and returns a connection to the driver.
+// register does what the kubelet does when it sees the agent's registration socket, and returns a connection to the
+// driver.
 func (k *kubelet) register(answer *registrationv1.RegistrationStatus) *grpc.ClientConn {
 	k.t.Helper()
 	registry := registrationv1.NewRegistrationClient(k.dial(filepath.Join(k.dir, "plugins_registry", "listeners.stackable.tech-reg.sock")))

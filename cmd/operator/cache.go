@@ -12,8 +12,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// cacheOptions keeps the operator's memory small in a large cluster: it watches all Pods, Nodes, claims, volumes and Services, but keeps of each
-// only what its controllers read.
+// cacheOptions keeps the operator's memory small in a large cluster: it watches all Pods, Nodes, claims, volumes and
+// Services, but keeps of each only what its controllers read.
 func cacheOptions(namespace string) cache.Options {
 	t := newTrimmer(namespace)
 	return cache.Options{

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// The operator applies Services by what its cache has kept of them. One that follows costs no request after a restart; one that somebody has changed is
-// put right.
+// The operator applies Services by what its cache has kept of them. One that follows costs no request after a restart;
+// one that somebody has changed is put right.
 func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(apiserver.Patience)

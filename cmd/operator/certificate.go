@@ -13,14 +13,15 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// metricsCertificate is what metrics are served with: the pair in a directory, as soon as there is one and as it is then, or else one that
-// the operator made for itself, which nobody can verify.
+// metricsCertificate is what metrics are served with: the pair in a directory, as soon as there is one and as it is
+// then, or else one that the operator made for itself, which nobody can verify.
 type metricsCertificate struct {
 	dir string
 	own tls.Certificate
 }
 
-// newMetricsCertificate takes the directory of a kubernetes.io/tls Secret that need not exist, or "" for none, and the operator's namespace.
+// newMetricsCertificate takes the directory of a kubernetes.io/tls Secret that need not exist, or "" for none, and the
+// operator's namespace.
 func newMetricsCertificate(dir, namespace string) (*metricsCertificate, error) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey(names.MetricsService+"."+namespace+".svc", nil, nil)
 	if err != nil {

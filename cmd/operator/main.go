@@ -1,5 +1,5 @@
-// Command operator runs the listener operator's controllers: it provisions listener volumes, exposes Listeners, tells Pods their
-// addresses, and installs the node agent that hands the addresses to the Pods.
+// Command operator runs the listener operator's controllers: it provisions listener volumes, exposes Listeners, tells
+// Pods their addresses, and installs the node agent that hands the addresses to the Pods.
 package main
 
 import (
@@ -39,7 +39,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// Options are what the operator is started with. Everything that a user may want to change at run time is in ListenerOperator/cluster.
+// Options are what the operator is started with. Everything that a user may want to change at run time is in
+// ListenerOperator/cluster.
 type Options struct {
 	// Namespace is where the operator runs, and puts the node agent: the environment variable OPERATOR_NAMESPACE.
 	Namespace string
@@ -47,22 +48,23 @@ type Options struct {
 	NodeAgentImage string
 	// MetricsAddress is where metrics are served, over HTTPS, to those who may read them; "0" turns them off.
 	MetricsAddress string
-	// MetricsCertificate is the directory of the certificate that metrics are served with: tls.crt and tls.key, which need not exist. Empty for one
-	// that the operator makes for itself.
+	// MetricsCertificate is the directory of the certificate that metrics are served with: tls.crt and tls.key, which
+	// need not exist. Empty for one that the operator makes for itself.
 	MetricsCertificate string
 	// HealthAddress is where /healthz and /readyz are served.
 	HealthAddress string
 	// LeaderElection is needed as soon as there may be two operators, if only during an update.
 	LeaderElection bool
-	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns of conditions: the environment variable
-	// OPERATOR_CONDITION_NAME, which it sets. Empty without it.
+	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns of conditions: the
+	// environment variable OPERATOR_CONDITION_NAME, which it sets. Empty without it.
 	OperatorCondition string
 	// LogLevel is "info", or "debug" for a line per pass.
 	LogLevel string
 }
 
-// gcPercent makes the garbage collector work a little harder for a smaller process, most of which is the cache: with 3,000 Listeners
-// the peak after a restart was 137 MiB instead of 161, for one second more than 7 of the processor (make bench). GOGC in the environment counts instead.
+// gcPercent makes the garbage collector work a little harder for a smaller process, most of which is the cache: with
+// 3,000 Listeners the peak after a restart was 137 MiB instead of 161, for one second more than 7 of the processor
+// (make bench). GOGC in the environment counts instead.
 const gcPercent = 25
 
 func main() {
@@ -152,8 +154,8 @@ func run(ctx context.Context, options Options) error {
 // electionTimes say how the replicas share the lease.
 type electionTimes struct{ lease, renew, retry time.Duration }
 
-// election returns the times that OpenShift demands of its operators, so that they survive the restart of a single node's API server, or
-// else the library's.
+// election returns the times that OpenShift demands of its operators, so that they survive the restart of a single
+// node's API server, or else the library's.
 func election(openShift bool) electionTimes {
 	if openShift {
 		return electionTimes{lease: 137 * time.Second, renew: 107 * time.Second, retry: 26 * time.Second}

@@ -18,13 +18,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// trimmer makes objects small that the cache keeps many of. Whoever reads a field from the cache that is missing there adds it here. An object may
-// pass more than once, and its parts may be those of others: nobody may change what is in the cache.
+// trimmer makes objects small that the cache keeps many of. Whoever reads a field from the cache that is missing there
+// adds it here. An object may pass more than once, and its parts may be those of others: nobody may change what is in
+// the cache.
 type trimmer struct {
 	// namespace is the operator's own, whose few Services are kept whole: they are compared with what they should be.
 	namespace string
-	// alike has the strings and maps that were seen last. Objects that come one after the other, as at the start, have many in common, such as
-	// the labels of a StatefulSet's claims.
+	// alike has the strings and maps that were seen last. Objects that come one after the other, as at the start, have
+	// many in common, such as the labels of a StatefulSet's claims.
 	alike *lru.Cache
 }
 
@@ -49,7 +50,8 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 	}
 }
 
-// pod keeps what addresses depend on: volumes that are claims, the containers' ports, node, phase and the labels of mounted Listeners.
+// pod keeps what addresses depend on: volumes that are claims, the containers' ports, node, phase and the labels of
+// mounted Listeners.
 func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: t.metadata(&pod.ObjectMeta),
@@ -147,8 +149,8 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	return kept
 }
 
-// claim keeps a claim whole until it is bound, because all of it is provisioned from; and then its volume, its owner, and the labels that its
-// Listener has, too.
+// claim keeps a claim whole until it is bound, because all of it is provisioned from; and then its volume, its owner,
+// and the labels that its Listener has, too.
 func (t *trimmer) claim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	if pvc.Spec.VolumeName == "" {
 		pvc.ManagedFields = nil

@@ -1,5 +1,5 @@
-// Package samples has examples of what users write. They are files, to be applied with kubectl; the operator also offers them in
-// OpenShift's console.
+// Package samples has examples of what users write. They are files, to be applied with kubectl; the operator also
+// offers them in OpenShift's console.
 package samples
 
 import _ "embed" // for the files

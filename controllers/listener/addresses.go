@@ -1,7 +1,7 @@
 package listener
 
 import (
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -15,8 +15,9 @@ type exposed struct {
 	before bool
 }
 
-// expose finds out where the Listener can be reached. The addresses of a backend are published as soon as they are complete: the first one has to be
-// the right one from the beginning. Until then those of before are, if what they lead through still exists; afterwards, those that are left.
+// expose finds out where the Listener can be reached. The addresses of a backend are published as soon as they are
+// complete: the first one has to be the right one from the beginning. Until then those of before are, if what they lead
+// through still exists; afterwards, those that are left.
 func (r *Reconciler) expose(o *observed) exposed {
 	if o.class == nil || o.service == nil || o.terminating() {
 		return exposed{}
@@ -46,7 +47,7 @@ func (r *Reconciler) fromBefore(o *observed) (exposure.Exposed, bool) {
 			continue
 		}
 		if len(backend.Kinds()) == 0 {
-			if o.service.Spec.Type == "" || v1alpha1.ServiceType(o.service.Spec.Type) == o.class.Spec.ServiceType {
+			if o.service.Spec.Type == "" || listenersv1alpha1.ServiceType(o.service.Spec.Type) == o.class.Spec.ServiceType {
 				continue
 			}
 			l.Class = o.asBefore()

@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
@@ -45,18 +45,18 @@ type fixture struct {
 	*WithT
 	t      *testing.T
 	client client.Client
-	class  *v1alpha1.ListenerClass
+	class  *listenersv1alpha1.ListenerClass
 	key    client.ObjectKey
 
 	abandoned float64 // the length of the queues of earlier managers
 }
 
-func newFixture(t *testing.T, cfg *rest.Config, spec v1alpha1.ListenerClassSpec) *fixture {
+func newFixture(t *testing.T, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
 	f := &fixture{
 		WithT: NewWithT(t), t: t, client: apiserver.Client(t),
 		key:   client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"},
-		class: &v1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec},
+		class: &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec},
 	}
 	f.SetDefaultEventuallyTimeout(apiserver.Patience)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
@@ -76,11 +76,11 @@ func newFixture(t *testing.T, cfg *rest.Config, spec v1alpha1.ListenerClassSpec)
 }
 
 // createListener makes a Listener of the fixture's class. The explicit null is what product operators send.
-func (f *fixture) createListener(change func(*v1alpha1.Listener)) *v1alpha1.Listener {
+func (f *fixture) createListener(change func(*listenersv1alpha1.Listener)) *listenersv1alpha1.Listener {
 	f.t.Helper()
-	l := &v1alpha1.Listener{
+	l := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
-		Spec:       v1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []v1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
 	}
 	if change != nil {
 		change(l)
@@ -90,13 +90,13 @@ func (f *fixture) createListener(change func(*v1alpha1.Listener)) *v1alpha1.List
 }
 
 // createWithNull makes a Listener with an explicit null for publishNotReadyAddresses, which the Go type leaves out.
-func createWithNull(t *testing.T, l *v1alpha1.Listener) {
+func createWithNull(t *testing.T, l *listenersv1alpha1.Listener) {
 	t.Helper()
 	o, err := apply.Unstructured(l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Listener"))
+	o.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("Listener"))
 	if err := unstructured.SetNestedField(o.Object, nil, "spec", "publishNotReadyAddresses"); err != nil {
 		t.Fatal(err)
 	}
@@ -108,9 +108,9 @@ func createWithNull(t *testing.T, l *v1alpha1.Listener) {
 	}
 }
 
-func (f *fixture) listener() *v1alpha1.Listener {
+func (f *fixture) listener() *listenersv1alpha1.Listener {
 	f.t.Helper()
-	l := &v1alpha1.Listener{}
+	l := &listenersv1alpha1.Listener{}
 	f.Expect(f.client.Get(f.t.Context(), f.key, l)).To(Succeed())
 	return l
 }
@@ -132,7 +132,7 @@ func (f *fixture) change(o client.Object, change func()) {
 // reason returns the reason of a condition, or "".
 func (f *fixture) reason(conditionType string) func() string {
 	return func() string {
-		l := &v1alpha1.Listener{}
+		l := &listenersv1alpha1.Listener{}
 		if err := f.client.Get(f.t.Context(), f.key, l); err != nil || l.Status == nil {
 			return ""
 		}
@@ -143,13 +143,13 @@ func (f *fixture) reason(conditionType string) func() string {
 	}
 }
 
-func (f *fixture) eventually(conditionType, reason string) *v1alpha1.Listener {
+func (f *fixture) eventually(conditionType, reason string) *listenersv1alpha1.Listener {
 	f.t.Helper()
 	f.Eventually(f.reason(conditionType)).Should(Equal(reason))
 	return f.listener()
 }
 
-func (f *fixture) eventuallyAddresses(want ...string) *v1alpha1.Listener {
+func (f *fixture) eventuallyAddresses(want ...string) *listenersv1alpha1.Listener {
 	f.t.Helper()
 	f.Eventually(func() []string {
 		addresses := []string{}
@@ -193,9 +193,9 @@ func (f *fixture) createVolume(node string) *corev1.PersistentVolume {
 }
 
 func TestClusterIPListenerIsReachableAtOnce(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
-	l := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
 	f.Expect(l.Generation).To(BeEquivalentTo(1))
 	f.Expect(l.Finalizers).To(BeEmpty())
@@ -216,7 +216,7 @@ func TestClusterIPListenerIsReachableAtOnce(t *testing.T) {
 		}
 		slices.Sort(reasons)
 		return reasons
-	}).Should(Equal([]string{v1alpha1.ReasonAccepted, v1alpha1.ReasonAddressesAssigned}))
+	}).Should(Equal([]string{listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonAddressesAssigned}))
 }
 
 // With OwnerReferencesPermissionEnforcement, as on OpenShift, and with the rights that the operator is installed with.
@@ -229,9 +229,9 @@ func TestRightsOfTheOperatorSuffice(t *testing.T) {
 	}
 	cfg := apiserver.Config(t)
 	cfg.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":" + names.Operator
-	f := newFixture(t, cfg, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, cfg, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.Eventually(func() int {
 		var list eventsv1.EventList
 		f.Expect(f.client.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
@@ -256,57 +256,57 @@ func operatorRoles(t *testing.T) []*unstructured.Unstructured {
 }
 
 func TestListenerProceedsAsSoonAsItsClassAppears(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
-	late := &v1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "late-" + f.key.Namespace}, Spec: f.class.Spec}
-	f.createListener(func(l *v1alpha1.Listener) { l.Spec.ClassName = &late.Name })
-	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonClassNotFound)
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	late := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "late-" + f.key.Namespace}, Spec: f.class.Spec}
+	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &late.Name })
+	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
 	f.Expect(l.Status.IngressAddresses).To(And(Not(BeNil()), BeEmpty()))
 
 	f.Expect(f.client.Create(t.Context(), late)).To(Succeed())
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 
 	f.Expect(f.client.Delete(t.Context(), late)).To(Succeed())
-	l = f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonClassNotFound)
+	l = f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
 	f.Expect(l.Status.IngressAddresses).To(HaveLen(1))
 	f.Expect(f.service().DeletionTimestamp).To(BeNil())
 }
 
 func TestForeignServiceIsLeftAloneUntilItMakesWay(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	foreign := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 7}}},
 	}
 	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
 	f.createListener(nil)
-	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonForeignService)
+	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignService)
 	f.Expect(l.Status.ServiceName).To(BeNil())
 	f.Expect(cmp.Diff(foreign, f.service())).To(BeEmpty())
 
 	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.Expect(f.service().Spec.Ports[0].Port).To(BeEquivalentTo(80))
 }
 
 func TestDeletedServiceIsMadeAnewWhenItIsGone(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	first := f.service()
 	f.change(first, func() { first.Finalizers = []string{"example.com/cleanup"} })
 	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonServiceTerminating)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonServiceTerminating)
 
 	first = f.service()
 	f.change(first, func() { first.Finalizers = nil })
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.Expect(f.service().UID).NotTo(Equal(first.UID))
 }
 
 func TestNodePortListenerFollowsItsNodes(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)
-	l := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
 	f.Expect(l.Status.NodePorts).To(HaveKey("http"))
 	number := l.Status.NodePorts["http"]
 
@@ -319,10 +319,10 @@ func TestNodePortListenerFollowsItsNodes(t *testing.T) {
 	f.eventuallyAddresses("10.1.0.2")
 
 	other := f.createNode("10.1.0.3")
-	pod := &v1alpha1.PodListeners{
+	pod := &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "pod-1"},
-		Spec: v1alpha1.PodListenersSpec{NodeName: other.Name, Listeners: map[string]v1alpha1.PodListener{
-			"listener": {Scope: v1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
+		Spec: listenersv1alpha1.PodListenersSpec{NodeName: other.Name, Listeners: map[string]listenersv1alpha1.PodListener{
+			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
 		}},
 	}
 	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed()) // generation 1: the word of a node agent
@@ -332,8 +332,8 @@ func TestNodePortListenerFollowsItsNodes(t *testing.T) {
 	f.Eventually(f.idle).Should(BeTrue())
 	f.eventuallyAddresses("10.1.0.2")
 	f.change(pod, func() {
-		pod.Spec.Listeners = map[string]v1alpha1.PodListener{
-			"listener": {Scope: v1alpha1.ListenerScopeCluster, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
+		pod.Spec.Listeners = map[string]listenersv1alpha1.PodListener{
+			"listener": {Scope: listenersv1alpha1.ListenerScopeCluster, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
 		}
 	})
 	f.eventuallyAddresses(sortedByNode(map[string]string{node.Name: "10.1.0.2", other.Name: "10.1.0.3"})...)
@@ -341,14 +341,14 @@ func TestNodePortListenerFollowsItsNodes(t *testing.T) {
 	f.Expect(f.client.Delete(t.Context(), node)).To(Succeed())
 	f.eventuallyAddresses("10.1.0.3")
 	f.Expect(f.client.Delete(t.Context(), other)).To(Succeed())
-	l = f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonNodesMissing)
+	l = f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonNodesMissing)
 	f.Expect(l.Status.NodePorts["http"]).To(Equal(number))
 	f.Expect(f.service().Spec.Ports[0].NodePort).To(Equal(number))
 }
 
 // A Pod that has run to its end stays for a while, but nobody is reached through its node.
 func TestAddressOfAPodThatFinishesIsTakenBack(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	l := f.createListener(nil)
 	nodes := []*corev1.Node{f.createNode("10.1.0.11"), f.createNode("10.1.0.12")}
 	volume := f.createVolume(nodes[0].Name)
@@ -367,13 +367,13 @@ func TestAddressOfAPodThatFinishesIsTakenBack(t *testing.T) {
 		}
 		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
 		pods = append(pods, pod)
-		mount := &v1alpha1.PodListeners{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: v1alpha1.PodListenersName(pod.UID)},
-			Spec:       v1alpha1.PodListenersSpec{NodeName: node.Name, Listeners: map[string]v1alpha1.PodListener{}},
+		mount := &listenersv1alpha1.PodListeners{
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)},
+			Spec:       listenersv1alpha1.PodListenersSpec{NodeName: node.Name, Listeners: map[string]listenersv1alpha1.PodListener{}},
 		}
 		f.Expect(f.client.Create(t.Context(), mount)).To(Succeed())
 		f.change(mount, func() {
-			mount.Spec.Listeners["listener"] = v1alpha1.PodListener{Scope: v1alpha1.ListenerScopeNode, ListenerName: l.Name, PersistentVolumeName: volume.Name}
+			mount.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: l.Name, PersistentVolumeName: volume.Name}
 		})
 	}
 	f.eventuallyAddresses(sortedByNode(map[string]string{nodes[0].Name: "10.1.0.11", nodes[1].Name: "10.1.0.12"})...)
@@ -391,21 +391,21 @@ func sortedByNode(addresses map[string]string) []string {
 }
 
 func TestClassSwitchKeepsTheService(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{
-		ServiceType:                  v1alpha1.ServiceTypeNodePort,
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+		ServiceType:                  listenersv1alpha1.ServiceTypeNodePort,
 		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
 		ServiceAnnotations:           map[string]string{"example.com/pool": "a"},
 	})
 	f.createListener(nil)
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
 	first := f.service()
 	f.Expect(first.Spec.ExternalTrafficPolicy).To(Equal(corev1.ServiceExternalTrafficPolicyLocal))
 
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType = v1alpha1.ServiceTypeClusterIP
+		f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeClusterIP
 		f.class.Spec.ServiceAnnotations = nil
 	})
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	service := f.service()
 	f.Expect(service.UID).To(Equal(first.UID))
 	f.Expect(service.Spec.Type).To(Equal(corev1.ServiceTypeClusterIP))
@@ -414,10 +414,10 @@ func TestClassSwitchKeepsTheService(t *testing.T) {
 	f.Expect(f.listener().Status.NodePorts).To(BeNil())
 
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType = v1alpha1.ServiceTypeLoadBalancer
+		f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
 		f.class.Spec.LoadBalancerClass = ptr.To("example.com/lb")
 	})
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForLoadBalancer)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	service = f.service()
 	f.Expect(service.UID).To(Equal(first.UID))
 	f.Expect(service.Spec.LoadBalancerClass).To(HaveValue(Equal("example.com/lb")))
@@ -427,31 +427,31 @@ func TestClassSwitchKeepsTheService(t *testing.T) {
 
 	// Immutable as long as the type stays: told, and mended by the class.
 	f.change(f.class, func() { f.class.Spec.LoadBalancerClass = ptr.To("example.com/other") })
-	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonServiceRejected)
+	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
 	f.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("loadBalancerClass"))
 	f.eventuallyAddresses("lb.example.com")
 	f.change(f.class, func() { f.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") })
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 
-	f.change(f.class, func() { f.class.Spec.ServiceType = v1alpha1.ServiceTypeNodePort })
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	f.change(f.class, func() { f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort })
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
 	f.Expect(f.service().UID).To(Equal(first.UID))
 	f.Expect(f.listener().Generation).To(BeEquivalentTo(1))
 }
 
 func TestOverridesComeAndGo(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{
-		ServiceType:      v1alpha1.ServiceTypeClusterIP,
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+		ServiceType:      listenersv1alpha1.ServiceTypeClusterIP,
 		ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"sessionAffinity":"ClientIP","externalIPs":["192.0.2.1"]}}`)},
 	})
-	override := func(l *v1alpha1.Listener, annotations, spec string) {
+	override := func(l *listenersv1alpha1.Listener, annotations, spec string) {
 		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
 			`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q,"annotations":%s},"spec":%s}`, l.Name, l.Namespace, annotations, spec)}}
 	}
-	l := f.createListener(func(l *v1alpha1.Listener) {
+	l := f.createListener(func(l *listenersv1alpha1.Listener) {
 		override(l, `{"a":"b"}`, `{}`)
 	})
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	service := f.service()
 	f.Expect(service.Spec.SessionAffinity).To(Equal(corev1.ServiceAffinityClientIP))
 	f.Expect(service.Spec.ExternalIPs).To(Equal([]string{"192.0.2.1"}))
@@ -460,30 +460,30 @@ func TestOverridesComeAndGo(t *testing.T) {
 	f.change(l, func() {
 		override(l, `{"c":"d"}`, `{"externalIPs":["192.0.2.9"]}`)
 	})
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonInvalidOverrides)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonInvalidOverrides)
 	f.Expect(cmp.Diff(service, f.service())).To(BeEmpty())
 
 	f.change(l, func() {
 		override(l, `{}`, `{"ipFamilyPolicy":"Twofold"}`)
 	})
-	rejected := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonServiceRejected)
+	rejected := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
 	f.Expect(rejected.Status.Conditions[0].Message).To(ContainSubstring("Twofold"))
 
 	f.change(l, func() { l.Spec.ObjectOverrides = nil })
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.service().Annotations).To(BeEmpty())
 }
 
 func TestLabelsOfTheListenerReachTheService(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	l := f.createListener(nil)
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.change(l, func() { l.Labels = map[string]string{"team": "blue"} })
 	f.Eventually(func() map[string]string { return f.service().Labels }).Should(HaveKeyWithValue("team", "blue"))
 }
 
 func TestHostNameFollowsTheDomainOfTheCluster(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
 	prefix := "web." + f.key.Namespace + ".svc."
 	f.eventuallyAddresses(prefix + "cluster.local")
@@ -498,26 +498,26 @@ func TestHostNameFollowsTheDomainOfTheCluster(t *testing.T) {
 }
 
 func TestStatusThatIsOverwrittenIsRepaired(t *testing.T) {
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
-	l := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
-	l.Status = &v1alpha1.ListenerStatus{}
+	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
+	l.Status = &listenersv1alpha1.ListenerStatus{}
 	f.Expect(f.client.Status().Update(t.Context(), l)).To(Succeed())
 	f.eventuallyAddresses("web." + f.key.Namespace + ".svc.cluster.local")
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 }
 
 // As the peer left them: applied by the same field managers, with fields that we do not have.
 func TestServiceAndStatusOfThePeerAreTakenOver(t *testing.T) {
 	g, c := NewWithT(t), apiserver.Client(t)
 	namespace := apiserver.Namespace(t)
-	class := &v1alpha1.ListenerClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "peer-" + namespace}, Spec: v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort},
+	class := &listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "peer-" + namespace}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
 	}
 	g.Expect(c.Create(t.Context(), class)).To(Succeed())
-	l := &v1alpha1.Listener{
+	l := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
-		Spec:       v1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []v1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
 	}
 	createWithNull(t, l)
 	service := parse(t, `
@@ -550,9 +550,9 @@ status:
 	key := client.ObjectKeyFromObject(l)
 	g.Expect(c.Get(t.Context(), key, before)).To(Succeed())
 
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.key = key
-	got := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForPods)
+	got := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForPods)
 	after := f.service()
 	f.Expect(after.UID).To(Equal(before.UID))
 	f.Expect(after.Spec.Ports).To(Equal(before.Spec.Ports[:1])) // with its node port
@@ -601,7 +601,8 @@ func (c *counter) taken() []string {
 // passes is how often the controller ran, in all managers of this test binary.
 func passes(g *WithT) float64 { return gather(g, "controller_runtime_reconcile_total") }
 
-// idle tells whether the controller has nothing left to do. Queues of managers that were stopped still count as they were then.
+// idle tells whether the controller has nothing left to do. Queues of managers that were stopped still count as they
+// were then.
 func (f *fixture) idle() bool {
 	return gather(f.WithT, "controller_runtime_active_workers") == 0 && gather(f.WithT, "workqueue_depth") <= f.abandoned
 }
@@ -622,7 +623,7 @@ func gather(g *WithT, name string) (sum float64) {
 func TestSteadyStateWritesNothing(t *testing.T) {
 	cfg, count := apiserver.Config(t), &counter{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { count.next = next; return count })
-	f := newFixture(t, cfg, v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, cfg, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	node := f.createNode("10.2.0.1")
 	f.createVolume(node.Name)
 	f.createListener(nil)
@@ -670,18 +671,18 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	f.Expect(f.service().Spec.Selector).To(Equal(map[string]string{names.PodMountLabel(f.listener().UID): "web"}))
 }
 
-// After a restart the operator does not know what it applied: it asks once for each Service whose managed fields its cache has not summarized, and
-// changes nothing.
+// After a restart the operator does not know what it applied: it asks once for each Service whose managed fields its
+// cache has not summarized, and changes nothing.
 func TestRestartChangesNothing(t *testing.T) {
 	var key client.ObjectKey
-	var class v1alpha1.ListenerClassSpec
-	class.ServiceType = v1alpha1.ServiceTypeClusterIP
+	var class listenersv1alpha1.ListenerClassSpec
+	class.ServiceType = listenersv1alpha1.ServiceTypeClusterIP
 	var settled, service string
 	t.Run("first process", func(t *testing.T) {
 		f := newFixture(t, nil, class)
 		key = f.key
 		f.createListener(nil)
-		settled = f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned).ResourceVersion
+		settled = f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned).ResourceVersion
 		service = f.service().ResourceVersion
 	})
 	t.Run("second process", func(t *testing.T) {

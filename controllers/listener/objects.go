@@ -15,15 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// ensureObjects applies what the backend layers over the Service. Every object is tried; the refusal is that of the first one that has one.
+// ensureObjects applies what the backend layers over the Service. Every object is tried; the refusal is that of the
+// first one that has one.
 func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	for _, kind := range o.backend.Kinds() {
 		if !r.kinds[kind.GroupVersionKind].Served() {
-			return exposure.Refuse(v1alpha1.ReasonNotServed, "ListenerClass %s asks for objects of kind %s, which this cluster does not serve in %s; name another class",
+			return exposure.Refuse(listenersv1alpha1.ReasonNotServed, "ListenerClass %s asks for objects of kind %s, which this cluster does not serve in %s; name another class",
 				o.class.Name, kind.Kind, kind.GroupVersion()), nil
 		}
 		o.desired[kind.GroupVersionKind] = sets.New[string]()
@@ -90,8 +91,8 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	return nil, nil //nolint:nilnil // nothing was refused
 }
 
-// existing returns the object of the desired one's name, or nil. If the cache has none it asks the API server, because an object that
-// is made by someone else at this moment must not be mistaken for our own.
+// existing returns the object of the desired one's name, or nil. If the cache has none it asks the API server, because
+// an object that is made by someone else at this moment must not be mistaken for our own.
 func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Kind, desired exposure.Desired) (client.Object, error) {
 	if own, ok := o.objects[kind.GroupVersionKind][desired.GetName()]; ok {
 		return own, nil
@@ -115,8 +116,9 @@ func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Ki
 	}
 }
 
-// retire removes what the Listener has been exposed through and no longer should be. What is of the class's own backend goes at once; all else
-// stays until the addresses of this backend have stood for a while. It returns how long that still takes, if there is anything else.
+// retire removes what the Listener has been exposed through and no longer should be. What is of the class's own backend
+// goes at once; all else stays until the addresses of this backend have stood for a while. It returns how long that
+// still takes, if there is anything else.
 func (r *Reconciler) retire(ctx context.Context, o *observed, e exposed) (time.Duration, error) {
 	if o.terminating() {
 		return 0, nil
@@ -154,8 +156,9 @@ func (r *Reconciler) former(o *observed) []exposure.Backend {
 	return former
 }
 
-// remaining returns how long what the Listener was exposed through before, if there is anything, still has to stay. Neither the opening of a
-// node port nor the reload of a router can be watched, and clients need time to hear of a new address.
+// remaining returns how long what the Listener was exposed through before, if there is anything, still has to stay.
+// Neither the opening of a node port nor the reload of a router can be watched, and clients need time to hear of a new
+// address.
 func (r *Reconciler) remaining(o *observed, e exposed, anything bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

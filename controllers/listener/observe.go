@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -27,16 +27,17 @@ const defaultClusterDomain = "cluster.local"
 
 // observed is all that a Listener's objects and status depend on. The objects are the cache's and must not be changed.
 type observed struct {
-	listener *v1alpha1.Listener
+	listener *listenersv1alpha1.Listener
 	// class is nil if the Listener names none or one that does not exist.
-	class *v1alpha1.ListenerClass
+	class *listenersv1alpha1.ListenerClass
 	// backend is that of the class, or nil.
 	backend exposure.Backend
 	// service is the Listener's own, or nil.
 	service *corev1.Service
 	// foreign is a Service that has the Listener's name but is not its own, or nil.
 	foreign *corev1.Service
-	// objects are the Listener's own of the backends' kinds, by name. A kind is not in it while its objects are not known.
+	// objects are the Listener's own of the backends' kinds, by name. A kind is not in it while its objects are not
+	// known.
 	objects map[schema.GroupVersionKind]map[string]exposure.Object
 	// desired are the names of those that there should be, once that is decided.
 	desired map[schema.GroupVersionKind]sets.Set[string]
@@ -49,7 +50,7 @@ type observed struct {
 	clusterDomain string
 }
 
-func (r *Reconciler) observe(ctx context.Context, listener *v1alpha1.Listener) (*observed, error) {
+func (r *Reconciler) observe(ctx context.Context, listener *listenersv1alpha1.Listener) (*observed, error) {
 	o := &observed{
 		listener: listener,
 		objects:  map[schema.GroupVersionKind]map[string]exposure.Object{},
@@ -70,7 +71,7 @@ func (r *Reconciler) observeClass(ctx context.Context, o *observed) error {
 	if name == "" {
 		return nil
 	}
-	class := &v1alpha1.ListenerClass{}
+	class := &listenersv1alpha1.ListenerClass{}
 	switch err := r.Client.Get(ctx, client.ObjectKey{Name: name}, class); {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -82,8 +83,8 @@ func (r *Reconciler) observeClass(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeService finds the Service of the Listener's name. If the cache has none it asks the API server, because a Service that
-// is made by someone else at this moment must not be mistaken for our own.
+// observeService finds the Service of the Listener's name. If the cache has none it asks the API server, because a
+// Service that is made by someone else at this moment must not be mistaken for our own.
 func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	service, key := &corev1.Service{}, client.ObjectKeyFromObject(o.listener)
 	err := r.Client.Get(ctx, key, service)
@@ -102,8 +103,9 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeObjects finds the Listener's objects of the backends' kinds. Those of a kind that the cluster does not serve are none; those of one whose API
-// does not answer are unknown, which only concerns Listeners that are exposed through them.
+// observeObjects finds the Listener's objects of the backends' kinds. Those of a kind that the cluster does not serve
+// are none; those of one whose API does not answer are unknown, which only concerns Listeners that are exposed through
+// them.
 func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	for kind, reader := range r.kinds {
 		list, err := r.newList(kind)
@@ -137,7 +139,7 @@ func (o *observed) exposedBy(kind schema.GroupVersionKind) bool {
 }
 
 // controls tells whether the Listener controls the object, whatever version of the API it was made by.
-func controls(listener *v1alpha1.Listener, o metav1.Object) bool {
+func controls(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 	owner := metav1.GetControllerOf(o)
 	return isListener(owner) && owner.UID == listener.UID
 }
@@ -147,10 +149,11 @@ func isListener(owner *metav1.OwnerReference) bool {
 		return false
 	}
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && version.Group == v1alpha1.GroupVersion.Group
+	return err == nil && version.Group == listenersv1alpha1.GroupVersion.Group
 }
 
-// observePods finds the Pods that mount the claim that the Listener was made for. One that is going away counts only as long as there is no other.
+// observePods finds the Pods that mount the claim that the Listener was made for. One that is going away counts only as
+// long as there is no other.
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	if !claim.Owns(o.listener) {
 		return nil
@@ -178,7 +181,7 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 
 // observeNodes finds the nodes of the Listener's reservations, which matter while there are node ports.
 func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	if o.class == nil || o.class.Spec.ServiceType != v1alpha1.ServiceTypeNodePort && (o.service == nil || o.service.Spec.Type != corev1.ServiceTypeNodePort) {
+	if o.class == nil || o.class.Spec.ServiceType != listenersv1alpha1.ServiceTypeNodePort && (o.service == nil || o.service.Spec.Type != corev1.ServiceTypeNodePort) {
 		return nil
 	}
 	reserved, err := r.reservedNodes(ctx, client.ObjectKeyFromObject(o.listener))

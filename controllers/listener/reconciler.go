@@ -1,8 +1,10 @@
-// Package listener gives each Listener its Service and whatever else its class exposes it through, and reports in the Listener's status how to
-// reach it (contract 1.5). What that is, the backends of package exposure decide; this package knows none of them.
+// Package listener gives each Listener its Service and whatever else its class exposes it through, and reports in the
+// Listener's status how to reach it (contract 1.5). What that is, the backends of package exposure decide; this package
+// knows none of them.
 //
-// It must never touch an object that is not the Listener's own, nor write the Listener's spec or metadata, which belong to whoever
-// made the Listener. Nothing here polls: whatever a Listener waits for is watched, but for the end of what it was exposed through before.
+// It must never touch an object that is not the Listener's own, nor write the Listener's spec or metadata, which belong
+// to whoever made the Listener. Nothing here polls: whatever a Listener waits for is watched, but for the end of what
+// it was exposed through before.
 package listener
 
 import (
@@ -18,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -26,13 +28,15 @@ import (
 
 // Reconciler is the controller of Listeners. It becomes usable by SetupWithManager.
 type Reconciler struct {
-	// Client reads from the manager's cache, which must have the indexes of internal/index and hold all Services, and writes.
+	// Client reads from the manager's cache, which must have the indexes of internal/index and hold all Services, and
+	// writes.
 	Client client.Client
 	// Events tells users of a change in a Listener's conditions.
 	Events events.EventRecorder
 	// Platform tells which of the backends' kinds the cluster serves.
 	Platform *platform.APIs
-	// Backends are the ways in which Listeners are reached. The first one that exposes a class is that of its Listeners, and one exposes every class.
+	// Backends are the ways in which Listeners are reached. The first one that exposes a class is that of its
+	// Listeners, and one exposes every class.
 	Backends []exposure.Backend
 
 	// live reads without the cache.
@@ -44,7 +48,8 @@ type Reconciler struct {
 	overlap time.Duration
 
 	mu sync.Mutex
-	// stood says since when the addresses of Listeners stand that still have something from before. A restart begins anew.
+	// stood says since when the addresses of Listeners stand that still have something from before. A restart begins
+	// anew.
 	stood map[types.UID]standing
 }
 
@@ -60,13 +65,15 @@ type standing struct {
 // optionalKind reads the objects of a kind that the cluster may not serve.
 type optionalKind interface {
 	client.Reader
-	// Served tells whether the cluster serves the kind. If it does, reading may still fail, as long as the API does not answer.
+	// Served tells whether the cluster serves the kind. If it does, reading may still fail, as long as the API does not
+	// answer.
 	Served() bool
 }
 
-// Reconcile brings what a Listener is exposed through, and its status, up to date. Whatever the Listener's author can mend is told by its
-// conditions; the error is for what may pass by itself. What the Listener was exposed through before goes last, and some time later.
-func (r *Reconciler) Reconcile(ctx context.Context, listener *v1alpha1.Listener) (reconcile.Result, error) {
+// Reconcile brings what a Listener is exposed through, and its status, up to date. Whatever the Listener's author can
+// mend is told by its conditions; the error is for what may pass by itself. What the Listener was exposed through
+// before goes last, and some time later.
+func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.Listener) (reconcile.Result, error) {
 	if !listener.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // what it owns is garbage-collected with it
 	}

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -30,8 +30,8 @@ import (
 
 // world is what a Listener finds around it. A nil part does not exist.
 type world struct {
-	listener      *v1alpha1.Listener
-	class         *v1alpha1.ListenerClass
+	listener      *listenersv1alpha1.Listener
+	class         *listenersv1alpha1.ListenerClass
 	service       *corev1.Service
 	configuration *operatorv1alpha1.ListenerOperator
 	others        []client.Object
@@ -40,19 +40,19 @@ type world struct {
 var key = client.ObjectKey{Namespace: "shop", Name: "web"}
 
 // newWorld has a Listener of a class of the type, and the Service that it got in an earlier pass.
-func newWorld(serviceType v1alpha1.ServiceType) *world {
+func newWorld(serviceType listenersv1alpha1.ServiceType) *world {
 	w := &world{
-		listener: &v1alpha1.Listener{
+		listener: &listenersv1alpha1.Listener{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "listener-uid", Generation: 3},
-			Spec: v1alpha1.ListenerSpec{
+			Spec: listenersv1alpha1.ListenerSpec{
 				ClassName:                ptr.To("some-class"),
-				Ports:                    []v1alpha1.ListenerPort{{Name: "http", Port: 80}},
+				Ports:                    []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
 				PublishNotReadyAddresses: ptr.To(true),
 			},
 		},
-		class: &v1alpha1.ListenerClass{
+		class: &listenersv1alpha1.ListenerClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "some-class"},
-			Spec:       v1alpha1.ListenerClassSpec{ServiceType: serviceType, LoadBalancerAllocateNodePorts: ptr.To(true)},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: serviceType, LoadBalancerAllocateNodePorts: ptr.To(true)},
 		},
 		service: &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{
@@ -67,7 +67,7 @@ func newWorld(serviceType v1alpha1.ServiceType) *world {
 			},
 		},
 	}
-	if serviceType == v1alpha1.ServiceTypeNodePort {
+	if serviceType == listenersv1alpha1.ServiceTypeNodePort {
 		w.service.Spec.Ports[0].NodePort = 30080
 	}
 	return w
@@ -160,11 +160,11 @@ func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-func newMount(pod, node, volume string, generation int64) *v1alpha1.PodListeners {
-	return &v1alpha1.PodListeners{
+func newMount(pod, node, volume string, generation int64) *listenersv1alpha1.PodListeners {
+	return &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod-" + pod, Generation: generation},
-		Spec: v1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]v1alpha1.PodListener{
-			"listener": {Scope: v1alpha1.ListenerScopeNode, PersistentVolumeName: volume, ListenerName: key.Name},
+		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{
+			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: volume, ListenerName: key.Name},
 		}},
 	}
 }
@@ -193,7 +193,7 @@ func newReconciler(c client.Client, live client.Reader, recorder events.EventRec
 }
 
 // pass reconciles once, and returns the Listener and the Service afterwards, the events, and the error.
-func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*v1alpha1.Listener, *corev1.Service, []string, error) {
+func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*listenersv1alpha1.Listener, *corev1.Service, []string, error) {
 	t.Helper()
 	status := w.listener.Status
 	w.listener.Status = nil
@@ -206,7 +206,7 @@ func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*v1alpha1.Liste
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
 	r := newReconciler(c, c, recorder)
-	listener, service := &v1alpha1.Listener{}, &corev1.Service{}
+	listener, service := &listenersv1alpha1.Listener{}, &corev1.Service{}
 	if err := c.Get(t.Context(), key, listener); err != nil {
 		t.Fatal(err)
 	}
@@ -227,26 +227,26 @@ func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*v1alpha1.Liste
 	return listener, service, told, passErr
 }
 
-func ipAddress(address string, port int32) v1alpha1.IngressAddress {
-	return v1alpha1.IngressAddress{Address: address, AddressType: v1alpha1.AddressTypeIP, Ports: map[string]int32{"http": port}}
+func ipAddress(address string, port int32) listenersv1alpha1.IngressAddress {
+	return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": port}}
 }
 
 func TestStatusTellsHowToReachTheListener(t *testing.T) {
 	const (
-		nodePort     = v1alpha1.ServiceTypeNodePort
-		loadBalancer = v1alpha1.ServiceTypeLoadBalancer
-		clusterIP    = v1alpha1.ServiceTypeClusterIP
-		accepted     = v1alpha1.ReasonAccepted
-		assigned     = v1alpha1.ReasonAddressesAssigned
-		notAccepted  = v1alpha1.ReasonNotAccepted
+		nodePort     = listenersv1alpha1.ServiceTypeNodePort
+		loadBalancer = listenersv1alpha1.ServiceTypeLoadBalancer
+		clusterIP    = listenersv1alpha1.ServiceTypeClusterIP
+		accepted     = listenersv1alpha1.ReasonAccepted
+		assigned     = listenersv1alpha1.ReasonAddressesAssigned
+		notAccepted  = listenersv1alpha1.ReasonNotAccepted
 	)
-	had := &v1alpha1.ListenerStatus{
+	had := &listenersv1alpha1.ListenerStatus{
 		ServiceName: ptr.To("web"), NodePorts: map[string]int32{"http": 30080}, ObservedGeneration: 2,
-		IngressAddresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
+		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
 	}
 	for name, tc := range map[string]struct {
 		world     *world
-		addresses []v1alpha1.IngressAddress
+		addresses []listenersv1alpha1.IngressAddress
 		accepted  string // reason
 		ready     string // reason
 		message   string // a part of the message of the condition that is false, else of Ready
@@ -255,18 +255,18 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 		"node ports of the nodes where volumes were mounted, sorted by name": {
 			world: newWorld(nodePort).with(newNode("b", "10.0.0.1"), newNode("a", "10.0.0.2"), newNode("c", "10.0.0.3"),
 				newVolume("pv-1", on("b")), newVolume("pv-2", pinned("a"))),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080), ipAddress("10.0.0.1", 30080)},
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080), ipAddress("10.0.0.1", 30080)},
 			accepted:  accepted, ready: assigned, message: "reachable at 10.0.0.2 and 1 more",
 		},
 		"where a Pod mounts counts more than where it last did": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
 				newVolume("pv-1", on("a")), newMount("1", "b", "pv-1", 2)),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"a node agent's word alone counts for nothing": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
 				newVolume("pv-1", on("a")), newMount("1", "b", "pv-1", 1)),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"a pinned volume stays where it is pinned": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newNode("c", "10.0.0.3"),
@@ -274,32 +274,32 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 					pinned("a")(pv)
 					on("c")(pv)
 				})),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"a volume that several Pods share is on all their nodes": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
 				newVolume("pv-1", nil), newMount("1", "b", "pv-1", 2), newMount("2", "a", "pv-1", 2)),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"a Pod that has finished mounts nothing any more": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
 				newVolume("pv-1", on("a")), newMount("1", "a", "pv-1", 2), newMount("2", "b", "pv-1", 2), newPod("1", corev1.PodFailed), newPod("2", corev1.PodRunning)),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"a Pod that has finished keeps a volume that the next Pod mounts": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", ""),
 				newVolume("pv-1", of("pvc-1", on("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodFailed)),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"an ephemeral volume is spent when its Pod has finished": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
 				newClaim("pvc-1", "1"), newVolume("pv-1", of("pvc-1", on("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodSucceeded),
 				newClaim("pvc-2", "2"), newVolume("pv-2", of("pvc-2", on("b"))), newMount("2", "b", "pv-2", 2), newPod("2", corev1.PodRunning)),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"an ephemeral volume is spent when its Pod is gone": {
 			world:    newWorld(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", "1"), newVolume("pv-1", of("pvc-1", on("a")))),
-			accepted: accepted, ready: v1alpha1.ReasonWaitingForPods,
+			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods,
 		},
 		"a volume is spent when its claim is gone": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newVolume("pv-1", of("pvc-1", on("a"))),
@@ -307,53 +307,53 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 					on("b")(pv)
 					pv.Spec.ClaimRef.UID = "of an earlier claim of this name"
 				}))),
-			accepted: accepted, ready: v1alpha1.ReasonWaitingForPods,
+			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods,
 		},
 		"a pinned volume stays where it is pinned when its Pod has finished": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", "1"),
 				newVolume("pv-1", of("pvc-1", pinned("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodSucceeded)),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"volumes of others do not count, whatever their labels": {
 			world: newWorld(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", func(pv *corev1.PersistentVolume) {
 				on("a")(pv)
 				pv.Spec.CSI.Driver = "other.example.com"
 			}), newMount("1", "a", "pv-1", 2)),
-			accepted: accepted, ready: v1alpha1.ReasonWaitingForPods,
+			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods,
 		},
 		"a missing node is left out": {
 			world:     newWorld(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", on("gone")), newVolume("pv-2", on("a"))),
-			addresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},
 			accepted:  accepted, ready: assigned, message: "left out: gone (no such Node)",
 		},
 		"all nodes missing": {
 			world:    newWorld(nodePort).with(newVolume("pv-1", on("gone")), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mute"}}, newVolume("pv-2", on("mute"))),
-			accepted: accepted, ready: v1alpha1.ReasonNodesMissing,
+			accepted: accepted, ready: listenersv1alpha1.ReasonNodesMissing,
 			message: "gone (no such Node), mute (neither an IP address nor a host name)",
 		},
 		"never mounted": {
-			world: newWorld(nodePort), accepted: accepted, ready: v1alpha1.ReasonWaitingForPods, message: "no Pod has mounted",
+			world: newWorld(nodePort), accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods, message: "no Pod has mounted",
 		},
 		"node ports not there": {
 			world:    newWorld(nodePort).but(func(w *world) { w.service.Spec.Ports[0].NodePort = 0 }),
-			accepted: accepted, ready: v1alpha1.ReasonWaitingForNodePorts, message: "Service shop/web has no node ports",
+			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForNodePorts, message: "Service shop/web has no node ports",
 		},
 		"load balancer": {
 			world: newWorld(loadBalancer).but(func(w *world) {
 				w.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
 			}),
-			addresses: []v1alpha1.IngressAddress{ipAddress("203.0.113.1", 80)}, accepted: accepted, ready: assigned,
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("203.0.113.1", 80)}, accepted: accepted, ready: assigned,
 		},
 		"load balancer of a class that nobody serves": {
 			world:    newWorld(loadBalancer).but(func(w *world) { w.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") }),
-			accepted: accepted, ready: v1alpha1.ReasonWaitingForLoadBalancer, message: `loadBalancerClass "example.com/lb", which ListenerClass some-class asks for`,
+			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForLoadBalancer, message: `loadBalancerClass "example.com/lb", which ListenerClass some-class asks for`,
 		},
 		"no load balancer in the cluster": {
-			world: newWorld(loadBalancer), accepted: accepted, ready: v1alpha1.ReasonWaitingForLoadBalancer, message: "the cluster's default load balancer",
+			world: newWorld(loadBalancer), accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForLoadBalancer, message: "the cluster's default load balancer",
 		},
 		"inside the cluster": {
 			world:     newWorld(clusterIP),
-			addresses: []v1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
+			addresses: []listenersv1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
 			accepted:  accepted, ready: assigned,
 		},
 		"inside a cluster with a domain of its own": {
@@ -363,74 +363,74 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 					Spec:       operatorv1alpha1.ListenerOperatorSpec{ClusterDomain: "example.org"},
 				}
 			}),
-			addresses: []v1alpha1.IngressAddress{{Address: "web.shop.svc.example.org", AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
+			addresses: []listenersv1alpha1.IngressAddress{{Address: "web.shop.svc.example.org", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
 			accepted:  accepted, ready: assigned,
 		},
 		"no cluster IP": {
 			world: newWorld(clusterIP).but(func(w *world) {
-				w.class.Spec.PreferredAddressType, w.service.Spec.ClusterIPs = v1alpha1.PreferredAddressTypeIP, nil
+				w.class.Spec.PreferredAddressType, w.service.Spec.ClusterIPs = listenersv1alpha1.PreferredAddressTypeIP, nil
 			}),
-			accepted: accepted, ready: v1alpha1.ReasonWaitingForClusterIP, message: "no cluster IP",
+			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForClusterIP, message: "no cluster IP",
 		},
 		"a Service that is being deleted": {
 			world: newWorld(clusterIP).but(func(w *world) {
 				w.service.DeletionTimestamp, w.service.Finalizers = ptr.To(metav1.Now()), []string{"example.com/cleanup"}
 			}),
-			accepted: accepted, ready: v1alpha1.ReasonServiceTerminating, message: "is being deleted",
+			accepted: accepted, ready: listenersv1alpha1.ReasonServiceTerminating, message: "is being deleted",
 		},
 		"no class named": {
 			world:    newWorld(nodePort).but(func(w *world) { w.service, w.listener.Spec.ClassName = nil, nil }),
-			accepted: v1alpha1.ReasonClassNotSet, ready: notAccepted, message: "spec.className is not set", noService: true,
+			accepted: listenersv1alpha1.ReasonClassNotSet, ready: notAccepted, message: "spec.className is not set", noService: true,
 		},
 		"class not found": {
 			world:    newWorld(nodePort).but(func(w *world) { w.service, w.class = nil, nil }),
-			accepted: v1alpha1.ReasonClassNotFound, ready: notAccepted, message: `ListenerClass "some-class" does not exist`, noService: true,
+			accepted: listenersv1alpha1.ReasonClassNotFound, ready: notAccepted, message: `ListenerClass "some-class" does not exist`, noService: true,
 		},
 		"class deleted while in use": {
 			world:     newWorld(nodePort).but(func(w *world) { w.class, w.listener.Status = nil, had }),
-			addresses: had.IngressAddresses, accepted: v1alpha1.ReasonClassNotFound, ready: assigned, message: "stay as they are",
+			addresses: had.IngressAddresses, accepted: listenersv1alpha1.ReasonClassNotFound, ready: assigned, message: "stay as they are",
 		},
 		"class deleted and then the Service": {
 			world:    newWorld(nodePort).but(func(w *world) { w.class, w.service, w.listener.Status = nil, nil, had }),
-			accepted: v1alpha1.ReasonClassNotFound, ready: notAccepted, noService: true,
+			accepted: listenersv1alpha1.ReasonClassNotFound, ready: notAccepted, noService: true,
 		},
 		"no ports": {
 			world:    newWorld(clusterIP).but(func(w *world) { w.service, w.listener.Spec.Ports = nil, nil }),
-			accepted: v1alpha1.ReasonNoPorts, ready: notAccepted, message: "spec.ports is empty", noService: true,
+			accepted: listenersv1alpha1.ReasonNoPorts, ready: notAccepted, message: "spec.ports is empty", noService: true,
 		},
 		"overrides that went bad keep the addresses": {
 			world: newWorld(clusterIP).but(func(w *world) {
 				w.listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: []byte(`{"apiVersion":"v1","kind":"Service",` +
 					`"metadata":{"name":"web","namespace":"shop"},"spec":{"externalIPs":["192.0.2.1"]}}`)}}
 			}),
-			addresses: []v1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
-			accepted:  v1alpha1.ReasonInvalidOverrides, ready: assigned, message: "spec.externalIPs may only be set by the ListenerClass",
+			addresses: []listenersv1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
+			accepted:  listenersv1alpha1.ReasonInvalidOverrides, ready: assigned, message: "spec.externalIPs may only be set by the ListenerClass",
 		},
 		"a foreign Service": {
 			world: newWorld(clusterIP).but(func(w *world) {
 				w.service.OwnerReferences, w.listener.Status = nil, had
 			}),
-			accepted: v1alpha1.ReasonForeignService, ready: notAccepted, message: "Service shop/web exists and is not controlled by this Listener but by no one", noService: true,
+			accepted: listenersv1alpha1.ReasonForeignService, ready: notAccepted, message: "Service shop/web exists and is not controlled by this Listener but by no one", noService: true,
 		},
 		"a Service of an earlier Listener of the name": {
 			world:    newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].UID = "old" }),
-			accepted: v1alpha1.ReasonForeignService, ready: notAccepted, message: "but by Listener web with uid old", noService: true,
+			accepted: listenersv1alpha1.ReasonForeignService, ready: notAccepted, message: "but by Listener web with uid old", noService: true,
 		},
 		"a Service that the Listener owns but does not control": {
 			world:    newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].Controller = nil }),
-			accepted: v1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
+			accepted: listenersv1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
 		},
 		"a Service of another group's Listener": {
 			world:    newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].APIVersion = "gateway.example/v1" }),
-			accepted: v1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
+			accepted: listenersv1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
 		},
 		"a Service of something that is no Listener": {
 			world:    newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].Kind = "PodListeners" }),
-			accepted: v1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
+			accepted: listenersv1alpha1.ReasonForeignService, ready: notAccepted, noService: true,
 		},
 		"a Service made by another version of the API": {
 			world:     newWorld(clusterIP).but(func(w *world) { w.service.OwnerReferences[0].APIVersion = "listeners.stackable.tech/v1" }),
-			addresses: []v1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
+			addresses: []listenersv1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
 			accepted:  accepted, ready: assigned,
 		},
 	} {
@@ -441,7 +441,7 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 			}
 			status := listener.Status
 			if tc.addresses == nil {
-				tc.addresses = []v1alpha1.IngressAddress{} // never null
+				tc.addresses = []listenersv1alpha1.IngressAddress{} // never null
 			}
 			if diff := cmp.Diff(tc.addresses, status.IngressAddresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
@@ -471,9 +471,9 @@ func TestStatusTellsHowToReachTheListener(t *testing.T) {
 }
 
 func TestClassThatIsDeletedWhileInUseKeepsTheNodePorts(t *testing.T) {
-	w := newWorld(v1alpha1.ServiceTypeNodePort)
+	w := newWorld(listenersv1alpha1.ServiceTypeNodePort)
 	w.class = nil
-	w.listener.Status = &v1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []v1alpha1.IngressAddress{}}
+	w.listener.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	listener, _, _, err := w.pass(t, interceptor.Funcs{})
 	if err != nil {
 		t.Fatal(err)
@@ -484,10 +484,10 @@ func TestClassThatIsDeletedWhileInUseKeepsTheNodePorts(t *testing.T) {
 }
 
 func TestNodePortsAreForNodePortClassesAlone(t *testing.T) {
-	for serviceType, want := range map[v1alpha1.ServiceType]map[string]int32{
-		v1alpha1.ServiceTypeNodePort:     {"http": 30080},
-		v1alpha1.ServiceTypeLoadBalancer: nil,
-		v1alpha1.ServiceTypeClusterIP:    nil,
+	for serviceType, want := range map[listenersv1alpha1.ServiceType]map[string]int32{
+		listenersv1alpha1.ServiceTypeNodePort:     {"http": 30080},
+		listenersv1alpha1.ServiceTypeLoadBalancer: nil,
+		listenersv1alpha1.ServiceTypeClusterIP:    nil,
 	} {
 		w := newWorld(serviceType)
 		w.service.Spec.Ports[0].NodePort = 30080 // load balancers have them, too
@@ -514,7 +514,7 @@ func TestForeignAndTerminatingServicesStayUntouched(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(v1alpha1.ServiceTypeClusterIP).but(change)
+			w := newWorld(listenersv1alpha1.ServiceTypeClusterIP).but(change)
 			_, service, _, err := w.pass(t, interceptor.Funcs{Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 				t.Error("something was applied")
 				return nil
@@ -531,12 +531,12 @@ func TestForeignAndTerminatingServicesStayUntouched(t *testing.T) {
 
 // A cache that lags behind must not make a foreign Service look like none.
 func TestForeignServiceThatTheCacheLacksStaysUntouched(t *testing.T) {
-	w := newWorld(v1alpha1.ServiceTypeClusterIP).but(func(w *world) { w.service.OwnerReferences = nil })
+	w := newWorld(listenersv1alpha1.ServiceTypeClusterIP).but(func(w *world) { w.service.OwnerReferences = nil })
 	live := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	w.service = nil
 	cached := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	r := newReconciler(cached, live, events.NewFakeRecorder(10))
-	listener := &v1alpha1.Listener{}
+	listener := &listenersv1alpha1.Listener{}
 	if err := cached.Get(t.Context(), key, listener); err != nil {
 		t.Fatal(err)
 	}
@@ -570,7 +570,7 @@ func failures(n int, err error) (interceptor.Funcs, *int) {
 
 func TestEveryWriteThatFailsIsMadeUpForByTheNextPass(t *testing.T) {
 	fresh := func() *world {
-		return newWorld(v1alpha1.ServiceTypeClusterIP).but(func(w *world) { w.service = nil })
+		return newWorld(listenersv1alpha1.ServiceTypeClusterIP).but(func(w *world) { w.service = nil })
 	}
 	wantListener, wantService, _, err := fresh().pass(t, interceptor.Funcs{})
 	if err != nil {
@@ -582,7 +582,7 @@ func TestEveryWriteThatFailsIsMadeUpForByTheNextPass(t *testing.T) {
 		w := fresh()
 		c := fakeclient.New(t, intercept, w.objects()...)
 		r := newReconciler(c, c, events.NewFakeRecorder(10))
-		listener, service := &v1alpha1.Listener{}, &corev1.Service{}
+		listener, service := &listenersv1alpha1.Listener{}, &corev1.Service{}
 		for pass, want := range []error{broken, nil} {
 			if err := c.Get(t.Context(), key, listener); err != nil {
 				t.Fatal(err)
@@ -613,12 +613,12 @@ func TestRejectedServiceIsToldAndTriedAgain(t *testing.T) {
 	rejection := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), key.Name, nil)
 	rejection.ErrStatus.Message = "provided port is already allocated"
 	intercept, _ := failures(0, rejection)
-	listener, _, told, err := newWorld(v1alpha1.ServiceTypeClusterIP).but(func(w *world) { w.service = nil }).pass(t, intercept)
+	listener, _, told, err := newWorld(listenersv1alpha1.ServiceTypeClusterIP).but(func(w *world) { w.service = nil }).pass(t, intercept)
 	if !apierrors.IsInvalid(err) {
 		t.Errorf("got %v, want the rejection, so that the pass is repeated", err)
 	}
 	accepted := listener.Status.Conditions[0]
-	if accepted.Reason != v1alpha1.ReasonServiceRejected || !strings.Contains(accepted.Message, "provided port is already allocated") {
+	if accepted.Reason != listenersv1alpha1.ReasonServiceRejected || !strings.Contains(accepted.Message, "provided port is already allocated") {
 		t.Errorf("got condition %v", accepted)
 	}
 	if diff := cmp.Diff([]string{"Warning ServiceRejected " + accepted.Message}, told); diff != "" {
@@ -628,11 +628,11 @@ func TestRejectedServiceIsToldAndTriedAgain(t *testing.T) {
 
 func TestBrieflyUnavailableAPIServerLeavesTheConditions(t *testing.T) {
 	intercept, _ := failures(0, apierrors.NewServiceUnavailable("busy"))
-	w := newWorld(v1alpha1.ServiceTypeClusterIP)
+	w := newWorld(listenersv1alpha1.ServiceTypeClusterIP)
 	before := []metav1.Condition{{
-		Type: v1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: metav1.Now().Rfc3339Copy(),
+		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", LastTransitionTime: metav1.Now().Rfc3339Copy(),
 	}}
-	w.listener.Status = &v1alpha1.ListenerStatus{ObservedGeneration: 2, Conditions: before}
+	w.listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: 2, Conditions: before}
 	listener, _, told, err := w.pass(t, intercept)
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("got %v, want that it is unavailable", err)
@@ -647,9 +647,9 @@ func TestBrieflyUnavailableAPIServerLeavesTheConditions(t *testing.T) {
 
 func TestSecondPassWritesAndTellsNothing(t *testing.T) {
 	for name, w := range map[string]*world{
-		"NodePort":  newWorld(v1alpha1.ServiceTypeNodePort),
-		"ClusterIP": newWorld(v1alpha1.ServiceTypeClusterIP),
-		"NodePort without node ports": newWorld(v1alpha1.ServiceTypeNodePort).but(func(w *world) {
+		"NodePort":  newWorld(listenersv1alpha1.ServiceTypeNodePort),
+		"ClusterIP": newWorld(listenersv1alpha1.ServiceTypeClusterIP),
+		"NodePort without node ports": newWorld(listenersv1alpha1.ServiceTypeNodePort).but(func(w *world) {
 			w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"type":"ClusterIP"}}`)
 			w.service.Spec.Ports[0].NodePort = 0
 		}),
@@ -659,7 +659,7 @@ func TestSecondPassWritesAndTellsNothing(t *testing.T) {
 		c := fakeclient.New(t, intercept, w.objects()...)
 		recorder := events.NewFakeRecorder(100)
 		r := newReconciler(c, c, recorder)
-		listener := &v1alpha1.Listener{}
+		listener := &listenersv1alpha1.Listener{}
 		var counts [][2]int
 		for range 3 {
 			if err := c.Get(t.Context(), key, listener); err != nil {

@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its volumes reserves those that it is pinned
-// to, else those of the Pods that mount it, else the one that it was last mounted on.
+// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its volumes reserves
+// those that it is pinned to, else those of the Pods that mount it, else the one that it was last mounted on.
 func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(listener)}); err != nil {
@@ -53,10 +53,10 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 	return slices.Sorted(maps.Keys(reserved)), nil
 }
 
-// mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume. Pods that have finished mount nothing any more,
-// although they and their PodListeners exist.
+// mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume. Pods that have finished mount
+// nothing any more, although they and their PodListeners exist.
 func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey) (map[string][]string, error) {
-	var mounts v1alpha1.PodListenersList
+	var mounts listenersv1alpha1.PodListenersList
 	err := r.Client.List(ctx, &mounts, client.InNamespace(listener.Namespace), client.MatchingFields{index.PodListenersByListener: listener.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing pod listeners of listener %s: %w", listener, err)
@@ -67,7 +67,7 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 		if !mount.Trusted() || mount.Spec.NodeName == "" {
 			continue
 		}
-		pod, err := r.pod(ctx, mount.Namespace, strings.TrimPrefix(mount.Name, v1alpha1.PodListenersName("")))
+		pod, err := r.pod(ctx, mount.Namespace, strings.TrimPrefix(mount.Name, listenersv1alpha1.PodListenersName("")))
 		if err != nil {
 			return nil, err
 		}
@@ -81,8 +81,9 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 	return nodes, nil
 }
 
-// spent tells whether a volume that nobody mounts will never be mounted again: its claim is gone, or belongs to a Pod that has finished or is
-// gone. Any other claim keeps its reservation, so that the address does not flap while its Pod is replaced.
+// spent tells whether a volume that nobody mounts will never be mounted again: its claim is gone, or belongs to a Pod
+// that has finished or is gone. Any other claim keeps its reservation, so that the address does not flap while its Pod
+// is replaced.
 func (r *Reconciler) spent(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
 	ref := volume.Spec.ClaimRef
 	if ref == nil {

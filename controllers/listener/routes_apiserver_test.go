@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -20,12 +20,12 @@ import (
 )
 
 // exposeByRoutes is the spec of a class.
-func exposeByRoutes(route v1alpha1.RouteExposure) v1alpha1.ListenerClassSpec {
-	return v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP, Route: &route}
+func exposeByRoutes(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
 }
 
 // newRouteFixture is a fixture on a cluster that serves Routes.
-func newRouteFixture(t *testing.T, route v1alpha1.RouteExposure) *fixture {
+func newRouteFixture(t *testing.T, route listenersv1alpha1.RouteExposure) *fixture {
 	t.Helper()
 	serveRoutes(t)
 	return newFixture(t, nil, exposeByRoutes(route))
@@ -79,17 +79,17 @@ func (f *fixture) reject(name, reason, message string) {
 }
 
 func TestRoutesAreReportedOnceARouterHasAdmittedThemAll(t *testing.T) {
-	f := newRouteFixture(t, v1alpha1.RouteExposure{HostTemplate: "{port}-{listener}-{namespace}.apps.example.com"})
-	f.createListener(func(l *v1alpha1.Listener) {
-		l.Spec.Ports = []v1alpha1.ListenerPort{{Name: "metrics", Port: 9090}, {Name: "kafka", Port: 9093}}
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{port}-{listener}-{namespace}.apps.example.com"})
+	f.createListener(func(l *listenersv1alpha1.Listener) {
+		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "metrics", Port: 9090}, {Name: "kafka", Port: 9093}}
 	})
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForRouter)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
 	suffix := "-web-" + f.key.Namespace + ".apps.example.com"
 	f.Expect(f.route("web-kafka").Spec.Host).To(Equal("kafka" + suffix))
 
 	f.admit("web-metrics", "metrics"+suffix)
 	f.reject("web-kafka", "HostAlreadyClaimed", "route other already exposes it and is older")
-	l := f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonRouteNotAdmitted)
+	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted)
 	f.Expect(l.Status.Conditions[1].Message).To(ContainSubstring(`Route %s/web-kafka is rejected by router "default": HostAlreadyClaimed: route other already exposes it and is older`,
 		f.key.Namespace))
 	f.Expect(l.Status.IngressAddresses).To(BeEmpty())
@@ -99,7 +99,7 @@ func TestRoutesAreReportedOnceARouterHasAdmittedThemAll(t *testing.T) {
 	f.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"kafka": 443}))
 	f.Expect(l.Status.IngressAddresses[1].Ports).To(Equal(map[string]int32{"metrics": 443}))
 	f.Expect(l.Status.NodePorts).To(BeNil())
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonAddressesAssigned)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 
 	// The router lets go of one, and gives the other another host.
 	f.reject("web-metrics", "HostAlreadyClaimed", "again")
@@ -110,8 +110,8 @@ func TestRoutesAreReportedOnceARouterHasAdmittedThemAll(t *testing.T) {
 
 func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T) {
 	serveRoutes(t)
-	f := newFixture(t, nil, v1alpha1.ListenerClassSpec{
-		ServiceType: v1alpha1.ServiceTypeNodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
 	})
 	f.createListener(nil)
 	f.createVolume(f.createNode("10.3.0.1").Name)
@@ -119,8 +119,8 @@ func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T
 	service := f.service()
 
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = v1alpha1.ServiceTypeClusterIP, nil
-		f.class.Spec.Route = &v1alpha1.RouteExposure{}
+		f.class.Spec.ServiceType, f.class.Spec.ServiceExternalTrafficPolicy = listenersv1alpha1.ServiceTypeClusterIP, nil
+		f.class.Spec.Route = &listenersv1alpha1.RouteExposure{}
 	})
 	f.route("web-http")
 	f.Eventually(f.idle).Should(BeTrue())
@@ -137,7 +137,7 @@ func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T
 	f.Expect(f.service().UID).To(Equal(service.UID))
 
 	f.change(f.class, func() {
-		f.class.Spec.ServiceType, f.class.Spec.Route = v1alpha1.ServiceTypeLoadBalancer, nil
+		f.class.Spec.ServiceType, f.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
 	})
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeLoadBalancer))
 	f.Eventually(f.idle).Should(BeTrue())
@@ -164,7 +164,7 @@ func (f *fixture) eventuallySpec(name string, want func(routev1.RouteSpec) bool)
 }
 
 func TestARouteFollowsItsClassWhateverTheAPIServerLetsChange(t *testing.T) {
-	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
 	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
 	first := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == generated })
@@ -175,7 +175,7 @@ func TestARouteFollowsItsClassWhateverTheAPIServerLetsChange(t *testing.T) {
 
 	f.change(f.class, func() {
 		f.class.Spec.Route.HostTemplate = "{listener}.example.com"
-		f.class.Spec.Route.Termination = v1alpha1.RouteTerminationEdge
+		f.class.Spec.Route.Termination = listenersv1alpha1.RouteTerminationEdge
 		f.class.Spec.Route.Labels = map[string]string{"shard": "internal"}
 		f.class.Spec.Route.Annotations = map[string]string{"haproxy.router.openshift.io/timeout": "5m"}
 	})
@@ -196,19 +196,21 @@ func TestARouteFollowsItsClassWhateverTheAPIServerLetsChange(t *testing.T) {
 	f.Expect(third.UID).NotTo(Equal(first.UID))
 	f.change(f.class, func() {
 		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "www.{namespace}.example.com", ""
-		f.class.Spec.Route.WildcardPolicy = v1alpha1.RouteWildcardPolicySubdomain
+		f.class.Spec.Route.WildcardPolicy = listenersv1alpha1.RouteWildcardPolicySubdomain
 	})
 	fourth := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.WildcardPolicy == routev1.WildcardPolicySubdomain })
 	f.Expect(fourth.UID).NotTo(Equal(third.UID))
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 }
 
 func TestRoutesFollowThePortsOfTheListener(t *testing.T) {
-	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	l := f.createListener(nil)
 	f.admit("web-http", "http.example.com")
 	f.eventuallyAddresses("http.example.com")
-	f.change(l, func() { l.Spec.Ports = []v1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}} })
+	f.change(l, func() {
+		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
+	})
 	f.route("web-admin")
 	f.eventuallyAddresses("http.example.com") // not taken away for the sake of the new one
 	f.admit("web-admin", "admin.example.com")
@@ -226,49 +228,49 @@ func (f *fixture) eventuallyGone(route string) {
 }
 
 func TestForeignRouteIsLeftAloneUntilItMakesWay(t *testing.T) {
-	f := newRouteFixture(t, v1alpha1.RouteExposure{HostTemplate: "{listener}.example.com"})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.example.com"})
 	foreign := &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
 		Spec:       routev1.RouteSpec{Host: "theirs.example.com", To: routev1.RouteTargetReference{Kind: "Service", Name: "theirs"}},
 	}
 	f.Expect(f.client.Create(t.Context(), foreign)).To(Succeed())
 	f.createListener(nil)
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonForeignRoute)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonForeignRoute)
 	f.admit("web-http", "theirs.example.com")
 	f.Eventually(f.idle).Should(BeTrue())
 	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
 	f.Expect(f.route("web-http").Spec).To(Equal(foreign.Spec))
 
 	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 	f.Expect(f.route("web-http").Spec.Host).To(Equal("web.example.com"))
 }
 
 func TestDeletedRouteIsMadeAnew(t *testing.T) {
-	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
 	f.admit("web-http", "web.example.com")
 	f.eventuallyAddresses("web.example.com")
 	first := f.route("web-http")
 	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
-	f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForRouter)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
 	f.Expect(f.route("web-http").UID).NotTo(Equal(first.UID))
 	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
 }
 
 func TestRoutesStayWhenTheirClassIsGone(t *testing.T) {
-	f := newRouteFixture(t, v1alpha1.RouteExposure{})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
 	f.admit("web-http", "web.example.com")
 	f.eventuallyAddresses("web.example.com")
 	f.Expect(f.client.Delete(t.Context(), f.class)).To(Succeed())
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonClassNotFound)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
 	f.eventuallyAddresses("web.example.com")
 	f.Expect(f.route("web-http").DeletionTimestamp).To(BeNil())
 }
 
 func TestHostsOfReplicasKeepTheirNumbers(t *testing.T) {
-	f := newRouteFixture(t, v1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{namespace}.example.com"})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{namespace}.example.com"})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
 		Spec: corev1.PodSpec{
@@ -278,10 +280,10 @@ func TestHostsOfReplicasKeepTheirNumbers(t *testing.T) {
 			}}},
 		},
 	}
-	f.createListener(func(l *v1alpha1.Listener) {
+	f.createListener(func(l *listenersv1alpha1.Listener) {
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: l.Name, UID: "claim-uid"}}
 	})
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonNoSinglePod)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoSinglePod)
 	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
 	host := "broker-2." + f.key.Namespace + ".example.com"
 	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == host })
@@ -293,7 +295,7 @@ func TestHostsOfReplicasKeepTheirNumbers(t *testing.T) {
 	f.change(f.class, func() { f.class.Spec.Route.Annotations = map[string]string{"seen": "true"} })
 	f.Eventually(func() map[string]string { return f.route("web-http").Annotations }).Should(HaveKeyWithValue("seen", "true"))
 	f.Expect(f.route("web-http").Spec.Host).To(Equal(host))
-	f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonAccepted)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 }
 
 // The operator has all of its rights but the one to choose hosts, which an administrator has taken away.
@@ -318,7 +320,7 @@ func TestWithoutTheRightToHostsThoseOfTheRouterWork(t *testing.T) {
 		}
 	}
 	grant("listener-operator")
-	f := newFixture(t, cfg, exposeByRoutes(v1alpha1.RouteExposure{}))
+	f := newFixture(t, cfg, exposeByRoutes(listenersv1alpha1.RouteExposure{}))
 	f.createListener(nil)
 	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
 	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == generated })
@@ -326,28 +328,28 @@ func TestWithoutTheRightToHostsThoseOfTheRouterWork(t *testing.T) {
 	f.eventuallyAddresses(generated)
 
 	f.change(f.class, func() { f.class.Spec.Route.HostTemplate = "web.{namespace}.example.com" })
-	l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonRouteRejected)
+	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonRouteRejected)
 	f.Expect(l.Status.Conditions[0].Message).To(And(
 		ContainSubstring("you do not have permission to set the host field of the route"),
 		ContainSubstring("bind its ServiceAccount to the ClusterRole listener-operator-custom-host")))
 	f.eventuallyAddresses(generated)
 
 	grant("listener-operator-custom-host")
-	f.Eventually(f.reason(v1alpha1.ListenerAccepted), apiserver.Patience).Should(Equal(v1alpha1.ReasonAccepted))
+	f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted), apiserver.Patience).Should(Equal(listenersv1alpha1.ReasonAccepted))
 	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
 }
 
 func TestListenersFollowAsTheClusterServesRoutesOrNot(t *testing.T) {
 	c := apiserver.Client(t)
 	crds.Remove(t, c, crds.Routes)
-	f := newFixture(t, nil, exposeByRoutes(v1alpha1.RouteExposure{}))
+	f := newFixture(t, nil, exposeByRoutes(listenersv1alpha1.RouteExposure{}))
 	f.createListener(nil)
 	for range 2 {
-		l := f.eventually(v1alpha1.ListenerAccepted, v1alpha1.ReasonNotServed)
+		l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
 		f.Expect(l.Status.IngressAddresses).To(And(Not(BeNil()), BeEmpty()))
 		f.Expect(f.service().DeletionTimestamp).To(BeNil())
 		crds.Install(t, c, crds.Routes)
-		f.eventually(v1alpha1.ListenerReady, v1alpha1.ReasonWaitingForRouter)
+		f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
 		f.admit("web-http", "web.example.com")
 		f.eventuallyAddresses("web.example.com")
 		crds.Remove(t, c, crds.Routes)

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
@@ -34,11 +34,12 @@ import (
 
 var routeKind = routev1.GroupVersion.WithKind("Route")
 
-// newRouteWorld has a Listener with two ports, whose class exposes by Routes, and the Service that it got in an earlier pass.
+// newRouteWorld has a Listener with two ports, whose class exposes by Routes, and the Service that it got in an earlier
+// pass.
 func newRouteWorld(routes ...client.Object) *world {
-	return newWorld(v1alpha1.ServiceTypeClusterIP).but(func(w *world) {
-		w.class.Spec.Route = &v1alpha1.RouteExposure{}
-		w.listener.Spec.Ports = []v1alpha1.ListenerPort{{Name: "http", Port: 80}, {Name: "admin", Port: 81}}
+	return newWorld(listenersv1alpha1.ServiceTypeClusterIP).but(func(w *world) {
+		w.class.Spec.Route = &listenersv1alpha1.RouteExposure{}
+		w.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}, {Name: "admin", Port: 81}}
 		w.service.Spec.Ports = []corev1.ServicePort{{Name: "admin", Protocol: corev1.ProtocolTCP, Port: 81}, {Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
 	}).with(routes...)
 }
@@ -89,7 +90,7 @@ func leaving[T client.Object](o T) T {
 
 // outcome is what a pass left.
 type outcome struct {
-	listener *v1alpha1.Listener
+	listener *listenersv1alpha1.Listener
 	service  *corev1.Service
 	routes   map[string]*routev1.Route
 	told     []string
@@ -128,9 +129,9 @@ func (w *world) passes(t *testing.T, n int, intercept interceptor.Funcs, change 
 	if change != nil {
 		change(r)
 	}
-	o := outcome{listener: &v1alpha1.Listener{}, service: &corev1.Service{}, routes: map[string]*routev1.Route{}}
+	o := outcome{listener: &listenersv1alpha1.Listener{}, service: &corev1.Service{}, routes: map[string]*routev1.Route{}}
 	for range n {
-		listener := &v1alpha1.Listener{}
+		listener := &listenersv1alpha1.Listener{}
 		if err := fake.Get(t.Context(), key, listener); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +155,7 @@ func TestWhatAListenerIsReachedBy(t *testing.T) {
 	both := []client.Object{ownRoute("admin", admittedAs("admin.example.com")), ownRoute("http", admittedAs("http.example.com"))}
 	nodePorts := []string{"10.0.0.1map[admin:30081 http:30080]"}
 	hosts := []string{"admin.example.commap[admin:443]", "http.example.commap[http:443]"}
-	had := &v1alpha1.ListenerStatus{IngressAddresses: []v1alpha1.IngressAddress{{Address: "x", AddressType: "Hostname", Ports: map[string]int32{}}}}
+	had := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "x", AddressType: "Hostname", Ports: map[string]int32{}}}}
 	for name, tc := range map[string]struct {
 		world       *world
 		unserved    bool
@@ -167,41 +168,41 @@ func TestWhatAListenerIsReachedBy(t *testing.T) {
 		told        string // a part of an event
 	}{
 		"Routes that are new": {
-			world: newRouteWorld(), accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonWaitingForRouter, message: "Route shop/web-admin has not been taken up",
+			world: newRouteWorld(), accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/web-admin has not been taken up",
 			routes: []string{"web-admin", "web-http"}, told: "Normal WaitingForRouter",
 		},
 		"all Routes admitted": {
-			world: newRouteWorld(both...), addresses: hosts, accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned,
+			world: newRouteWorld(both...), addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 			message: "reachable at admin.example.com and 1 more", routes: []string{"web-admin", "web-http"},
 		},
 		"one Route rejected, and nothing published before": {
 			world:    newRouteWorld(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "route x already exposes it and is older"))),
-			accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonRouteNotAdmitted, message: "route x already exposes it and is older",
+			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonRouteNotAdmitted, message: "route x already exposes it and is older",
 			routes: []string{"web-admin", "web-http"}, told: `Warning RouteNotAdmitted Route shop/web-http is rejected by router "default": HostAlreadyClaimed: route x`,
 		},
 		"one Route rejected that was admitted before": {
 			world:     newRouteWorld(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "taken"))).but(func(w *world) { w.listener.Status = had }),
-			addresses: hosts[:1], accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned,
+			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 			message: "reachable at admin.example.com; left out: Route shop/web-http is rejected", routes: []string{"web-admin", "web-http"},
 			told: "Warning RouteNotAdmitted reachable at admin.example.com; left out: Route shop/web-http is rejected",
 		},
 		"the API of Routes is not served": {
 			world: newRouteWorld().but(func(w *world) { w.listener.Status = had }), unserved: true,
-			accepted: v1alpha1.ReasonNotServed, ready: v1alpha1.ReasonNotAccepted, message: "ListenerClass some-class asks for objects of kind Route, which this cluster does not serve in route.openshift.io/v1",
+			accepted: listenersv1alpha1.ReasonNotServed, ready: listenersv1alpha1.ReasonNotAccepted, message: "ListenerClass some-class asks for objects of kind Route, which this cluster does not serve in route.openshift.io/v1",
 			told: "Warning NotServed",
 		},
 		"node ports until the API of Routes is served": {
 			world: newRouteWorld().but(asNodePort), unserved: true, addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort,
-			accepted: v1alpha1.ReasonNotServed, ready: v1alpha1.ReasonAddressesAssigned, message: "name another class",
+			accepted: listenersv1alpha1.ReasonNotServed, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "name another class",
 		},
 		"node ports until all Routes are admitted": {
 			world:     newRouteWorld(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "taken"))).but(asNodePort),
-			addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort, accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned,
+			addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 			message: "reachable at 10.0.0.1 as before, and not yet as ListenerClass some-class says: Route shop/web-http is rejected", routes: []string{"web-admin", "web-http"},
 			told: "Warning RouteNotAdmitted reachable at 10.0.0.1 as before",
 		},
 		"no node ports once all Routes are admitted": {
-			world: newRouteWorld(both...).but(asNodePort), addresses: hosts, accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned,
+			world: newRouteWorld(both...).but(asNodePort), addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 			routes: []string{"web-admin", "web-http"},
 		},
 		"a load balancer until all Routes are admitted": {
@@ -210,48 +211,48 @@ func TestWhatAListenerIsReachedBy(t *testing.T) {
 				w.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
 			}),
 			addresses: []string{"lb.example.commap[admin:81 http:80]"}, serviceType: corev1.ServiceTypeLoadBalancer,
-			accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
+			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
 		},
 		"Routes until there is a load balancer": {
 			world: newRouteWorld(both...).but(func(w *world) {
-				w.class.Spec.ServiceType, w.class.Spec.Route = v1alpha1.ServiceTypeLoadBalancer, nil
+				w.class.Spec.ServiceType, w.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
 			}),
-			addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned,
+			addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 			message: "as before, and not yet as ListenerClass some-class says: no load balancer", routes: []string{"web-admin", "web-http"},
 		},
 		"no Routes once there is a load balancer": {
 			world: newRouteWorld(both...).but(func(w *world) {
-				w.class.Spec.ServiceType, w.class.Spec.Route = v1alpha1.ServiceTypeLoadBalancer, nil
+				w.class.Spec.ServiceType, w.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
 				w.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
 			}),
 			addresses: []string{"lb.example.commap[admin:81 http:80]"}, serviceType: corev1.ServiceTypeLoadBalancer,
-			accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned,
+			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 		},
 		"the Route of a port that is gone goes at once": {
 			world: newRouteWorld(both...).but(func(w *world) { w.listener.Spec.Ports = w.listener.Spec.Ports[:1] }).with(ownRoute("old")),
 			// The fake client does not remove the port from the Service.
-			addresses: hosts, accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
+			addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
 		},
 		"Routes stay when the class is gone": {
 			world: newRouteWorld(both...).but(func(w *world) { w.class, w.listener.Status = nil, had }), addresses: []string{"xmap[]"},
-			accepted: v1alpha1.ReasonClassNotFound, ready: v1alpha1.ReasonAddressesAssigned, message: "stay as they are", routes: []string{"web-admin", "web-http"},
+			accepted: listenersv1alpha1.ReasonClassNotFound, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "stay as they are", routes: []string{"web-admin", "web-http"},
 		},
 		"Routes stay when the template goes bad": {
 			world:     newRouteWorld(both...).but(func(w *world) { w.class.Spec.Route.HostTemplate = "{podName}" }),
-			addresses: hosts, accepted: v1alpha1.ReasonNoSinglePod, ready: v1alpha1.ReasonAddressesAssigned, message: "was not made for one", routes: []string{"web-admin", "web-http"},
+			addresses: hosts, accepted: listenersv1alpha1.ReasonNoSinglePod, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "was not made for one", routes: []string{"web-admin", "web-http"},
 		},
 		"a Route of somebody else": {
 			world:    newRouteWorld(both[0], &routev1.Route{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-http"}}),
-			accepted: v1alpha1.ReasonForeignRoute, ready: v1alpha1.ReasonNotAccepted, routes: []string{"web-admin", "web-http"},
+			accepted: listenersv1alpha1.ReasonForeignRoute, ready: listenersv1alpha1.ReasonNotAccepted, routes: []string{"web-admin", "web-http"},
 			message: "Route shop/web-http exists and is not controlled by this Listener but by no one; delete it, or rename the Listener or its port",
 		},
 		"Routes whose Service is being deleted": {
 			world: newRouteWorld(both...).but(func(w *world) { w.service, w.listener.Status = leaving(w.service), had }), addresses: []string{},
-			accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonServiceTerminating, routes: []string{"web-admin", "web-http"},
+			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonServiceTerminating, routes: []string{"web-admin", "web-http"},
 		},
 		"a Route that is being deleted": {
 			world:     newRouteWorld(both[0], leaving(ownRoute("http", admittedAs("http.example.com")))),
-			addresses: hosts, accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
+			addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
 		},
 		"a Route that cannot become what it should be": {
 			world: newRouteWorld(both[0], func() *routev1.Route {
@@ -259,7 +260,7 @@ func TestWhatAListenerIsReachedBy(t *testing.T) {
 				r.Spec.Subdomain = "old"
 				return r
 			}()).but(func(w *world) { w.listener.Status = had }),
-			addresses: hosts[:1], accepted: v1alpha1.ReasonAccepted, ready: v1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin"},
+			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +275,7 @@ func TestWhatAListenerIsReachedBy(t *testing.T) {
 			if diff := cmp.Diff(tc.addresses, o.addresses(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
-			accepted, ready := o.condition(v1alpha1.ListenerAccepted), o.condition(v1alpha1.ListenerReady)
+			accepted, ready := o.condition(listenersv1alpha1.ListenerAccepted), o.condition(listenersv1alpha1.ListenerReady)
 			if accepted.Reason != tc.accepted || ready.Reason != tc.ready {
 				t.Errorf("got reasons %s and %s, want %s and %s", accepted.Reason, ready.Reason, tc.accepted, tc.ready)
 			}
@@ -332,7 +333,7 @@ func (silent) List(context.Context, client.ObjectList, ...client.ListOption) err
 
 func TestAnAPIThatDoesNotAnswerLeavesAllAsItIs(t *testing.T) {
 	w := newRouteWorld(ownRoute("http", admittedAs("http.example.com")))
-	w.listener.Status = &v1alpha1.ListenerStatus{ObservedGeneration: 2, IngressAddresses: []v1alpha1.IngressAddress{ipAddress("10.0.0.9", 443)}}
+	w.listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: 2, IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 443)}}
 	o := w.passes(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds[routeKind] = silent{} })
 	if o.err == nil || !strings.Contains(o.err.Error(), "did not answer") {
 		t.Errorf("got error %v, so that it is not tried again", o.err)
@@ -346,8 +347,8 @@ func TestAnAPIThatDoesNotAnswerLeavesAllAsItIs(t *testing.T) {
 }
 
 func TestAListenerThatIsNotExposedByRoutesNeedsNoAnswerOfTheirAPI(t *testing.T) {
-	o := newWorld(v1alpha1.ServiceTypeClusterIP).passes(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds[routeKind] = silent{} })
-	if o.err != nil || o.condition(v1alpha1.ListenerReady).Status != metav1.ConditionTrue {
+	o := newWorld(listenersv1alpha1.ServiceTypeClusterIP).passes(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds[routeKind] = silent{} })
+	if o.err != nil || o.condition(listenersv1alpha1.ListenerReady).Status != metav1.ConditionTrue {
 		t.Errorf("got error %v and status %v", o.err, o.listener.Status)
 	}
 }
@@ -358,7 +359,7 @@ func TestForeignRouteThatTheCacheLacksStaysUntouched(t *testing.T) {
 	o := newRouteWorld(foreign).passes(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
 		r.kinds[routeKind] = optional{Reader: fakeclient.New(t, interceptor.Funcs{}), served: true}
 	})
-	if o.err != nil || o.condition(v1alpha1.ListenerAccepted).Reason != v1alpha1.ReasonForeignRoute {
+	if o.err != nil || o.condition(listenersv1alpha1.ListenerAccepted).Reason != listenersv1alpha1.ReasonForeignRoute {
 		t.Errorf("got error %v and status %v", o.err, o.listener.Status)
 	}
 	if diff := cmp.Diff(foreign, o.routes["web-http"], cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"), cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
@@ -413,7 +414,7 @@ func TestEveryWriteAboutRoutesThatFailsIsMadeUpFor(t *testing.T) {
 			fresh: func() *world {
 				return newRouteWorld(ownRoute("http", admittedAs("h.example.com"))).but(func(w *world) {
 					asNodePort(w)
-					w.class.Spec.ServiceType, w.class.Spec.Route = v1alpha1.ServiceTypeNodePort, nil
+					w.class.Spec.ServiceType, w.class.Spec.Route = listenersv1alpha1.ServiceTypeNodePort, nil
 				})
 			},
 			writes: []string{"apply Service", "apply status", "delete web-http"},
@@ -479,8 +480,8 @@ func TestRejectedRouteIsToldAndTriedAgain(t *testing.T) {
 		if !apierrors.IsInvalid(o.err) {
 			t.Errorf("got %v, want the rejection, so that the pass is repeated", o.err)
 		}
-		accepted := o.condition(v1alpha1.ListenerAccepted)
-		if accepted.Reason != v1alpha1.ReasonRouteRejected || !strings.Contains(accepted.Message, "the API server rejects Route shop/web-admin: "+words) ||
+		accepted := o.condition(listenersv1alpha1.ListenerAccepted)
+		if accepted.Reason != listenersv1alpha1.ReasonRouteRejected || !strings.Contains(accepted.Message, "the API server rejects Route shop/web-admin: "+words) ||
 			!strings.Contains(accepted.Message, want) {
 			t.Errorf("got condition %v", accepted)
 		}
@@ -514,7 +515,7 @@ func (w *world) overlapping(t *testing.T) *overlap10s {
 func (o *overlap10s) after(d time.Duration) (again time.Duration, writes []string) {
 	o.t.Helper()
 	o.now.SetTime(o.now.Now().Add(d))
-	listener := &v1alpha1.Listener{}
+	listener := &listenersv1alpha1.Listener{}
 	if err := o.Client.Get(o.t.Context(), key, listener); err != nil {
 		o.t.Fatal(err)
 	}
@@ -557,7 +558,7 @@ func TestWhatWasBeforeOverlapsWithWhatIsNew(t *testing.T) {
 		"Routes": func() *world {
 			return newRouteWorld(ownRoute("http", admittedAs("h.example.com"))).but(func(w *world) {
 				asNodePort(w)
-				w.class.Spec.ServiceType, w.class.Spec.Route = v1alpha1.ServiceTypeNodePort, nil
+				w.class.Spec.ServiceType, w.class.Spec.Route = listenersv1alpha1.ServiceTypeNodePort, nil
 			})
 		},
 	} {
@@ -579,7 +580,7 @@ func TestARestartLetsWhatWasBeforeStayAnew(t *testing.T) {
 }
 
 func TestAWayThatIsWantedStays(t *testing.T) {
-	o := toRoutes().but(func(w *world) { w.class.Spec.ServiceType = v1alpha1.ServiceTypeNodePort }).overlapping(t)
+	o := toRoutes().but(func(w *world) { w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort }).overlapping(t)
 	o.wants(0, 0)
 }
 
@@ -608,7 +609,7 @@ func TestWhatWasBeforeStaysLongerWhenTheNewAddressesFail(t *testing.T) {
 // Clients have to learn of addresses of the third way from those of the first, too.
 func TestAThirdWayLetsWhatWasBeforeStayAnew(t *testing.T) {
 	w := newRouteWorld(ownRoute("http", admittedAs("h.example.com")), &corev1.ConfigMap{ObjectMeta: ownRoute("http").ObjectMeta}).but(asNodePort)
-	w.class.Spec.ServiceType, w.class.Spec.Route, w.class.Annotations = v1alpha1.ServiceTypeNodePort, nil, map[string]string{"by": "ConfigMap"}
+	w.class.Spec.ServiceType, w.class.Spec.Route, w.class.Annotations = listenersv1alpha1.ServiceTypeNodePort, nil, map[string]string{"by": "ConfigMap"}
 	o := w.overlapping(t)
 	byConfigMaps(o.Reconciler)
 	o.wants(0, 10*time.Second)
@@ -691,11 +692,11 @@ func TestPodsOfAListenersOwnClaimNameItsHosts(t *testing.T) {
 		"a user's Listener":                {owner: "KafkaCluster", pods: []client.Object{pod("web-4", nil)}, want: "was not made for one"},
 	} {
 		w := newRouteWorld(tc.pods...).but(func(w *world) {
-			w.class.Spec.Route = &v1alpha1.RouteExposure{HostTemplate: "{podIndex}.example.com", Ports: []string{"http"}}
+			w.class.Spec.Route = &listenersv1alpha1.RouteExposure{HostTemplate: "{podIndex}.example.com", Ports: []string{"http"}}
 			w.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: tc.owner, Name: key.Name, UID: "claim-uid"}}
 		})
 		o := w.passes(t, 1, interceptor.Funcs{}, nil)
-		got := o.condition(v1alpha1.ListenerAccepted).Message
+		got := o.condition(listenersv1alpha1.ListenerAccepted).Message
 		if route := o.routes["web-http"]; route != nil {
 			got = route.Spec.Host
 		}
@@ -710,7 +711,7 @@ type byConfigMap struct{}
 
 var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
-func (byConfigMap) Exposes(class *v1alpha1.ListenerClass) bool {
+func (byConfigMap) Exposes(class *listenersv1alpha1.ListenerClass) bool {
 	return class.Annotations["by"] == "ConfigMap"
 }
 
@@ -735,7 +736,7 @@ func (byConfigMap) Addresses(l *exposure.Listener) exposure.Exposed {
 	e := exposure.Exposed{Reason: "WaitingForConfigMap"}
 	for _, o := range l.Objects {
 		host := o.(*corev1.ConfigMap).Data["host"]
-		e = exposure.Exposed{Complete: true, Addresses: []v1alpha1.IngressAddress{{Address: host, AddressType: "Hostname", Ports: map[string]int32{}}}}
+		e = exposure.Exposed{Complete: true, Addresses: []listenersv1alpha1.IngressAddress{{Address: host, AddressType: "Hostname", Ports: map[string]int32{}}}}
 	}
 	return e
 }
@@ -768,7 +769,7 @@ func TestAnotherBackendNeedsNothingOfTheController(t *testing.T) {
 		t.Errorf("what was before is left: %v", o.routes)
 	}
 	o = w.with(foreign).passes(t, 1, interceptor.Funcs{}, byConfigMaps)
-	if got := o.condition(v1alpha1.ListenerAccepted).Reason; got != "ForeignConfigMap" {
+	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != "ForeignConfigMap" {
 		t.Errorf("got reason %s of an object of somebody else", got)
 	}
 	if diff := cmp.Diff([]string{"http.example.commap[http:443]"}, o.addresses()); diff != "" {

@@ -13,14 +13,15 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// ensure applies the Service that the Listener should have, and then what its backend layers over it, and records in o what came of it. A
-// refusal means that something cannot be as it should: then what exists of it is left as it is. A refusal may come with an
-// error: what the API server rejects today it may take tomorrow, for example a node port that is in use.
+// ensure applies the Service that the Listener should have, and then what its backend layers over it, and records in o
+// what came of it. A refusal means that something cannot be as it should: then what exists of it is left as it is. A
+// refusal may come with an error: what the API server rejects today it may take tomorrow, for example a node port that
+// is in use.
 func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	desired, err := decide(o)
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
@@ -34,7 +35,7 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	}
 	err = r.applyService(ctx, o, desired)
 	if message, ok := rejected(err); ok {
-		return exposure.Refuse(v1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
+		return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
 			client.ObjectKeyFromObject(o.listener), message), err
 	}
 	if err != nil {
@@ -47,13 +48,13 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 func decide(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	switch {
 	case o.foreign != nil:
-		return nil, exposure.Refuse(v1alpha1.ReasonForeignService,
+		return nil, exposure.Refuse(listenersv1alpha1.ReasonForeignService,
 			"Service %s exists and is not controlled by this Listener but by %s; delete the Service, or give the Listener another name",
 			client.ObjectKeyFromObject(o.foreign), controllerOf(o.foreign))
 	case o.listener.Class() == "":
-		return nil, exposure.Refuse(v1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
+		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
 	case o.class == nil:
-		return nil, exposure.Refuse(v1alpha1.ReasonClassNotFound,
+		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotFound,
 			"ListenerClass %q does not exist; create it, or name another one in spec.className%s", o.listener.Class(), o.kept())
 	}
 	desired, err := exposure.Service(o.class, o.listener)
@@ -67,8 +68,8 @@ func decide(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	return desired, err
 }
 
-// narrows tells whether the desired Service closes a way in that the one which exists has, while the addresses to come do not depend
-// on the Service's type. Then that way stays open until they stand.
+// narrows tells whether the desired Service closes a way in that the one which exists has, while the addresses to come
+// do not depend on the Service's type. Then that way stays open until they stand.
 func (o *observed) narrows(desired *corev1ac.ServiceApplyConfiguration) bool {
 	if len(o.backend.Kinds()) == 0 || o.service == nil || *desired.Spec.Type == o.service.Spec.Type {
 		return false
@@ -77,9 +78,9 @@ func (o *observed) narrows(desired *corev1ac.ServiceApplyConfiguration) bool {
 }
 
 // asBefore returns the class with what concerns the type of the Service as it is.
-func (o *observed) asBefore() *v1alpha1.ListenerClass {
+func (o *observed) asBefore() *listenersv1alpha1.ListenerClass {
 	class, spec := o.class.DeepCopy(), &o.service.Spec
-	class.Spec.ServiceType = v1alpha1.ServiceType(spec.Type)
+	class.Spec.ServiceType = listenersv1alpha1.ServiceType(spec.Type)
 	class.Spec.ServiceExternalTrafficPolicy = nil
 	if spec.ExternalTrafficPolicy != "" {
 		class.Spec.ServiceExternalTrafficPolicy = &spec.ExternalTrafficPolicy
@@ -133,8 +134,8 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 	return nil
 }
 
-// rejected tells whether an error means that the API server, or an admission webhook, does not want the object, and returns
-// its message. An internal error is one: so the API server reports that no node port or cluster IP is left.
+// rejected tells whether an error means that the API server, or an admission webhook, does not want the object, and
+// returns its message. An internal error is one: so the API server reports that no node port or cluster IP is left.
 func rejected(err error) (message string, ok bool) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -35,13 +35,13 @@ func (r *Reconciler) report(ctx context.Context, o *observed, e exposed, refusal
 }
 
 // ownStatus returns the status that a Listener has, without conditions of others.
-func ownStatus(listener *v1alpha1.Listener) *v1alpha1.ListenerStatus {
+func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.ListenerStatus {
 	if listener.Status == nil {
-		return &v1alpha1.ListenerStatus{}
+		return &listenersv1alpha1.ListenerStatus{}
 	}
 	status := *listener.Status
 	status.Conditions = nil
-	for _, t := range []string{v1alpha1.ListenerAccepted, v1alpha1.ListenerReady} {
+	for _, t := range []string{listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady} {
 		if c := meta.FindStatusCondition(listener.Status.Conditions, t); c != nil {
 			status.Conditions = append(status.Conditions, *c)
 		}
@@ -49,10 +49,10 @@ func ownStatus(listener *v1alpha1.Listener) *v1alpha1.ListenerStatus {
 	return &status
 }
 
-// describe returns the status of a Listener. When the API server did not say yes or no to what was applied, conditions and observed
-// generation stay as they were.
-func describe(o *observed, e exposed, before *v1alpha1.ListenerStatus, refusal *exposure.Refusal, ensureErr error) *v1alpha1.ListenerStatus {
-	status := &v1alpha1.ListenerStatus{IngressAddresses: []v1alpha1.IngressAddress{}}
+// describe returns the status of a Listener. When the API server did not say yes or no to what was applied, conditions
+// and observed generation stay as they were.
+func describe(o *observed, e exposed, before *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal, ensureErr error) *listenersv1alpha1.ListenerStatus {
+	status := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	if o.service != nil {
 		status.ServiceName = ptr.To(o.service.Name)
 	}
@@ -80,16 +80,16 @@ func describe(o *observed, e exposed, before *v1alpha1.ListenerStatus, refusal *
 func accepted(o *observed, refusal *exposure.Refusal) metav1.Condition {
 	if refusal != nil {
 		return metav1.Condition{
-			Type: v1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: refusal.Reason, Message: refusal.Message,
+			Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: refusal.Reason, Message: refusal.Message,
 		}
 	}
 	return metav1.Condition{
-		Type: v1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted,
+		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted,
 		Message: fmt.Sprintf("Service %s follows ListenerClass %s", client.ObjectKeyFromObject(o.listener), o.class.Name),
 	}
 }
 
-func ready(o *observed, e exposed, status *v1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
+func ready(o *observed, e exposed, status *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
 		message := "reachable at " + status.IngressAddresses[0].Address
 		if more := len(status.IngressAddresses) - 1; more > 0 {
@@ -102,28 +102,28 @@ func ready(o *observed, e exposed, status *v1alpha1.ListenerStatus, refusal *exp
 			message += "; left out: " + e.used.Message
 		}
 		return metav1.Condition{
-			Type: v1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAddressesAssigned, Message: message,
+			Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAddressesAssigned, Message: message,
 		}
 	}
 	reason, message := e.wanted.Reason, e.wanted.Message
 	switch {
 	case refusal != nil:
-		reason, message = v1alpha1.ReasonNotAccepted, "the condition Accepted says what is wrong"
+		reason, message = listenersv1alpha1.ReasonNotAccepted, "the condition Accepted says what is wrong"
 	case o.terminating():
-		reason, message = v1alpha1.ReasonServiceTerminating, "Service "+client.ObjectKeyFromObject(o.listener).String()+" is being deleted and will be made "+
+		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+client.ObjectKeyFromObject(o.listener).String()+" is being deleted and will be made "+
 			"anew; if that takes long, see which of its finalizers is left"
 	}
-	return metav1.Condition{Type: v1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-func (r *Reconciler) applyStatus(ctx context.Context, listener *v1alpha1.Listener, status *v1alpha1.ListenerStatus) error {
+func (r *Reconciler) applyStatus(ctx context.Context, listener *listenersv1alpha1.Listener, status *listenersv1alpha1.ListenerStatus) error {
 	key := client.ObjectKeyFromObject(listener)
-	desired, err := apply.Unstructured(&v1alpha1.Listener{Status: status})
+	desired, err := apply.Unstructured(&listenersv1alpha1.Listener{Status: status})
 	if err != nil {
 		return fmt.Errorf("encoding the status of listener %s: %w", key, err)
 	}
 	desired.Object = map[string]any{"status": desired.Object["status"]}
-	desired.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Listener"))
+	desired.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("Listener"))
 	desired.SetNamespace(key.Namespace)
 	desired.SetName(key.Name)
 	desired.SetUID(listener.UID) // so that a namesake is never written to
@@ -136,9 +136,9 @@ func (r *Reconciler) applyStatus(ctx context.Context, listener *v1alpha1.Listene
 }
 
 // tell makes an event of each condition that changed, and of what is newly missing although there are addresses.
-func (r *Reconciler) tell(o *observed, e exposed, before, after *v1alpha1.ListenerStatus) {
+func (r *Reconciler) tell(o *observed, e exposed, before, after *listenersv1alpha1.ListenerStatus) {
 	for _, is := range after.Conditions {
-		partly := is.Type == v1alpha1.ListenerReady && is.Status == metav1.ConditionTrue && e.wanted.Reason != ""
+		partly := is.Type == listenersv1alpha1.ListenerReady && is.Status == metav1.ConditionTrue && e.wanted.Reason != ""
 		if !news(meta.FindStatusCondition(before.Conditions, is.Type), &is, partly) {
 			continue
 		}
@@ -146,18 +146,18 @@ func (r *Reconciler) tell(o *observed, e exposed, before, after *v1alpha1.Listen
 		if partly {
 			reason = e.wanted.Reason
 		}
-		if is.Type == v1alpha1.ListenerAccepted && is.Status == metav1.ConditionFalse || reason == e.wanted.Reason && e.wanted.Warn {
+		if is.Type == listenersv1alpha1.ListenerAccepted && is.Status == metav1.ConditionFalse || reason == e.wanted.Reason && e.wanted.Warn {
 			kind = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(o.listener, nil, kind, reason, "Reconcile", "%s", message.Cut(is.Message, message.Event))
 	}
 }
 
-// news tells whether users have to hear of a condition: when it changed, and if something is missing also when its message did. That a Listener is not
-// ready because it is not accepted is none.
+// news tells whether users have to hear of a condition: when it changed, and if something is missing also when its
+// message did. That a Listener is not ready because it is not accepted is none.
 func news(was, is *metav1.Condition, partly bool) bool {
 	switch {
-	case is.Reason == v1alpha1.ReasonNotAccepted:
+	case is.Reason == listenersv1alpha1.ReasonNotAccepted:
 		return false
 	case was == nil || was.Status != is.Status || was.Reason != is.Reason:
 		return true

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -36,7 +36,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
-// workers is how many Listeners are worked on at once. Most passes read the cache alone; the rest wait for the API server.
+// workers is how many Listeners are worked on at once. Most passes read the cache alone; the rest wait for the API
+// server.
 const workers = 8
 
 // SetupWithManager registers the controller and everything that it waits for.
@@ -47,13 +48,13 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	later := predicates.AfterStart() // all Listeners are looked at then
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
-		For(&v1alpha1.Listener{}, builder.WithPredicates(asked())).
+		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(asked())).
 		// By name, not by owner: a foreign Service that makes way has to be noticed, too.
 		Watches(&corev1.Service{}, r.applier.Forgetting(handler.EnqueueRequestsFromMapFunc(ofService)), builder.WithPredicates(later)).
-		Watches(&v1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
 			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(later, reserved())).
-		Watches(&v1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
 			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(later, predicate.Or(ended(), replaced()))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(later, predicates.NodeReaddressed())).
@@ -129,13 +130,14 @@ func concerning() predicate.Predicate {
 	}
 }
 
-// ofObject asks for the Listener that controls an object of a backend's kind, or else for those that an object of another has been in the way of.
+// ofObject asks for the Listener that controls an object of a backend's kind, or else for those that an object of
+// another has been in the way of.
 func (r *Reconciler) ofObject(foreignReason string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		if owner := metav1.GetControllerOf(o); isListener(owner) {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
 		}
-		var listeners v1alpha1.ListenerList
+		var listeners listenersv1alpha1.ListenerList
 		if !r.list(ctx, &listeners, client.InNamespace(o.GetNamespace())) {
 			return nil
 		}
@@ -145,7 +147,7 @@ func (r *Reconciler) ofObject(foreignReason string) handler.MapFunc {
 			if l.Status == nil {
 				continue
 			}
-			if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ListenerAccepted); c != nil && c.Reason == foreignReason {
+			if c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); c != nil && c.Reason == foreignReason {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(l)})
 			}
 		}
@@ -166,14 +168,14 @@ func replaced() predicate.Predicate {
 	}
 }
 
-// asked passes Listeners whose spec, labels (the Service has them, too) or deletion changed, and those whose status someone
-// else overwrote. It does not pass what this controller writes.
+// asked passes Listeners whose spec, labels (the Service has them, too) or deletion changed, and those whose status
+// someone else overwrote. It does not pass what this controller writes.
 func asked() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.LabelChangedPredicate{},
 		predicate.NewPredicateFuncs(func(o client.Object) bool {
-			listener := o.(*v1alpha1.Listener)
+			listener := o.(*listenersv1alpha1.Listener)
 			return listener.Status == nil || listener.Status.ObservedGeneration != listener.Generation
 		}),
 	)
@@ -226,13 +228,14 @@ func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []reconcile.R
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
-// ofConfiguration asks for all Listeners: which of them publish a name below the cluster's domain is their classes' matter.
+// ofConfiguration asks for all Listeners: which of them publish a name below the cluster's domain is their classes'
+// matter.
 func (r *Reconciler) ofConfiguration(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.listeners(ctx)
 }
 
 func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	var listeners v1alpha1.ListenerList
+	var listeners listenersv1alpha1.ListenerList
 	if !r.list(ctx, &listeners, options...) {
 		return nil
 	}
@@ -283,7 +286,7 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 			requests = append(requests, ofVolume(ctx, &volumes.Items[i])...)
 		}
 	}
-	var mounts v1alpha1.PodListenersList
+	var mounts listenersv1alpha1.PodListenersList
 	if r.list(ctx, &mounts, client.MatchingFields{index.PodListenersByNode: o.GetName()}) {
 		for i := range mounts.Items {
 			requests = append(requests, ofPodListeners(ctx, &mounts.Items[i])...)
@@ -292,7 +295,8 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	return requests
 }
 
-// list reads from the cache, which only fails when an index is missing. The objects are the cache's and must not be changed.
+// list reads from the cache, which only fails when an index is missing. The objects are the cache's and must not be
+// changed.
 func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
 	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))

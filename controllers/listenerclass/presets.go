@@ -17,7 +17,8 @@ import (
 //go:embed presets/*.yaml
 var presets embed.FS
 
-// Preset returns the ListenerClasses of a preset, which are none for PresetNone. The error is for a preset that does not exist.
+// Preset returns the ListenerClasses of a preset, which are none for PresetNone. The error is for a preset that does
+// not exist.
 func Preset(preset operatorv1alpha1.Preset) ([]*listenersv1alpha1.ListenerClass, error) {
 	if preset == operatorv1alpha1.PresetNone {
 		return nil, nil

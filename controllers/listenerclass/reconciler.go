@@ -1,8 +1,9 @@
 // Package listenerclass creates the ListenerClasses of the preset that ListenerOperator/cluster names (contract 1.5).
 //
-// It must never change a class that exists: classes are policy, and belong to the cluster's administrators from the moment they are
-// created. So they have no owner either, and stay when the operator goes. A class that an administrator deleted is created again when the
-// operator starts and when the preset changes, and not before; preset "none" is for those who want to do without.
+// It must never change a class that exists: classes are policy, and belong to the cluster's administrators from the
+// moment they are created. So they have no owner either, and stay when the operator goes. A class that an administrator
+// deleted is created again when the operator starts and when the preset changes, and not before; preset "none" is for
+// those who want to do without.
 package listenerclass
 
 import (
@@ -33,8 +34,8 @@ type Reconciler struct {
 	Client client.Client
 }
 
-// SetupWithManager registers the controller. It acts when the operator starts, when the configuration is created, and when the preset
-// or the management state changes.
+// SetupWithManager registers the controller. It acts when the operator starts, when the configuration is created, and
+// when the preset or the management state changes.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("listenerclass").
@@ -74,7 +75,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// ensure creates the class if there is none of its name. It asks the API server rather than the cache, which may not know yet.
+// ensure creates the class if there is none of its name. It asks the API server rather than the cache, which may not
+// know yet.
 func (r *Reconciler) ensure(ctx context.Context, class *listenersv1alpha1.ListenerClass) error {
 	err := r.Client.Create(ctx, class, client.FieldOwner(names.OwnerOperator))
 	if apierrors.IsAlreadyExists(err) {

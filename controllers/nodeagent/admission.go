@@ -11,9 +11,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// admissionPolicy confines each node agent to announcing mounts on its own node, whose name the API server reads from the token: so a
-// token that is stolen from one node is of no use against another. It covers every write to our kinds, also those that the agents'
-// ClusterRole does not allow anyway.
+// admissionPolicy confines each node agent to announcing mounts on its own node, whose name the API server reads from
+// the token: so a token that is stolen from one node is of no use against another. It covers every write to our kinds,
+// also those that the agents' ClusterRole does not allow anyway.
 func admissionPolicy(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(names.NodeAgent).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().

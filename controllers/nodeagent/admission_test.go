@@ -17,8 +17,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// agentOn returns a client with the identity that the API server gives to a token of the node agent's Pod on a node; "" for one that is
-// bound to no node. It differs in nothing but that no token is asked for.
+// agentOn returns a client with the identity that the API server gives to a token of the node agent's Pod on a node; ""
+// for one that is bound to no node. It differs in nothing but that no token is asked for.
 func agentOn(t *testing.T, namespace, node string) client.Client {
 	t.Helper()
 	config := apiserver.Config(t)
@@ -36,7 +36,8 @@ func agentOn(t *testing.T, namespace, node string) client.Client {
 	return c
 }
 
-// permitEverything gives the node agent all rights to our kinds, far more than its ClusterRole, so that only the policy is in the way.
+// permitEverything gives the node agent all rights to our kinds, far more than its ClusterRole, so that only the policy
+// is in the way.
 func permitEverything(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{

@@ -34,7 +34,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// fresh returns a client, and a namespace for the operator, after removing what the test before left: most names are those of the cluster.
+// fresh returns a client, and a namespace for the operator, after removing what the test before left: most names are
+// those of the cluster.
 func fresh(t *testing.T) (c client.Client, namespace string) {
 	t.Helper()
 	c, namespace = apiserver.Client(t), apiserver.Namespace(t)
@@ -241,7 +242,8 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Eventually(available, apiserver.Patience, "50ms").Should(BeTrue())
 }
 
-// collectGarbage does for a DaemonSet that is deleted in the foreground what the garbage collector does once its Pods are gone.
+// collectGarbage does for a DaemonSet that is deleted in the foreground what the garbage collector does once its Pods
+// are gone.
 func collectGarbage(t *testing.T, c client.Client, agents *appsv1.DaemonSet) {
 	t.Helper()
 	if err := c.Patch(t.Context(), agents, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
@@ -328,7 +330,8 @@ func TestNothingToDoCostsNoWrite(t *testing.T) {
 	}
 }
 
-// TestTakesOverThePeersStorage is contract 1.7: the CSIDriver and the StorageClass of an earlier installation are immutable, and in use.
+// TestTakesOverThePeersStorage is contract 1.7: the CSIDriver and the StorageClass of an earlier installation are
+// immutable, and in use.
 func TestTakesOverThePeersStorage(t *testing.T) {
 	c, namespace := fresh(t)
 	earlier := []client.Object{

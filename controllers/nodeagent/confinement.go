@@ -14,11 +14,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// confinement is the policy that confines the operator itself. RBAC cannot say which part of a Pod may be patched, and whoever may patch its image
-// runs what he likes in any namespace.
+// confinement is the policy that confines the operator itself. RBAC cannot say which part of a Pod may be patched, and
+// whoever may patch its image runs what he likes in any namespace.
 //
-// The operator has the right to create the policy, but none to change or delete it, so that a stolen token of the operator remains confined; it goes
-// with ListenerOperator/cluster, which the operator cannot delete either. So a later version that needs another policy has to give it another name.
+// The operator has the right to create the policy, but none to change or delete it, so that a stolen token of the
+// operator remains confined; it goes with ListenerOperator/cluster, which the operator cannot delete either. So a later
+// version that needs another policy has to give it another name.
 func confinement() []component {
 	return []component{
 		{
@@ -57,8 +58,8 @@ func (r *Reconciler) confine(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// podPolicy lets the operator label Pods with the Listeners that they mount, and change nothing else of them. It holds in every namespace that the
-// operator may ever be installed in, because it cannot be changed later.
+// podPolicy lets the operator label Pods with the Listeners that they mount, and change nothing else of them. It holds
+// in every namespace that the operator may ever be installed in, because it cannot be changed later.
 func podPolicy(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(names.Operator).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().

@@ -41,7 +41,8 @@ func operatorOf(t *testing.T, namespace string) client.Client {
 	return c
 }
 
-// permitPods gives the operator all rights to Pods, far more than its ClusterRole, so that only the policy is in the way.
+// permitPods gives the operator all rights to Pods, far more than its ClusterRole, so that only the policy is in the
+// way.
 func permitPods(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{

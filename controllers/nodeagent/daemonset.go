@@ -17,7 +17,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// What the node agent takes where the configuration says nothing: objects that were created before a field had its default do not have it.
+// What the node agent takes where the configuration says nothing: objects that were created before a field had its
+// default do not have it.
 const (
 	defaultKubeletDir    = "/var/lib/kubelet"
 	defaultLogLevel      = "info"
@@ -55,7 +56,8 @@ func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, erro
 				"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
 				// Stay while a node is drained: the volumes of the Pods that leave are unpublished here.
 				"cluster-autoscaler.kubernetes.io/enable-ds-eviction": "false",
-				// A Pod's token dies with its ServiceAccount. A new one of the same name, as after a new installation, takes new Pods.
+				// A Pod's token dies with its ServiceAccount. A new one of the same name, as after a new installation,
+				// takes new Pods.
 				annotationAccount: string(s.account),
 			}).
 			WithSpec(pod))), nil
@@ -144,7 +146,8 @@ func probe(path string) *corev1ac.ProbeApplyConfiguration {
 	return corev1ac.Probe().WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("probes")))
 }
 
-// resourcesOf returns the configured resources, or requests that suit any cluster, because the agent sees its own node alone.
+// resourcesOf returns the configured resources, or requests that suit any cluster, because the agent sees its own node
+// alone.
 func resourcesOf(agent operatorv1alpha1.NodeAgentSpec) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
 	if agent.Resources == nil {
 		return corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{

@@ -53,8 +53,8 @@ type component struct {
 	kind       string
 	name       string
 	namespaced bool
-	// ours says that the name belongs to the CSI driver, so that an object without a controller is one that an earlier installation left, and
-	// is taken over (contract 1.7).
+	// ours says that the name belongs to the CSI driver, so that an object without a controller is one that an earlier
+	// installation left, and is taken over (contract 1.7).
 	ours bool
 	// optional is the kind of a component that is only installed where the cluster serves it, or empty.
 	optional schema.GroupVersionKind
@@ -66,8 +66,8 @@ type component struct {
 	desired func(*operatorv1alpha1.ListenerOperator, settings) (any, error)
 }
 
-// components are what is installed, in the order in which one needs the other: agents run only confined, and claims are only
-// provisioned where there are agents.
+// components are what is installed, in the order in which one needs the other: agents run only confined, and claims are
+// only provisioned where there are agents.
 func components() []component {
 	return append([]component{
 		{
@@ -146,8 +146,8 @@ func (c component) object(config *operatorv1alpha1.ListenerOperator, s settings)
 	labels := nodeAgentLabels()
 	labels[labelManagedBy] = names.Operator
 	object.SetLabels(labels)
-	// It does not block the configuration's deletion: on OpenShift that takes a right over the configuration's finalizers, and keeps
-	// the first start waiting until the admission plugin has learnt of the kind.
+	// It does not block the configuration's deletion: on OpenShift that takes a right over the configuration's
+	// finalizers, and keeps the first start waiting until the admission plugin has learnt of the kind.
 	owner := metav1.NewControllerRef(config, operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
 	owner.BlockOwnerDeletion = nil
 	object.SetOwnerReferences([]metav1.OwnerReference{*owner})

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// driftRepairs counts since the operator started. What others did while it was away is repaired as well, but cannot be told from what a
-// new version of the operator changes.
+// driftRepairs counts since the operator started. What others did while it was away is repaired as well, but cannot be
+// told from what a new version of the operator changes.
 var driftRepairs = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "listener_operator_drift_repairs_total",
 	Help: "How often an object that the operator installed was put right after somebody else had changed or deleted it.",
@@ -30,8 +30,8 @@ type applied struct {
 	resourceVersion string
 }
 
-// repaired takes note of an apply, and tells and counts whether it undid what somebody else had done since the one before it. before is nil if
-// there was no object.
+// repaired takes note of an apply, and tells and counts whether it undid what somebody else had done since the one
+// before it. before is nil if there was no object.
 func (d *drift) repaired(c component, asked *unstructured.Unstructured, before, after client.Object) (bool, error) {
 	if *d == nil {
 		*d = drift{}
@@ -56,7 +56,8 @@ func (d *drift) repaired(c component, asked *unstructured.Unstructured, before, 
 // forget drops what is remembered of a component that is taken away.
 func (d *drift) forget(c component) { delete(*d, [2]string{c.kind, c.name}) }
 
-// differ tells whether two versions of an object differ in what was asked for. Others may write what is theirs, such as the status, in between.
+// differ tells whether two versions of an object differ in what was asked for. Others may write what is theirs, such as
+// the status, in between.
 func differ(asked *unstructured.Unstructured, before, after client.Object) (bool, error) {
 	contents := make([]map[string]any, 2)
 	for i, o := range []client.Object{before, after} {

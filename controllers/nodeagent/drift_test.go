@@ -52,8 +52,8 @@ func since(t *testing.T, before map[string]float64) map[string]float64 {
 	return grown
 }
 
-// TestRepairsAreCounted goes through all that may lie behind a write, on a real API server, whose defaults and versions matter here. Passes are
-// made by hand, so that each sees what is to be seen.
+// TestRepairsAreCounted goes through all that may lie behind a write, on a real API server, whose defaults and versions
+// matter here. Passes are made by hand, so that each sees what is to be seen.
 func TestRepairsAreCounted(t *testing.T) {
 	c, namespace := fresh(t)
 	config := createConfig(t, c)

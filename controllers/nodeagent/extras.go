@@ -18,8 +18,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// What is convenient to have beside the node component, and what nothing else needs: metrics to be found, alerts, and help in OpenShift's
-// console. It is not in the bundle for OLM, because an installation there fails where one of the kinds is not served.
+// What is convenient to have beside the node component, and what nothing else needs: metrics to be found, alerts, and
+// help in OpenShift's console. It is not in the bundle for OLM, because an installation there fails where one of the
+// kinds is not served.
 
 const (
 	// metricsPort and healthPort are where the operator serves, by its Deployment in config/manager.
@@ -39,9 +40,9 @@ func operatorLabels() map[string]string {
 	return map[string]string{labelName: names.Operator, labelComponent: componentOperator}
 }
 
-// operatorNetworkPolicy lets in what asks for metrics, which the operator answers to those who may read them, and the kubelet's probes. It does not
-// limit what the operator may reach: the port of the API server, or of a proxy before it, differs from cluster to cluster, and an operator that is cut
-// off from it could not even put the policy right.
+// operatorNetworkPolicy lets in what asks for metrics, which the operator answers to those who may read them, and the
+// kubelet's probes. It does not limit what the operator may reach: the port of the API server, or of a proxy before it,
+// differs from cluster to cluster, and an operator that is cut off from it could not even put the policy right.
 func operatorNetworkPolicy(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
 	return ingressOnly(names.Operator, s.namespace, operatorLabels(), metricsPort, healthPort), nil
 }
@@ -62,7 +63,8 @@ func ingressOnly(name, namespace string, pods map[string]string, ports ...int32)
 		WithIngress(rule))
 }
 
-// metricsService is where the metrics are found. On OpenShift, it gets a certificate, in the Secret that the operator's Deployment mounts.
+// metricsService is where the metrics are found. On OpenShift, it gets a certificate, in the Secret that the operator's
+// Deployment mounts.
 func metricsService(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
 	service := corev1ac.Service(names.MetricsService, s.namespace).WithSpec(corev1ac.ServiceSpec().
 		WithSelector(operatorLabels()).
@@ -74,8 +76,8 @@ func metricsService(_ *operatorv1alpha1.ListenerOperator, s settings) (any, erro
 	return service, nil
 }
 
-// serviceMonitor has the Prometheus operator scrape the metrics. Elsewhere than on OpenShift, the operator's certificate is its own, which nobody can
-// verify; that the metrics are read by one who may is checked with the token.
+// serviceMonitor has the Prometheus operator scrape the metrics. Elsewhere than on OpenShift, the operator's
+// certificate is its own, which nobody can verify; that the metrics are read by one who may is checked with the token.
 func serviceMonitor(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
 	verification := map[string]any{"insecureSkipVerify": true}
 	if s.openShift {

@@ -13,7 +13,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// TestOptionalManifestsAreInstalledWhereTheirKindsAre has them accepted by the real definitions, with the rights that the operator has.
+// TestOptionalManifestsAreInstalledWhereTheirKindsAre has them accepted by the real definitions, with the rights that
+// the operator has.
 func TestOptionalManifestsAreInstalledWhereTheirKindsAre(t *testing.T) {
 	admin, namespace := fresh(t)
 	g := NewWithT(t)

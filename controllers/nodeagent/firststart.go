@@ -18,9 +18,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// firstStart creates ListenerOperator/cluster with its defaults if it never existed, so that installing the operator is enough. That it
-// once existed is remembered by a ConfigMap beside the operator: whoever deletes the configuration means it. The ConfigMap goes with the
-// operator's Deployment: whoever installs the operator anew means that, too.
+// firstStart creates ListenerOperator/cluster with its defaults if it never existed, so that installing the operator is
+// enough. That it once existed is remembered by a ConfigMap beside the operator: whoever deletes the configuration
+// means it. The ConfigMap goes with the operator's Deployment: whoever installs the operator anew means that, too.
 type firstStart struct {
 	writer    client.Writer
 	live      client.Reader

@@ -11,8 +11,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// leftAgents are the DaemonSets that the configuration has in other namespaces: the operator was uninstalled there without them, and is now
-// installed here.
+// leftAgents are the DaemonSets that the configuration has in other namespaces: the operator was uninstalled there
+// without them, and is now installed here.
 func (r *Reconciler) leftAgents(ctx context.Context, o *observed) ([]part, error) {
 	var all appsv1.DaemonSetList
 	if err := r.Client.List(ctx, &all); err != nil {
@@ -28,8 +28,8 @@ func (r *Reconciler) leftAgents(ctx context.Context, o *observed) ([]part, error
 	return left, nil
 }
 
-// move deletes agents that were left in other namespaces, and returns which is not gone yet, or "". There must not be two agents on a node: they would
-// take the kubelet's socket away from each other.
+// move deletes agents that were left in other namespaces, and returns which is not gone yet, or "". There must not be
+// two agents on a node: they would take the kubelet's socket away from each other.
 func (r *Reconciler) move(ctx context.Context, o *observed) (string, error) {
 	left, err := r.leftAgents(ctx, o)
 	if err != nil {
@@ -46,8 +46,9 @@ func (r *Reconciler) move(ctx context.Context, o *observed) (string, error) {
 	return client.ObjectKeyFromObject(left[0].object).String(), nil
 }
 
-// leave deletes the agents of another namespace, unless the operator is still installed there, and would bring them back. Otherwise nothing is lost
-// with them: their tokens went with their ServiceAccount, which comes and goes with the operator.
+// leave deletes the agents of another namespace, unless the operator is still installed there, and would bring them
+// back. Otherwise nothing is lost with them: their tokens went with their ServiceAccount, which comes and goes with the
+// operator.
 func (r *Reconciler) leave(ctx context.Context, agents part) error {
 	key := client.ObjectKeyFromObject(agents.object)
 	account, err := r.agentAccount(ctx, key.Namespace)

@@ -108,8 +108,8 @@ func TestAgentsOfSomebodyElseStay(t *testing.T) {
 	}
 }
 
-// TestARemovalTakesAgentsOfOtherNamespacesToo, and lets go of the configuration only when they are gone. While it waits for volumes, it makes no
-// second agents.
+// TestARemovalTakesAgentsOfOtherNamespacesToo, and lets go of the configuration only when they are gone. While it waits
+// for volumes, it makes no second agents.
 func TestARemovalTakesAgentsOfOtherNamespacesToo(t *testing.T) {
 	for way, begin := range removals {
 		t.Run(way, func(t *testing.T) {

@@ -25,10 +25,10 @@ type placement struct {
 	Affinity     *corev1.Affinity
 }
 
-// wantedPlacement returns where the configuration wants agents to run, completed by where the operator's own Pods may run if it says so. It does
-// not by default: who keeps operators on some nodes, as is usual for those of the infrastructure, does not mean to take listener volumes away
-// from all others. Without tolerations, agents run on every node whatever its taints: where there is no agent, no Pod with a listener volume
-// starts.
+// wantedPlacement returns where the configuration wants agents to run, completed by where the operator's own Pods may
+// run if it says so. It does not by default: who keeps operators on some nodes, as is usual for those of the
+// infrastructure, does not mean to take listener volumes away from all others. Without tolerations, agents run on every
+// node whatever its taints: where there is no agent, no Pod with a listener volume starts.
 func wantedPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodSpec) placement {
 	p := placement{agent.NodeSelector, agent.Tolerations, agent.Affinity}
 	if agent.Placement == operatorv1alpha1.PlacementLikeOperator {
@@ -43,7 +43,8 @@ func wantedPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodSp
 	return p
 }
 
-// completed takes what p leaves empty from the operator's Pods. How they get along with other Pods says nothing about nodes.
+// completed takes what p leaves empty from the operator's Pods. How they get along with other Pods says nothing about
+// nodes.
 func (p placement) completed(operator corev1.PodSpec) placement {
 	if len(p.NodeSelector) == 0 {
 		p.NodeSelector = operator.NodeSelector
@@ -96,8 +97,8 @@ func (p placement) has(node *corev1.Node) (bool, error) {
 	return !untolerated, nil
 }
 
-// keepAgents keeps the agents where they are if their wanted placement would take one from a node where Pods use volumes, and returns these:
-// without an agent they could not even end.
+// keepAgents keeps the agents where they are if their wanted placement would take one from a node where Pods use
+// volumes, and returns these: without an agent they could not even end.
 func (r *Reconciler) keepAgents(ctx context.Context, o *observed) (users, error) {
 	wanted, is := wantedPlacement(o.config.Spec.NodeAgent, o.settings.operator), placementOf(o.agents())
 	if o.agents().Name == "" || equality.Semantic.DeepEqual(wanted, is) {

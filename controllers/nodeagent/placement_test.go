@@ -118,8 +118,8 @@ func node(name string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// TestNoAgentLeavesPodsBehind: whoever narrows where agents run does not strand a Pod that uses a volume, but for the meantime changes nothing else
-// than where agents run.
+// TestNoAgentLeavesPodsBehind: whoever narrows where agents run does not strand a Pod that uses a volume, but for the
+// meantime changes nothing else than where agents run.
 func TestNoAgentLeavesPodsBehind(t *testing.T) {
 	web := at("worker", user("web", "c1", "c2"))
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), node("worker", linux()), node("infra", linux("infra")), node("never", nil),

@@ -4,7 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the node agent runs as where there is SELinux. The level has to be said: OpenShift would demand that of the namespace otherwise.
+// What the node agent runs as where there is SELinux. The level has to be said: OpenShift would demand that of the
+// namespace otherwise.
 const (
 	seLinuxType  = "spc_t"
 	seLinuxLevel = "s0"
@@ -16,8 +17,8 @@ func addedCapabilities() []corev1.Capability { return []corev1.Capability{"DAC_O
 // privilege is something that a node agent may do and an ordinary Pod may not.
 type privilege struct{ what, why string }
 
-// privileges are all that a node agent has, each with its reason. DaemonSet and SecurityContextConstraints have these and no others; nothing that is
-// not listed here may be added to them.
+// privileges are all that a node agent has, each with its reason. DaemonSet and SecurityContextConstraints have these
+// and no others; nothing that is not listed here may be added to them.
 func privileges() []privilege {
 	return []privilege{
 		{"host path plugin", "The socket that the kubelet calls to publish a volume lies there."},

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestEachPrivilegeHasAReason compares what DaemonSet and SecurityContextConstraints ask for and allow with the list of reasons. Everything in a
-// Pod that is not known to be harmless counts as a privilege, so that a new one is noticed.
+// TestEachPrivilegeHasAReason compares what DaemonSet and SecurityContextConstraints ask for and allow with the list of
+// reasons. Everything in a Pod that is not known to be harmless counts as a privilege, so that a new one is noticed.
 func TestEachPrivilegeHasAReason(t *testing.T) {
 	var want []string
 	for _, p := range privileges() {

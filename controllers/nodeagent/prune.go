@@ -13,9 +13,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// prune deletes what an earlier version, or an earlier configuration, had installed and this one has not: objects with our label that belong
-// to the configuration, of the kinds that are installed. A kind that is not installed any more stays in components, as does each old name in the
-// operator's rights, for as long as there may be such objects.
+// prune deletes what an earlier version, or an earlier configuration, had installed and this one has not: objects with
+// our label that belong to the configuration, of the kinds that are installed. A kind that is not installed any more
+// stays in components, as does each old name in the operator's rights, for as long as there may be such objects.
 func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 	wanted, listed := map[string]bool{}, map[string]bool{}
 	for _, p := range o.parts {

@@ -1,11 +1,11 @@
-// Package nodeagent installs what the nodes need to mount listener volumes, and keeps it as ListenerOperator/cluster wants it: the
-// DaemonSet of node agents, the policy that confines them, the CSIDriver and the StorageClass. All of it belongs to ListenerOperator/cluster,
-// so that an update of the operator takes nothing away.
+// Package nodeagent installs what the nodes need to mount listener volumes, and keeps it as ListenerOperator/cluster
+// wants it: the DaemonSet of node agents, the policy that confines them, the CSIDriver and the StorageClass. All of it
+// belongs to ListenerOperator/cluster, so that an update of the operator takes nothing away.
 //
-// It must never touch an object that another installation controls, nor take anything away while volumes are in use, even when
-// ListenerOperator/cluster is deleted, which a finalizer holds up meanwhile. Only agents that an operator left in another namespace make way for
-// those of this one at once, because their tokens are dead. It grants no rights: the ServiceAccount of the agents and its ClusterRole come with
-// the operator's manifests.
+// It must never touch an object that another installation controls, nor take anything away while volumes are in use,
+// even when ListenerOperator/cluster is deleted, which a finalizer holds up meanwhile. Only agents that an operator
+// left in another namespace make way for those of this one at once, because their tokens are dead. It grants no rights:
+// the ServiceAccount of the agents and its ClusterRole come with the operator's manifests.
 package nodeagent
 
 import (
@@ -42,8 +42,8 @@ type Reconciler struct {
 	Namespace string
 	// Image is the image of the node agent.
 	Image string
-	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns whether the operator may be upgraded. Empty
-	// where there is none.
+	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns whether the operator
+	// may be upgraded. Empty where there is none.
 	OperatorCondition string
 	// APIs tells which optional kinds the cluster serves.
 	APIs *platform.APIs
@@ -64,8 +64,8 @@ type Reconciler struct {
 	waiting atomic.Bool
 }
 
-// Reconcile brings the node component and the status up to date. What an administrator can mend is told by conditions; the error is for
-// what may pass by itself.
+// Reconcile brings the node component and the status up to date. What an administrator can mend is told by conditions;
+// the error is for what may pass by itself.
 func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
 	r.waiting.Store(false)
 	o, err := r.observe(ctx, config)
@@ -142,8 +142,8 @@ func (r *Reconciler) components() []component {
 	return slices.DeleteFunc(components(), func(c component) bool { return !c.optional.Empty() && !r.serves(c.optional) })
 }
 
-// agentAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It is asked for live: passes are rare, and to
-// watch it would take the right to list all.
+// agentAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It is asked for
+// live: passes are rare, and to watch it would take the right to list all.
 func (r *Reconciler) agentAccount(ctx context.Context, namespace string) (types.UID, error) {
 	account := &corev1.ServiceAccount{}
 	err := r.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, account)
@@ -153,8 +153,8 @@ func (r *Reconciler) agentAccount(ctx context.Context, namespace string) (types.
 	return account.UID, nil
 }
 
-// get returns the object, or nil if there is none. Only the API server is believed that there is none: what the cache has not seen yet
-// could be somebody else's. An optional kind is not in the cache.
+// get returns the object, or nil if there is none. Only the API server is believed that there is none: what the cache
+// has not seen yet could be somebody else's. An optional kind is not in the cache.
 func (r *Reconciler) get(ctx context.Context, c component) (client.Object, error) {
 	object := c.empty()
 	var err error
@@ -173,8 +173,8 @@ func (r *Reconciler) get(ctx context.Context, c component) (client.Object, error
 	return object, nil
 }
 
-// install applies all components, in order, so that none is there before those that it needs, and deletes what earlier versions had
-// instead.
+// install applies all components, in order, so that none is there before those that it needs, and deletes what earlier
+// versions had instead.
 func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if why := o.foreign(); why != "" {
 		return outcome{foreign: why}

@@ -291,7 +291,8 @@ func TestInstallsAndSettles(t *testing.T) {
 	}
 }
 
-// TestAgentsThatAreNotCreatedAreTold: pod security refuses them where the namespace is not labelled, and nothing else would tell.
+// TestAgentsThatAreNotCreatedAreTold: pod security refuses them where the namespace is not labelled, and nothing else
+// would tell.
 func TestAgentsThatAreNotCreatedAreTold(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustPass()
@@ -371,7 +372,8 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
-// TestForeignObjectsAreLeftAlone of whatever kind, and nothing is installed beside them. Where all is that the driver's name alone makes ours, see TestForeign.
+// TestForeignObjectsAreLeftAlone of whatever kind, and nothing is installed beside them. Where all is that the driver's
+// name alone makes ours, see TestForeign.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
 	for _, c := range components() {
 		if c.ours {
@@ -553,7 +555,8 @@ func TestRemovalLeavesWhatIsForeign(t *testing.T) {
 		[]string{"StorageClass (foreign)"})
 }
 
-// TestEveryWriteMayFail fails each write once: the error is returned and told, and the next passes put everything right.
+// TestEveryWriteMayFail fails each write once: the error is returned and told, and the next passes put everything
+// right.
 func TestEveryWriteMayFail(t *testing.T) {
 	boom := errors.New("boom")
 	writes := 1 + len(everywhere()) // the finalizer and each component, to install as to remove
@@ -637,7 +640,8 @@ func TestStatusThatCannotBeWritten(t *testing.T) {
 	h.wantsInstalled(all())
 }
 
-// TestADeletionEndsWhenEverythingIsGone has a finalizer of somebody else, without which the configuration would be gone before it is looked at.
+// TestADeletionEndsWhenEverythingIsGone has a finalizer of somebody else, without which the configuration would be gone
+// before it is looked at.
 func TestADeletionEndsWhenEverythingIsGone(t *testing.T) {
 	config := newConfig()
 	config.Finalizers = []string{"example.com/wait"}
@@ -663,7 +667,8 @@ func withFinalizers(config *operatorv1alpha1.ListenerOperator, finalizers ...str
 	return config
 }
 
-// TestADeletionRemovesWhatIsUnmanagedToo because the garbage collector would do it otherwise, with volumes in use or not.
+// TestADeletionRemovesWhatIsUnmanagedToo because the garbage collector would do it otherwise, with volumes in use or
+// not.
 func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
 	h.mustPass()
@@ -681,7 +686,8 @@ func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
 	h.gone()
 }
 
-// TestADeletionThatIsGoingToOrphanTakesNothingAway although no volume is in use: the garbage collector has not come to it yet.
+// TestADeletionThatIsGoingToOrphanTakesNothingAway although no volume is in use: the garbage collector has not come to
+// it yet.
 func TestADeletionThatIsGoingToOrphanTakesNothingAway(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	h.mustPass()
@@ -691,8 +697,9 @@ func TestADeletionThatIsGoingToOrphanTakesNothingAway(t *testing.T) {
 	h.wantsInstalled(all())
 }
 
-// TestADeletionThatOrphansTakesNothingAway is kubectl delete --cascade=orphan: the garbage collector is about to take the owner off all that is
-// installed. Volumes in use do not matter then, and must not bring the owner back, not even of one object.
+// TestADeletionThatOrphansTakesNothingAway is kubectl delete --cascade=orphan: the garbage collector is about to take
+// the owner off all that is installed. Volumes in use do not matter then, and must not bring the owner back, not even
+// of one object.
 func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
 	h.mustPass()
@@ -771,7 +778,8 @@ func TestARemovalNeedsNoFinalizer(t *testing.T) {
 	h.gone()
 }
 
-// TestNothingHoldsUpADeletionWhereNothingWasInstalled because another installation was in the way, whose volumes are in use.
+// TestNothingHoldsUpADeletionWhereNothingWasInstalled because another installation was in the way, whose volumes are in
+// use.
 func TestNothingHoldsUpADeletionWhereNothingWasInstalled(t *testing.T) {
 	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign, volume("v", "c", corev1.VolumeBound))

@@ -16,8 +16,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// wanted returns the management state that counts. A deletion means Removed whatever is set: the garbage collector, which would take away
-// instead what is installed, asks neither for an order nor for volumes in use.
+// wanted returns the management state that counts. A deletion means Removed whatever is set: the garbage collector,
+// which would take away instead what is installed, asks neither for an order nor for volumes in use.
 func wanted(config *operatorv1alpha1.ListenerOperator) operatorv1alpha1.ManagementState {
 	if !config.DeletionTimestamp.IsZero() {
 		return operatorv1alpha1.Removed
@@ -25,9 +25,10 @@ func wanted(config *operatorv1alpha1.ListenerOperator) operatorv1alpha1.Manageme
 	return config.Spec.ManagementState
 }
 
-// remove takes away what is installed, one object after the other and last first, unless volumes are in use: without an agent, their Pods
-// could neither start nor end. The StorageClass is the first to go: only then do no volumes appear any more, and the next pass is certain that
-// there are none. The policy that confines the agents goes after their last Pod. What another installation controls stays.
+// remove takes away what is installed, one object after the other and last first, unless volumes are in use: without an
+// agent, their Pods could neither start nor end. The StorageClass is the first to go: only then do no volumes appear
+// any more, and the next pass is certain that there are none. The policy that confines the agents goes after their last
+// Pod. What another installation controls stays.
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	owned := o.owned()
 	switch {
@@ -66,8 +67,8 @@ func (r *Reconciler) deleteLast(ctx context.Context, owned []part) error {
 	return nil
 }
 
-// keepUp repairs what volumes in use need while a removal waits for them, which is not the StorageClass. A deletion in the foreground
-// takes parts of it away, because it makes the garbage collector start before the finalizer is gone.
+// keepUp repairs what volumes in use need while a removal waits for them, which is not the StorageClass. A deletion in
+// the foreground takes parts of it away, because it makes the garbage collector start before the finalizer is gone.
 func (r *Reconciler) keepUp(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreign() != "" {
 		return nil
@@ -129,7 +130,8 @@ func held(config *operatorv1alpha1.ListenerOperator) bool {
 	return controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
 }
 
-// hold adds our finalizer, before anything is installed. Server-side apply leaves those of others alone, whatever the cache knows of them.
+// hold adds our finalizer, before anything is installed. Server-side apply leaves those of others alone, whatever the
+// cache knows of them.
 func (r *Reconciler) hold(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
 	if held(config) {
 		return nil
@@ -147,8 +149,8 @@ func (r *Reconciler) hold(ctx context.Context, config *operatorv1alpha1.Listener
 	return nil
 }
 
-// release takes our finalizer off, when nothing is installed any more. It does so even if somebody else, such as a restored backup,
-// applied the finalizer, too, which server-side apply would not.
+// release takes our finalizer off, when nothing is installed any more. It does so even if somebody else, such as a
+// restored backup, applied the finalizer, too, which server-side apply would not.
 func (r *Reconciler) release(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
 	released := config.DeepCopy()
 	if !controllerutil.RemoveFinalizer(released, operatorv1alpha1.FinalizerNodeAgent) {

@@ -16,8 +16,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestFinalizersOfOthersStay is a configuration of an earlier version, which had no finalizer of its own. A backup tool may have applied
-// ours as well.
+// TestFinalizersOfOthersStay is a configuration of an earlier version, which had no finalizer of its own. A backup tool
+// may have applied ours as well.
 func TestFinalizersOfOthersStay(t *testing.T) {
 	c, namespace := fresh(t)
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: objectMeta(operatorv1alpha1.ListenerOperatorName)}
@@ -94,8 +94,9 @@ func TestANamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	}
 }
 
-// TestWhatIsInstalledOutlivesTheOperator: whoever uninstalls the operator, by deleting its Deployment or its ClusterServiceVersion, takes nothing
-// away from the nodes. Only the configuration owns what is installed, and blocks nobody's deletion.
+// TestWhatIsInstalledOutlivesTheOperator: whoever uninstalls the operator, by deleting its Deployment or its
+// ClusterServiceVersion, takes nothing away from the nodes. Only the configuration owns what is installed, and blocks
+// nobody's deletion.
 func TestWhatIsInstalledOutlivesTheOperator(t *testing.T) {
 	c, namespace := fresh(t)
 	deployment := subscribed()

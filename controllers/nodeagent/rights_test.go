@@ -38,7 +38,8 @@ func grant(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// cached reads as the manager's cache does, by other requests than single objects, and writes with the operator's own rights.
+// cached reads as the manager's cache does, by other requests than single objects, and writes with the operator's own
+// rights.
 type cached struct {
 	client.Client
 	cache client.Reader

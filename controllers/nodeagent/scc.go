@@ -13,8 +13,9 @@ import (
 // securityContextConstraintsKind is OpenShift's.
 var securityContextConstraintsKind = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
 
-// securityContextConstraints let the node agents run on OpenShift: they allow what privileges lists and refuse everything else. The DaemonSet
-// names them, and the ClusterRole of the agents' ServiceAccount is what lets it use them, so they name no users and groups.
+// securityContextConstraints let the node agents run on OpenShift: they allow what privileges lists and refuse
+// everything else. The DaemonSet names them, and the ClusterRole of the agents' ServiceAccount is what lets it use
+// them, so they name no users and groups.
 //
 // Null and empty lists mean something here, and a typed object would not send them.
 func securityContextConstraints(*operatorv1alpha1.ListenerOperator, settings) (any, error) {

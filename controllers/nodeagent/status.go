@@ -20,8 +20,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// patience is how long agents may take to become ready before something must be wrong. It suits clusters of any size, for agents are
-// replaced a tenth at a time.
+// patience is how long agents may take to become ready before something must be wrong. It suits clusters of any size,
+// for agents are replaced a tenth at a time.
 const patience = 15 * time.Minute
 
 // uncreatedPatience is how long there may be no agent's Pod at all: the first are created at once, or refused.
@@ -80,7 +80,8 @@ func rolledOut(o *observed, done outcome) string {
 	}
 }
 
-// available says whether volumes can be provisioned, and mounted on the nodes that have an agent: where an agent is not ready yet, Pods wait.
+// available says whether volumes can be provisioned, and mounted on the nodes that have an agent: where an agent is not
+// ready yet, Pods wait.
 func available(o *observed, done outcome) metav1.Condition {
 	missing := o.missing()
 	c := metav1.Condition{
@@ -236,8 +237,9 @@ func stranding(done outcome) string {
 	return told
 }
 
-// upgradeable says whether the operator may be replaced by another version. That something is wrong does not forbid it, for an upgrade may be
-// what mends it; so a rollout that is late does not forbid it either, or one broken node would for ever.
+// upgradeable says whether the operator may be replaced by another version. That something is wrong does not forbid it,
+// for an upgrade may be what mends it; so a rollout that is late does not forbid it either, or one broken node would
+// for ever.
 func upgradeable(o *observed, progressing metav1.Condition, late bool) metav1.Condition {
 	c := metav1.Condition{Type: operatorv1alpha1.ConditionUpgradeable, Status: metav1.ConditionTrue}
 	switch {

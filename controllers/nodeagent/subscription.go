@@ -10,7 +10,8 @@ import (
 // handedOnEnv are the variables that the agents get from the operator: how it reaches the API server, so do they.
 var handedOnEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
-// proxyEnv returns the variables that are handed on from the operator's own Pod. Settings of a Subscription arrive there.
+// proxyEnv returns the variables that are handed on from the operator's own Pod. Settings of a Subscription arrive
+// there.
 func proxyEnv(operator corev1.PodSpec) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	for i := range operator.Containers {
@@ -27,8 +28,8 @@ func proxyEnv(operator corev1.PodSpec) []corev1.EnvVar {
 	return env
 }
 
-// pullSecrets returns those that the operator's own Pod names: the agents run from the same image, in the same namespace. Those that come with
-// its ServiceAccount are not among them; the agents have a ServiceAccount of their own.
+// pullSecrets returns those that the operator's own Pod names: the agents run from the same image, in the same
+// namespace. Those that come with its ServiceAccount are not among them; the agents have a ServiceAccount of their own.
 func pullSecrets(operator corev1.PodSpec) []*corev1ac.LocalObjectReferenceApplyConfiguration {
 	var secrets []*corev1ac.LocalObjectReferenceApplyConfiguration
 	for _, s := range operator.ImagePullSecrets {

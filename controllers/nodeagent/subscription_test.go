@@ -18,8 +18,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
-// subscribed returns the operator's Deployment as the Operator Lifecycle Manager makes it of a Subscription that sets everything, and of a bundle
-// whose images take a password.
+// subscribed returns the operator's Deployment as the Operator Lifecycle Manager makes it of a Subscription that sets
+// everything, and of a bundle whose images take a password.
 func subscribed() *appsv1.Deployment {
 	labels := map[string]string{"app": "operator"}
 	return &appsv1.Deployment{
@@ -81,7 +81,8 @@ func TestSettingsOfASubscriptionAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestAgentsFollowTheOperatorsDeployment as it is changed, but not when it is deleted: the operator is being uninstalled then.
+// TestAgentsFollowTheOperatorsDeployment as it is changed, but not when it is deleted: the operator is being
+// uninstalled then.
 func TestAgentsFollowTheOperatorsDeployment(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)

@@ -15,12 +15,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// operatorCondition is the kind by which the Operator Lifecycle Manager learns of conditions. It makes one object for each version that it
-// installs, and grants the operator the right to read and patch it.
+// operatorCondition is the kind by which the Operator Lifecycle Manager learns of conditions. It makes one object for
+// each version that it installs, and grants the operator the right to read and patch it.
 var operatorCondition = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2", Kind: "OperatorCondition"}
 
-// announce tells the Operator Lifecycle Manager, if there is one, whether the operator may be upgraded now. It reads without the cache:
-// the right is to this one object.
+// announce tells the Operator Lifecycle Manager, if there is one, whether the operator may be upgraded now. It reads
+// without the cache: the right is to this one object.
 func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
 	upgradeable := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable)
 	if r.OperatorCondition == "" || r.announced != nil && sameCondition(*r.announced, *upgradeable) {

@@ -60,8 +60,8 @@ func listed(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// users finds who uses volumes, and lets the next pass follow when that changes. Whether there are any it asks the API server rather than the
-// cache, which may not know of the latest volume yet.
+// users finds who uses volumes, and lets the next pass follow when that changes. Whether there are any it asks the API
+// server rather than the cache, which may not know of the latest volume yet.
 func (r *Reconciler) users(ctx context.Context) (users, error) {
 	r.waiting.Store(true)
 	var volumes corev1.PersistentVolumeList

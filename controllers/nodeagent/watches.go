@@ -31,8 +31,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
-// SetupWithManager registers the controller and everything that it waits for, and the step that creates ListenerOperator/cluster when
-// the operator first starts.
+// SetupWithManager registers the controller and everything that it waits for, and the step that creates
+// ListenerOperator/cluster when the operator first starts.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.OwnerOperator)
@@ -141,8 +141,8 @@ func (r *Reconciler) whileWaiting(ctx context.Context, o client.Object) []reconc
 	return theConfiguration(ctx, o)
 }
 
-// ownPod returns the template of the operator's own Pods. Without a Deployment it is the one that was last there: the operator is being
-// uninstalled then, which must not change the agents.
+// ownPod returns the template of the operator's own Pods. Without a Deployment it is the one that was last there: the
+// operator is being uninstalled then, which must not change the agents.
 func (r *Reconciler) ownPod(ctx context.Context) (corev1.PodSpec, error) {
 	var deployment appsv1.Deployment
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &deployment)

@@ -32,8 +32,9 @@ func (r *Reconciler) mark(ctx context.Context, hint *listenersv1alpha1.PodListen
 	return errors.Join(append(errs, r.markPod(ctx, pod, labels))...)
 }
 
-// markVolume labels a PersistentVolume with its Listener, and records the node at a new mount unless the volume is pinned to one. Pods that
-// share a volume mount it one after the other, so the node of a mount that is not new is left as it is.
+// markVolume labels a PersistentVolume with its Listener, and records the node at a new mount unless the volume is
+// pinned to one. Pods that share a volume mount it one after the other, so the node of a mount that is not new is left
+// as it is.
 func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
 	labels := map[string]string{
 		names.LabelListenerNamespace: pod.Namespace,
@@ -57,8 +58,8 @@ func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, 
 	return nil
 }
 
-// markPod adds the labels of Listeners that a Pod does not have yet. It is a merge patch, because Pods keep the labels of other mounts (contract
-// 1.4). The uid in the patch keeps it from a Pod of the same name that was made since.
+// markPod adds the labels of Listeners that a Pod does not have yet. It is a merge patch, because Pods keep the labels
+// of other mounts (contract 1.4). The uid in the patch keeps it from a Pod of the same name that was made since.
 func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
 	labels = missing(pod.Labels, labels)
 	if len(labels) == 0 {
@@ -76,9 +77,9 @@ func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, labels map[st
 	return nil
 }
 
-// ensureListener makes the Listener of a class-based claim as it should be for the Pod that mounts it now: with its ports, owned
-// by claim and volume. A Listener that was not made for the claim is left alone, and so is one whose Pods have all mounted it: Pods that
-// share a claim may have different ports, and must not take turns in setting them.
+// ensureListener makes the Listener of a class-based claim as it should be for the Pod that mounts it now: with its
+// ports, owned by claim and volume. A Listener that was not made for the claim is left alone, and so is one whose Pods
+// have all mounted it: Pods that share a claim may have different ports, and must not take turns in setting them.
 func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
 	if m.selector.Class == "" {
 		return nil

@@ -29,7 +29,8 @@ type mount struct {
 	class *listenersv1alpha1.ListenerClass
 }
 
-// ours tells whether claim and PersistentVolume are bound to each other and were provisioned by us, or by the peer, and reads the selector.
+// ours tells whether claim and PersistentVolume are bound to each other and were provisioned by us, or by the peer, and
+// reads the selector.
 func (m *mount) ours() bool {
 	if m.pv.Spec.CSI == nil || m.pv.Spec.CSI.Driver != names.Driver || m.pv.Spec.ClaimRef == nil || m.pv.Spec.ClaimRef.UID != m.claim.UID {
 		return false
@@ -56,8 +57,8 @@ func (m *mount) listenerRef() runtime.Object {
 	return m.listener
 }
 
-// entry is what the Pod is told of a volume. previous keeps its addresses while the Listener, its class or the node are not known well
-// enough to say better: an address that worked is not taken away on a doubt.
+// entry is what the Pod is told of a volume. previous keeps its addresses while the Listener, its class or the node are
+// not known well enough to say better: an address that worked is not taken away on a doubt.
 func (m *mount) entry(node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
 		Scope:                listenersv1alpha1.ListenerScopeCluster,
@@ -95,8 +96,9 @@ func (m *mount) settled() bool {
 // actionMount is what a Pod's events are about.
 const actionMount = "Mount"
 
-// waitsFor says in the user's words why there is no address, or "" when it is only a matter of the next pass. The action tells one stage of waiting from
-// the next: an event that differs from an earlier one in nothing but its words is only counted, and its words are lost.
+// waitsFor says in the user's words why there is no address, or "" when it is only a matter of the next pass. The
+// action tells one stage of waiting from the next: an event that differs from an earlier one in nothing but its words
+// is only counted, and its words are lost.
 func (m *mount) waitsFor(node *corev1.Node) (action, words string) {
 	switch {
 	case m.listener == nil && m.selector.Class == "":

@@ -29,8 +29,8 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*li
 	return hint, pod, err
 }
 
-// pod finds the Pod whose uid the name of a PodListeners carries. A Pod that the cache has not seen yet is read from the API, by the name
-// in the hint's owner reference.
+// pod finds the Pod whose uid the name of a PodListeners carries. A Pod that the cache has not seen yet is read from
+// the API, by the name in the hint's owner reference.
 func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, hint *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
 	uid, ok := strings.CutPrefix(key.Name, listenersv1alpha1.PodListenersName(""))
 	if !ok || uid == "" {

@@ -64,8 +64,8 @@ func TestEachKindIsWrittenInTheNameOfItsFieldOwner(t *testing.T) {
 	}
 }
 
-// TestAPodOfTheSameNameIsNotLabelled guards against a Pod that took the place of the one that was read: the patch names the uid, and the API server
-// refuses it for any other.
+// TestAPodOfTheSameNameIsNotLabelled guards against a Pod that took the place of the one that was read: the patch names
+// the uid, and the API server refuses it for any other.
 func TestAPodOfTheSameNameIsNotLabelled(t *testing.T) {
 	var patches []string
 	_, _, err := newWorld().run(t, interceptor.Funcs{

@@ -1,9 +1,10 @@
-// Package podlisteners tells each Pod its own addresses. A PodListeners object without content is a hint by a node agent that a
-// Pod is being mounted; this package checks it against the Pod, labels Pod and PersistentVolumes so that the Listener's Service finds
-// them, and fills in the addresses that lead to the Pod.
+// Package podlisteners tells each Pod its own addresses. A PodListeners object without content is a hint by a node
+// agent that a Pod is being mounted; this package checks it against the Pod, labels Pod and PersistentVolumes so that
+// the Listener's Service finds them, and fills in the addresses that lead to the Pod.
 //
-// A hint may be forged with a stolen node token. Everything is therefore derived from the Pod, its claims and its Listeners, and
-// nothing from the hint but which Pod to look at; a hint that does not fit that Pod is replaced or removed.
+// A hint may be forged with a stolen node token. Everything is therefore derived from the Pod, its claims and its
+// Listeners, and nothing from the hint but which Pod to look at; a hint that does not fit that Pod is replaced or
+// removed.
 package podlisteners
 
 import (
@@ -109,8 +110,8 @@ func (r *Reconciler) fill(ctx context.Context, hint *listenersv1alpha1.PodListen
 	return r.publish(ctx, hint, pod, mounts)
 }
 
-// fits tells whether a hint is one that the agent on the Pod's own node would have made, or the peer, or one that has been
-// filled since.
+// fits tells whether a hint is one that the agent on the Pod's own node would have made, or the peer, or one that has
+// been filled since.
 func fits(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 	forged := !hint.Trusted() && hint.Spec.NodeName != "" && len(hint.Spec.Listeners) > 0
 	return !forged &&
@@ -119,8 +120,8 @@ func fits(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 		hint.OwnerReferences[0].Kind == "Pod" && hint.OwnerReferences[0].UID == pod.UID
 }
 
-// stranded tells whether a Pod is going away before it ever started, with a volume that still waits for an address. Without
-// the hint the agent stops waiting, which otherwise holds up the end of the Pod.
+// stranded tells whether a Pod is going away before it ever started, with a volume that still waits for an address.
+// Without the hint the agent stops waiting, which otherwise holds up the end of the Pod.
 func stranded(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
 	if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodPending {
 		return false
@@ -133,13 +134,15 @@ func stranded(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
 	return len(hint.Spec.Listeners) == 0
 }
 
-// recreatable tells whether a Pod without PodListeners had one that somebody deleted: it carries the label of a mounted Listener.
+// recreatable tells whether a Pod without PodListeners had one that somebody deleted: it carries the label of a mounted
+// Listener.
 func recreatable(pod *corev1.Pod) bool {
 	return hasMountLabel(pod) && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
 		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-// replace makes the right hint for a Pod instead of a wrong one or none. It is filled in the pass that its creation causes.
+// replace makes the right hint for a Pod instead of a wrong one or none. It is filled in the pass that its creation
+// causes.
 func (r *Reconciler) replace(ctx context.Context, wrong *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
 	if err := r.remove(ctx, wrong); err != nil || pod.Spec.NodeName == "" {
 		return err
@@ -203,8 +206,8 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 	return nil
 }
 
-// tell warns a Pod's user in an event, unless it is what was last said of the volume. The recorder does not see to that: to it, an event of another
-// version of the Pod or of the Listener is another event.
+// tell warns a Pod's user in an event, unless it is what was last said of the volume. The recorder does not see to
+// that: to it, an event of another version of the Pod or of the Listener is another event.
 func (r *Reconciler) tell(pod *corev1.Pod, m *mount, reason, action, words string) {
 	if r.said(pod, m, reason, words) {
 		return
@@ -212,7 +215,8 @@ func (r *Reconciler) tell(pod *corev1.Pod, m *mount, reason, action, words strin
 	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Cut(words, message.Event))
 }
 
-// said notes what is said of a volume of a Pod, and tells whether it was said before. Empty means that nothing is missing any more.
+// said notes what is said of a volume of a Pod, and tells whether it was said before. Empty means that nothing is
+// missing any more.
 func (r *Reconciler) said(pod *corev1.Pod, m *mount, reason, words string) bool {
 	key := toldOf{hint: listenersv1alpha1.PodListenersName(pod.UID), volume: m.volume, reason: reason}
 	if words == "" {

@@ -45,7 +45,8 @@ type world struct {
 	hint     *listenersv1alpha1.PodListeners
 }
 
-// newWorld is a Pod on node-1 that mounts the Listener web of a node port class by name, and the hint of the agent there.
+// newWorld is a Pod on node-1 that mounts the Listener web of a node port class by name, and the hint of the agent
+// there.
 func newWorld() *world {
 	return &world{
 		node: &corev1.Node{
@@ -508,8 +509,8 @@ func (w *words) Eventf(_, _ runtime.Object, _, _, action, note string, args ...a
 	*w = append(*w, action+": "+fmt.Sprintf(note, args...))
 }
 
-// TestWhatIsMissingIsToldOnceUntilItChanges, however often the Listener is written meanwhile. Events that differ in their words alone are counted as one,
-// with the words of the first, so each stage has an action of its own.
+// TestWhatIsMissingIsToldOnceUntilItChanges, however often the Listener is written meanwhile. Events that differ in
+// their words alone are counted as one, with the words of the first, so each stage has an action of its own.
 func TestWhatIsMissingIsToldOnceUntilItChanges(t *testing.T) {
 	w := newWorld()
 	w.hint.Generation = 2 // as when the operator has written it
@@ -567,7 +568,8 @@ func TestEveryFailedWriteIsMendedByTheNextPass(t *testing.T) {
 	for n := range 4 {
 		w := newWorld()
 		w.classBased()
-		// The Listener exists already, so that one pass has all its kinds of writes: Listener, volume, Pod, PodListeners.
+		// The Listener exists already, so that one pass has all its kinds of writes: Listener, volume, Pod,
+		// PodListeners.
 		w.listener = &listenersv1alpha1.Listener{
 			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "aaaa-bbbb", Generation: 1,
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-0", UID: "gone"}}},

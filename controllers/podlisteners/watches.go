@@ -43,8 +43,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// mounted passes Pods that mount a Listener, for which a PodListeners has to exist, those that go away, which may be waiting for one, and
-// those that are new to the cache: while they were not in it, no change of what they wait for led to them.
+// mounted passes Pods that mount a Listener, for which a PodListeners has to exist, those that go away, which may be
+// waiting for one, and those that are new to the cache: while they were not in it, no change of what they wait for led
+// to them.
 func mounted() predicate.Predicate {
 	passes := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		pod := o.(*corev1.Pod)
@@ -122,7 +123,8 @@ func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Re
 	return requests
 }
 
-// list reads from an index of the cache, which only fails when the index is missing. The objects are the cache's and must not be changed.
+// list reads from an index of the cache, which only fails when the index is missing. The objects are the cache's and
+// must not be changed.
 func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
 	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))

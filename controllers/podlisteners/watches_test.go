@@ -11,7 +11,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// A hint may come before its Pod is in the cache. Claims and volumes that change in between lead to no Pod then, so the Pod itself has to.
+// A hint may come before its Pod is in the cache. Claims and volumes that change in between lead to no Pod then, so the
+// Pod itself has to.
 func TestWhichPodsAreLookedAt(t *testing.T) {
 	mounting := corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
 		Ephemeral: &corev1.EphemeralVolumeSource{},

@@ -24,7 +24,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// cluster is an API server on which the provisioner runs. There is no scheduler: claims say themselves which node was selected.
+// cluster is an API server on which the provisioner runs. There is no scheduler: claims say themselves which node was
+// selected.
 type cluster struct {
 	*WithT
 	t         *testing.T

@@ -1,8 +1,9 @@
-// Package volume provisions the PersistentVolumes of claims that ask for a Listener, and makes the Listener of a class-based
-// claim while the Pod is still being scheduled, so that its Service exists before the kubelet asks for addresses.
+// Package volume provisions the PersistentVolumes of claims that ask for a Listener, and makes the Listener of a
+// class-based claim while the Pod is still being scheduled, so that its Service exists before the kubelet asks for
+// addresses.
 //
-// A claim that cannot be served yet is told so by an event and is tried again when what it waits for appears; nothing polls.
-// The package must never write to a claim.
+// A claim that cannot be served yet is told so by an event and is tried again when what it waits for appears; nothing
+// polls. The package must never write to a claim.
 package volume
 
 import (
@@ -41,7 +42,8 @@ type Provisioner struct {
 	Listeners *apply.Applier
 }
 
-// unmet is why a claim cannot be served until an object that is watched changes. It is an event on the claim, not an error.
+// unmet is why a claim cannot be served until an object that is watched changes. It is an event on the claim, not an
+// error.
 type unmet struct {
 	reason  string
 	message string
@@ -53,8 +55,8 @@ func unmetf(reason, format string, args ...any) error {
 	return &unmet{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// Provision implements the library's Provisioner. What the user has to mend ends in an event and an IgnoredError, after which the
-// library leaves the claim alone until it is nudged; any other error is tried again with a backoff.
+// Provision implements the library's Provisioner. What the user has to mend ends in an event and an IgnoredError, after
+// which the library leaves the claim alone until it is nudged; any other error is tried again with a backoff.
 func (p *Provisioner) Provision(
 	ctx context.Context, options controller.ProvisionOptions,
 ) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
@@ -153,8 +155,8 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 	return p.Listeners.Apply(ctx, claim.Listener(pvc, nil, class, ports), &existing)
 }
 
-// consumer returns the Pod that the claim is provisioned for. The scheduler only asks for volumes of Pods that exist, so one that the
-// cache does not have is looked for in the API.
+// consumer returns the Pod that the claim is provisioned for. The scheduler only asks for volumes of Pods that exist,
+// so one that the cache does not have is looked for in the API.
 func (p *Provisioner) consumer(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(pvc.Namespace), client.MatchingFields{index.PodsByClaim: pvc.Name}); err != nil {

@@ -28,7 +28,8 @@ import (
 // workers is how many claims, and how many volumes, are worked on at once. One costs two requests to the API server.
 const workers = 16
 
-// Add makes the manager run the provisioner on its own cache, while it is the leader. listeners applies the Listeners of class-based claims.
+// Add makes the manager run the provisioner on its own cache, while it is the leader. listeners applies the Listeners
+// of class-based claims.
 func Add(mgr manager.Manager, listeners *apply.Applier) error {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -149,8 +150,8 @@ type nudger struct {
 	nudge  func(*corev1.PersistentVolumeClaim)
 }
 
-// handler nudges the claims that waiting returns, if they have no volume yet, on every change of an object. What is there at the start is no
-// change: the library looks at all claims then.
+// handler nudges the claims that waiting returns, if they have no volume yet, on every change of an object. What is
+// there at the start is no change: the library looks at all claims then.
 func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.ResourceEventHandler {
 	changed := func(o any) {
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {

@@ -75,7 +75,8 @@ func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, p *parts, o Options)
 	return nil
 }
 
-// setImages makes a Pod run the image, and returns every use of it: by the operator, and by what a variable of the operator names.
+// setImages makes a Pod run the image, and returns every use of it: by the operator, and by what a variable of the
+// operator names.
 func setImages(pod *corev1.PodSpec, image string) []operatorsv1alpha1.RelatedImage {
 	var related []operatorsv1alpha1.RelatedImage
 	for i := range pod.Containers {
@@ -95,8 +96,8 @@ func setImages(pod *corev1.PodSpec, image string) []operatorsv1alpha1.RelatedIma
 
 type rights = []operatorsv1alpha1.StrategyDeploymentPermissions
 
-// permissions returns the rights of each service account, in its own namespace and in the cluster. OLM makes the service accounts of both,
-// also those that no Deployment uses.
+// permissions returns the rights of each service account, in its own namespace and in the cluster. OLM makes the
+// service accounts of both, also those that no Deployment uses.
 func permissions(p *parts) (namespaced, cluster rights, err error) {
 	for _, b := range p.roleBindings {
 		i := slices.IndexFunc(p.roles, func(r *rbacv1.Role) bool { return r.Name == b.RoleRef.Name })

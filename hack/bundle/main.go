@@ -1,6 +1,8 @@
-// The command bundle generates the bundle for the Operator Lifecycle Manager from what `kustomize build config/manifests` prints, which it reads
-// from its standard input: bundle/ and bundle.Dockerfile in the current directory or another one. The same input gives the same files. It must never hold a right,
-// an image or a field description of its own: those come from config/, so that there is one source for clusters with and without the manager.
+// The command bundle generates the bundle for the Operator Lifecycle Manager from what `kustomize build
+// config/manifests` prints, which it reads from its standard input: bundle/ and bundle.Dockerfile in the current
+// directory or another one. The same input gives the same files. It must never hold a right, an image or a field
+// description of its own: those come from config/, so that there is one source for clusters with and without the
+// manager.
 package main
 
 import (

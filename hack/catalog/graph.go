@@ -25,7 +25,8 @@ const (
 // entry is a document of a catalogue. Fields and schemas that are not known here are kept.
 type entry = map[string]any
 
-// graph is a template: a package, its channels with their releases, the bundles of those, and whatever else is said about them.
+// graph is a template: a package, its channels with their releases, the bundles of those, and whatever else is said
+// about them.
 type graph struct {
 	Schema  string  `json:"schema"`
 	Entries []entry `json:"entries"`

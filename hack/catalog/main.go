@@ -1,5 +1,6 @@
-// The command catalog makes a file-based catalogue for the Operator Lifecycle Manager: the releases that a template lists, and bundles that are
-// added to it. The same input gives the same files. It must never decide what a release is made of: that is in its bundle.
+// The command catalog makes a file-based catalogue for the Operator Lifecycle Manager: the releases that a template
+// lists, and bundles that are added to it. The same input gives the same files. It must never decide what a release is
+// made of: that is in its bundle.
 package main
 
 import (
@@ -33,8 +34,8 @@ type Source struct {
 	Image string
 }
 
-// Renderer returns the catalogue's entries for a bundle in YAML. The bundle is an image or, if image is not empty, a directory that will become that
-// image.
+// Renderer returns the catalogue's entries for a bundle in YAML. The bundle is an image or, if image is not empty, a
+// directory that will become that image.
 type Renderer func(ctx context.Context, bundle, image string) ([]byte, error)
 
 func main() {

@@ -1,6 +1,6 @@
-// The command licenses gathers the licenses of everything that is linked into programs of this checkout, on all architectures of a release: what an
-// image has to hold in /licenses. The same source and the same version of Go give the same files. It fails where a license is missing, or is none that
-// was agreed to; it must never guess one.
+// The command licenses gathers the licenses of everything that is linked into programs of this checkout, on all
+// architectures of a release: what an image has to hold in /licenses. The same source and the same version of Go give
+// the same files. It fails where a license is missing, or is none that was agreed to; it must never guess one.
 package main
 
 import (

@@ -21,7 +21,8 @@ type module struct {
 	Path, Version string
 	// Dir is where its source is.
 	Dir string
-	// packages are the directories, all of them in Dir, of those packages that are linked and may have licenses of their own.
+	// packages are the directories, all of them in Dir, of those packages that are linked and may have licenses of
+	// their own.
 	packages map[string]bool
 }
 
@@ -31,8 +32,8 @@ func (m *module) String() string { return m.Path + "@" + m.Version }
 // standardLibrary is what bills of material call Go's own packages.
 const standardLibrary = "stdlib"
 
-// linked returns the modules, sorted by path, that packages of the checkout in root are linked from on any of the architectures. Go's own library is
-// among them, the checkout is not.
+// linked returns the modules, sorted by path, that packages of the checkout in root are linked from on any of the
+// architectures. Go's own library is among them, the checkout is not.
 func linked(ctx context.Context, root string, architectures, packages []string) ([]*module, error) {
 	version, err := goCommand(ctx, root, os.Environ(), "env", "GOVERSION")
 	if err != nil {
@@ -53,7 +54,8 @@ func linked(ctx context.Context, root string, architectures, packages []string) 
 			if _, ok := modules[m.Path]; !ok {
 				modules[m.Path] = m
 			}
-			// Where Go's own directories have licenses of their own, they are of object files that are linked with cgo only.
+			// Where Go's own directories have licenses of their own, they are of object files that are linked with cgo
+			// only.
 			if !p.Standard {
 				modules[m.Path].packages[p.Dir] = true
 			}

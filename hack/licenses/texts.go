@@ -15,11 +15,13 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// allowed are the licenses, by their SPDX identifiers, that a linked module may be under. All of them ask for no more of an image than to hold their
-// text, and MPL-2.0 to tell where the module's source is, which modules.csv does. Another license may be added once it was reviewed.
+// allowed are the licenses, by their SPDX identifiers, that a linked module may be under. All of them ask for no more
+// of an image than to hold their text, and MPL-2.0 to tell where the module's source is, which modules.csv does.
+// Another license may be added once it was reviewed.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0"}
 
-// known is the part of a license file, in per cent, that has to be the text of licenses: as for pkg.go.dev. The rest are titles and remarks.
+// known is the part of a license file, in per cent, that has to be the text of licenses: as for pkg.go.dev. The rest
+// are titles and remarks.
 const known = 75
 
 // texts are names of the files that have to go with a module; terms, of those among them that are licenses.
@@ -37,7 +39,8 @@ type licensed struct {
 	Files map[string][]byte
 }
 
-// license finds the licenses of the module: in its root, and where packages that are linked, or directories that they are in, have others.
+// license finds the licenses of the module: in its root, and where packages that are linked, or directories that they
+// are in, have others.
 func (m *module) license() (licensed, error) {
 	l := licensed{module: m, Files: map[string][]byte{}}
 	if m.Version == "" {
@@ -105,7 +108,8 @@ func (m *module) collect(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// classify returns the SPDX identifiers of the licenses that a text consists of. It fails on texts and licenses that are not known.
+// classify returns the SPDX identifiers of the licenses that a text consists of. It fails on texts and licenses that
+// are not known.
 func classify(text []byte) ([]string, error) {
 	coverage := licensecheck.Scan(text)
 	if coverage.Percent < known {

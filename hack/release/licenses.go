@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 )
 
-// gatherLicenses gathers the licenses of what is linked into the programs, for their image and for the bill of materials.
+// gatherLicenses gathers the licenses of what is linked into the programs, for their image and for the bill of
+// materials.
 func (r *release) gatherLicenses(ctx context.Context) error {
 	dir := filepath.Join(r.dir, "licenses")
 	if err := gather(ctx, dir, commands()...); err != nil {

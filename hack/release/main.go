@@ -1,6 +1,7 @@
-// The command release makes all that a release consists of, in one directory: programs and images for every architecture, what they are made of,
-// the plain manifests, bundle and catalogue for the Operator Lifecycle Manager, and checksums. It takes no container engine. The same checkout and
-// the same version of Go give the same files on every machine. It must never publish anything.
+// The command release makes all that a release consists of, in one directory: programs and images for every
+// architecture, what they are made of, the plain manifests, bundle and catalogue for the Operator Lifecycle Manager,
+// and checksums. It takes no container engine. The same checkout and the same version of Go give the same files on
+// every machine. It must never publish anything.
 package main
 
 import (
@@ -27,8 +28,8 @@ import (
 type Options struct {
 	// Version is the semantic version without a leading v.
 	Version string
-	// Image is the repository that the operator's image will be published in, like registry.example/listener-operator. Those of the bundle and of
-	// the catalogue lie beside it.
+	// Image is the repository that the operator's image will be published in, like registry.example/listener-operator.
+	// Those of the bundle and of the catalogue lie beside it.
 	Image string
 	// Opm is the program that renders catalogues.
 	Opm string

@@ -22,7 +22,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// listModules writes, for each architecture, what the operator's image is made of: the software bill of materials, in CycloneDX's format.
+// listModules writes, for each architecture, what the operator's image is made of: the software bill of materials, in
+// CycloneDX's format.
 func (r *release) listModules(context.Context) error {
 	if _, err := r.mkdir("sbom"); err != nil {
 		return err
@@ -86,7 +87,8 @@ func (r *release) bill(image v1.Descriptor) (*cdx.BOM, error) {
 	return bom, nil
 }
 
-// inspect returns a program as a component, and the modules that are linked into it, of which the first is Go's own library.
+// inspect returns a program as a component, and the modules that are linked into it, of which the first is Go's own
+// library.
 func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error) {
 	modules, err := linked(program)
 	if err != nil {

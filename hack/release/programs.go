@@ -50,8 +50,8 @@ func commands() []string {
 	return packages
 }
 
-// build builds packages of the checkout in root into dir, such that nothing but their source, the version, the architecture and the version of Go
-// changes the programs.
+// build builds packages of the checkout in root into dir, such that nothing but their source, the version, the
+// architecture and the version of Go changes the programs.
 func build(ctx context.Context, root, dir, version, architecture string, packages ...string) error {
 	args := []string{
 		"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X " + modulePath + "/internal/version.Version=" + version,
@@ -66,7 +66,8 @@ func build(ctx context.Context, root, dir, version, architecture string, package
 	return nil
 }
 
-// vet examines the programs. Their packages are the same everywhere, compiled and linted; only their main packages are looked at for each architecture.
+// vet examines the programs. Their packages are the same everywhere, compiled and linted; only their main packages are
+// looked at for each architecture.
 func vet(ctx context.Context, architecture string) error {
 	// With the flag of the build, what that compiled is not compiled again.
 	args := append([]string{"vet", "-trimpath"}, commands()...)
@@ -78,8 +79,8 @@ func vet(ctx context.Context, architecture string) error {
 	return nil
 }
 
-// environment returns the go command's for an architecture, without settings of the user's that would change its result. None of them is empty: for
-// those that are, the command looks into the file of `go env -w`.
+// environment returns the go command's for an architecture, without settings of the user's that would change its
+// result. None of them is empty: for those that are, the command looks into the file of `go env -w`.
 func environment(architecture string) []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath", "GOWORK=off",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOFIPS140=off")

@@ -30,7 +30,8 @@ const predicate = "https://slsa.dev/provenance/v1"
 // attested are the parts of a release that somebody runs or applies.
 var attested = []string{"images/", "programs/", "install.yaml"}
 
-// attest writes what images, programs and manifests were made from, as an in-toto statement with SLSA's provenance. Whoever publishes them signs it.
+// attest writes what images, programs and manifests were made from, as an in-toto statement with SLSA's provenance.
+// Whoever publishes them signs it.
 func (r *release) attest(context.Context) error {
 	subjects, err := r.subjects()
 	if err != nil {
@@ -51,7 +52,8 @@ func (r *release) attest(context.Context) error {
 	return r.write("provenance.json", content)
 }
 
-// subjects returns the files that are attested, by their names in SHA256SUMS, and the images, by the repositories that they go to.
+// subjects returns the files that are attested, by their names in SHA256SUMS, and the images, by the repositories that
+// they go to.
 func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 	sums, err := checksums(r.dir)
 	if err != nil {
@@ -91,7 +93,8 @@ func (r *release) provenance() (*provenance.Provenance, error) {
 	}, nil
 }
 
-// depend notes what a program was built from: Go's own library, which stands for the version of Go, and the modules with their checksums.
+// depend notes what a program was built from: Go's own library, which stands for the version of Go, and the modules
+// with their checksums.
 func (r *release) depend(program string) error {
 	modules, err := linked(program)
 	if err != nil {

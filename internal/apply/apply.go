@@ -1,5 +1,6 @@
-// Package apply is the one way in which the operator writes objects that it generates: server-side apply, with force, in the
-// name of one field owner for each kind. It never reads, compares or merges single fields; that is the API server's work.
+// Package apply is the one way in which the operator writes objects that it generates: server-side apply, with force,
+// in the name of one field owner for each kind. It never reads, compares or merges single fields; that is the API
+// server's work.
 package apply
 
 import (
@@ -47,11 +48,11 @@ func New(writer client.Writer, owner string) *Applier {
 	return &Applier{writer: writer, owner: client.FieldOwner(owner), applied: map[types.UID]record{}}
 }
 
-// Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last read,
-// or nil if there is none: when it is still the version that an equal desired state resulted in, or SummarizeService says that it
-// follows an equal one, nothing is sent and desired stays as it is. Otherwise desired holds the object as it is now. A namesake that
-// has taken the place of the observed object since is never written to, and if desired has a resource version, no other version either;
-// the error is then a conflict.
+// Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
+// read, or nil if there is none: when it is still the version that an equal desired state resulted in, or
+// SummarizeService says that it follows an equal one, nothing is sent and desired stays as it is. Otherwise desired
+// holds the object as it is now. A namesake that has taken the place of the observed object since is never written to,
+// and if desired has a resource version, no other version either; the error is then a conflict.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) error {
 	version := desired.GetResourceVersion()
 	desired.SetResourceVersion("") // no part of what is desired
@@ -90,10 +91,10 @@ func summary(owner string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: owner, FieldsType: base64.RawStdEncoding.EncodeToString(sent[:])}
 }
 
-// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to tell whether the Service follows a desired
-// state: a sum of the fields that owner applied and still owns, with the values that they have. Whoever else changes such a field becomes its owner.
-// So a new process need not apply again all that a former one did, and a change of what is not ours costs no request. Fields that were
-// shortened before stay as they are.
+// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to tell whether the
+// Service follows a desired state: a sum of the fields that owner applied and still owns, with the values that they
+// have. Whoever else changes such a field becomes its owner. So a new process need not apply again all that a former
+// one did, and a change of what is not ours costs no request. Fields that were shortened before stay as they are.
 func SummarizeService(service *corev1.Service, owner string) {
 	isOwn := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == owner }
 	own := slices.IndexFunc(service.ManagedFields, isOwn)
@@ -114,7 +115,8 @@ func SummarizeService(service *corev1.Service, owner string) {
 	}
 }
 
-// asConflict makes a conflict of the way in which the API server says that the object is no longer the observed one: an invalid uid.
+// asConflict makes a conflict of the way in which the API server says that the object is no longer the observed one: an
+// invalid uid.
 func asConflict(err error, desired *unstructured.Unstructured) error {
 	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 	if !ok || !apierrors.IsInvalid(err) || cause.Field != "metadata.uid" {
@@ -150,8 +152,8 @@ func (a *Applier) Forgetting(h handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// Unstructured turns a typed object or apply configuration into what Apply takes. Fields that the type always writes, such as an
-// empty status, are the caller's to remove.
+// Unstructured turns a typed object or apply configuration into what Apply takes. Fields that the type always writes,
+// such as an empty status, are the caller's to remove.
 func Unstructured(o any) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {

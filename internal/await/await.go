@@ -1,4 +1,5 @@
-// Package await waits until objects are as a story, or a check of an installation, needs them. It looks when they change, and never by the clock.
+// Package await waits until objects are as a story, or a check of an installation, needs them. It looks when they
+// change, and never by the clock.
 //
 // No controller may use it: what they wait for, they watch.
 package await
@@ -13,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// List waits until missing says "" of the objects that options select, and returns them. It looks again whenever one of them changes, and tells
-// say whenever missing says something else than before. When ctx is done first, the error wraps its cause and has what missing said last.
+// List waits until missing says "" of the objects that options select, and returns them. It looks again whenever one of
+// them changes, and tells say whenever missing says something else than before. When ctx is done first, the error wraps
+// its cause and has what missing said last.
 func List[L client.ObjectList](
 	ctx context.Context, c client.WithWatch, empty L, missing func(L) string, say func(string), options ...client.ListOption,
 ) (L, error) {
@@ -43,7 +45,8 @@ func List[L client.ObjectList](
 	}
 }
 
-// change returns when something happens to one of the objects that list was made of, or when the API server ends the watch.
+// change returns when something happens to one of the objects that list was made of, or when the API server ends the
+// watch.
 func change(ctx context.Context, c client.WithWatch, list client.ObjectList, options []client.ListOption) error {
 	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
 	watcher, err := c.Watch(ctx, list, append(slices.Clip(options), since)...)

@@ -1,5 +1,5 @@
-// Package claim reads what a claim asks for, and decides what the Listener of a class-based claim looks like. It is pure: the
-// provisioner and the podlisteners controller, which both make such Listeners, agree by sharing it.
+// Package claim reads what a claim asks for, and decides what the Listener of a class-based claim looks like. It is
+// pure: the provisioner and the podlisteners controller, which both make such Listeners, agree by sharing it.
 package claim
 
 import (
@@ -28,14 +28,14 @@ var (
 	// ErrNoSelector means that neither annotation is there.
 	ErrNoSelector = fmt.Errorf("the claim has neither the annotation %s nor %s: set the one that names the class or the Listener to use",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
-	// ErrBothSelectors means that both annotations are there. It comes with the selector of the class, which won when volumes with
-	// both were provisioned (contract 1.3), so that such volumes go on working.
+	// ErrBothSelectors means that both annotations are there. It comes with the selector of the class, which won when
+	// volumes with both were provisioned (contract 1.3), so that such volumes go on working.
 	ErrBothSelectors = fmt.Errorf("the claim has both the annotations %s and %s: remove one of them",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 )
 
-// ParseSelector reads the annotations of a claim, or the attributes of a volume, which are those annotations as they were when
-// the volume was provisioned.
+// ParseSelector reads the annotations of a claim, or the attributes of a volume, which are those annotations as they
+// were when the volume was provisioned.
 func ParseSelector(annotations map[string]string) (Selector, error) {
 	class, listener := annotations[names.AnnotationListenerClass], annotations[names.AnnotationListenerName]
 	switch {
@@ -60,7 +60,8 @@ func VolumeSelector(pv *corev1.PersistentVolume) (Selector, error) {
 	return selector, err
 }
 
-// ListenerName is the name of the Listener that a claim with this selector uses: a Listener of its own is named like the claim.
+// ListenerName is the name of the Listener that a claim with this selector uses: a Listener of its own is named like
+// the claim.
 func (s Selector) ListenerName(claimName string) string {
 	if s.Class != "" {
 		return claimName
@@ -68,8 +69,8 @@ func (s Selector) ListenerName(claimName string) string {
 	return s.Listener
 }
 
-// PodPorts are the ports of a Listener that is made for a Pod: all of its containers' ports, but not those of init containers.
-// A port without a name is called "port-" and its number (contract 1.4).
+// PodPorts are the ports of a Listener that is made for a Pod: all of its containers' ports, but not those of init
+// containers. A port without a name is called "port-" and its number (contract 1.4).
 func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	var ports []listenersv1alpha1.ListenerPort
 	for i := range pod.Spec.Containers {
@@ -87,8 +88,8 @@ func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	return ports
 }
 
-// OwnedBy tells whether a Listener was made for the claim, or for an earlier claim of the same name, rather than by a user.
-// Such a Listener has volumes or claims as its owners, and nothing else.
+// OwnedBy tells whether a Listener was made for the claim, or for an earlier claim of the same name, rather than by a
+// user. Such a Listener has volumes or claims as its owners, and nothing else.
 func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
 	for _, owner := range listener.OwnerReferences {
 		switch {
@@ -108,8 +109,8 @@ func Owns(listener *listenersv1alpha1.Listener) bool {
 	return OwnedBy(listener, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: listener.Name}})
 }
 
-// Listener is the desired Listener of a class-based claim that pod mounts. It carries the claim's labels but never its owners:
-// consumers delete what has both (contract 1.1, rule 5). pv is nil while there is no volume yet.
+// Listener is the desired Listener of a class-based claim that pod mounts. It carries the claim's labels but never its
+// owners: consumers delete what has both (contract 1.1, rule 5). pv is nil while there is no volume yet.
 func Listener(
 	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort,
 ) *unstructured.Unstructured {

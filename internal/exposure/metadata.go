@@ -6,13 +6,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Labels returns those of an object that is generated for a Listener: the labels of the Listener, then those of the class for this kind of
-// object, and the three recommended ones, which tell about the object instead.
-func Labels(listener *v1alpha1.Listener, class map[string]string) map[string]string {
+// Labels returns those of an object that is generated for a Listener: the labels of the Listener, then those of the
+// class for this kind of object, and the three recommended ones, which tell about the object instead.
+func Labels(listener *listenersv1alpha1.Listener, class map[string]string) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, listener.Labels)
 	maps.Copy(labels, class)
@@ -23,9 +23,9 @@ func Labels(listener *v1alpha1.Listener, class map[string]string) map[string]str
 }
 
 // SetOwner makes the Listener the controller of an object that is generated for it.
-func SetOwner(o metav1.Object, listener *v1alpha1.Listener) {
+func SetOwner(o metav1.Object, listener *listenersv1alpha1.Listener) {
 	o.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: "Listener", Name: listener.Name, UID: listener.UID,
+		APIVersion: listenersv1alpha1.GroupVersion.String(), Kind: "Listener", Name: listener.Name, UID: listener.UID,
 		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 	}})
 }

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -27,40 +27,40 @@ func TestNodeAddress(t *testing.T) {
 	)
 	type chosen struct {
 		Address string
-		Type    v1alpha1.AddressType
+		Type    listenersv1alpha1.AddressType
 		OK      bool
 	}
-	none := chosen{Type: v1alpha1.AddressTypeHostname}
+	none := chosen{Type: listenersv1alpha1.AddressTypeHostname}
 	for name, tc := range map[string]struct {
 		addresses []corev1.NodeAddress
 		ip, host  chosen
 	}{
 		"external before internal, whatever the order": {
 			addresses: []corev1.NodeAddress{internal, hostname, external},
-			ip:        chosen{"203.0.113.1", v1alpha1.AddressTypeIP, true},
-			host:      chosen{"node-1", v1alpha1.AddressTypeHostname, true},
+			ip:        chosen{"203.0.113.1", listenersv1alpha1.AddressTypeIP, true},
+			host:      chosen{"node-1", listenersv1alpha1.AddressTypeHostname, true},
 		},
 		"the first of a kind": {
 			addresses: []corev1.NodeAddress{internal6, internal, hostname2, hostname},
-			ip:        chosen{"fd00::1", v1alpha1.AddressTypeIP, true},
-			host:      chosen{"node-2", v1alpha1.AddressTypeHostname, true},
+			ip:        chosen{"fd00::1", listenersv1alpha1.AddressTypeIP, true},
+			host:      chosen{"node-2", listenersv1alpha1.AddressTypeHostname, true},
 		},
 		"host name alone": {
 			addresses: []corev1.NodeAddress{hostname},
-			ip:        chosen{"node-1", v1alpha1.AddressTypeHostname, true},
-			host:      chosen{"node-1", v1alpha1.AddressTypeHostname, true},
+			ip:        chosen{"node-1", listenersv1alpha1.AddressTypeHostname, true},
+			host:      chosen{"node-1", listenersv1alpha1.AddressTypeHostname, true},
 		},
 		"IP alone": {
 			addresses: []corev1.NodeAddress{internal},
-			ip:        chosen{"10.0.0.1", v1alpha1.AddressTypeIP, true},
-			host:      chosen{"10.0.0.1", v1alpha1.AddressTypeIP, true},
+			ip:        chosen{"10.0.0.1", listenersv1alpha1.AddressTypeIP, true},
+			host:      chosen{"10.0.0.1", listenersv1alpha1.AddressTypeIP, true},
 		},
 		"DNS names are ignored": {addresses: []corev1.NodeAddress{internalDNS, externalDNS}, ip: none, host: none},
 		"no address":            {ip: none, host: none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for prefer, want := range map[v1alpha1.AddressType]chosen{
-				v1alpha1.AddressTypeIP: tc.ip, v1alpha1.AddressTypeHostname: tc.host,
+			for prefer, want := range map[listenersv1alpha1.AddressType]chosen{
+				listenersv1alpha1.AddressTypeIP: tc.ip, listenersv1alpha1.AddressTypeHostname: tc.host,
 			} {
 				var got chosen
 				got.Address, got.Type, got.OK = exposure.NodeAddress(node("node-1", tc.addresses...), prefer)

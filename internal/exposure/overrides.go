@@ -14,23 +14,24 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // override merges the overrides of the class, and then those of the Listener, over the generated Service.
 //
-// None of them may change what the Service is and whom it belongs to: of its metadata only labels and annotations are open. Those
-// of a Listener, whose author need not be trusted with the cluster, may neither point the Service at Pods that do not mount the Listener
-// nor have it attract the traffic of addresses of others (spec.externalIPs, CVE-2020-8554).
-func override(service *corev1ac.ServiceApplyConfiguration, class *v1alpha1.ListenerClass, listener *v1alpha1.Listener,
+// None of them may change what the Service is and whom it belongs to: of its metadata only labels and annotations are
+// open. Those of a Listener, whose author need not be trusted with the cluster, may neither point the Service at Pods
+// that do not mount the Listener nor have it attract the traffic of addresses of others (spec.externalIPs,
+// CVE-2020-8554).
+func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, error) {
 	ofClass, err := merge(service, class.Spec.ServiceOverrides.Raw)
 	if err == nil {
 		err = checkIdentity(service, ofClass)
 	}
 	if err != nil {
-		return nil, Refuse(v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
+		return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
 	}
 	service = ofClass
 	for i, raw := range listener.Spec.ObjectOverrides {
@@ -39,7 +40,7 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *v1alpha1.Liste
 			service, err = overrideAsListener(service, raw.Raw, names.PodMountLabel(listener.UID))
 		}
 		if err != nil {
-			return nil, Refuse(v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[%d]: %v", i, err)
+			return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[%d]: %v", i, err)
 		}
 	}
 	return service, nil
@@ -63,9 +64,9 @@ func overrideAsListener(before *corev1ac.ServiceApplyConfiguration, patch []byte
 	return after, nil
 }
 
-// targets tells whether an entry of a Listener's overrides is meant for its Service: apiVersion, kind, name and namespace must all be the
-// Service's (contract 1.5). An entry that leaves one of them out is meant for nothing here, and is no mistake either: product operators
-// hand on lists that are written for all of their objects.
+// targets tells whether an entry of a Listener's overrides is meant for its Service: apiVersion, kind, name and
+// namespace must all be the Service's (contract 1.5). An entry that leaves one of them out is meant for nothing here,
+// and is no mistake either: product operators hand on lists that are written for all of their objects.
 func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, error) {
 	var entry struct {
 		APIVersion string `json:"apiVersion"`

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
 // port is a port of a Listener whose protocol is resolved.
@@ -18,27 +18,27 @@ type port struct {
 	number   int32
 }
 
-// servicePorts returns the ports that the Service of a Listener gets: of those with the same protocol and name the last one,
-// sorted by protocol and name. It refuses what no Service can have.
-func servicePorts(listener *v1alpha1.Listener) ([]port, error) {
+// servicePorts returns the ports that the Service of a Listener gets: of those with the same protocol and name the last
+// one, sorted by protocol and name. It refuses what no Service can have.
+func servicePorts(listener *listenersv1alpha1.Listener) ([]port, error) {
 	if len(listener.Spec.Ports) == 0 {
-		return nil, Refuse(v1alpha1.ReasonNoPorts, "spec.ports is empty; name at least one port to expose")
+		return nil, Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty; name at least one port to expose")
 	}
 	ports := deduplicate(listener.Spec.Ports)
 	byName, byNumber := map[string]port{}, map[port]string{}
 	for _, p := range ports {
 		if problem := checkPort(p); problem != "" {
-			return nil, Refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: port %q: %s", p.name, problem)
+			return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "spec.ports: port %q: %s", p.name, problem)
 		}
 		if other, ok := byName[p.name]; ok {
-			return nil, Refuse(v1alpha1.ReasonDuplicatePortName,
+			return nil, Refuse(listenersv1alpha1.ReasonDuplicatePortName,
 				"spec.ports: the name %q is used for both %s and %s; a Service needs a name of its own for each port",
 				p.name, other.protocol, p.protocol)
 		}
 		byName[p.name] = p
 		number := port{protocol: p.protocol, number: p.number}
 		if other, ok := byNumber[number]; ok {
-			return nil, Refuse(v1alpha1.ReasonInvalidPorts, "spec.ports: %q and %q are both %s port %d; remove one of them",
+			return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "spec.ports: %q and %q are both %s port %d; remove one of them",
 				other, p.name, p.protocol, p.number)
 		}
 		byNumber[number] = p.name
@@ -46,7 +46,7 @@ func servicePorts(listener *v1alpha1.Listener) ([]port, error) {
 	return ports, nil
 }
 
-func deduplicate(listed []v1alpha1.ListenerPort) []port {
+func deduplicate(listed []listenersv1alpha1.ListenerPort) []port {
 	type key struct {
 		protocol corev1.Protocol
 		name     string
@@ -69,8 +69,8 @@ func deduplicate(listed []v1alpha1.ListenerPort) []port {
 	return ports
 }
 
-// checkPort says what is wrong with a port, or "". Kubernetes has no rules beyond these for a Service's port, except that it lets
-// a single port go without a name; here it must have one, because a port is published under its name.
+// checkPort says what is wrong with a port, or "". Kubernetes has no rules beyond these for a Service's port, except
+// that it lets a single port go without a name; here it must have one, because a port is published under its name.
 func checkPort(p port) string {
 	if problems := validation.IsDNS1123Label(p.name); len(problems) > 0 {
 		return "the name is not valid: " + strings.Join(problems, ", ")

@@ -3,7 +3,8 @@ package exposure
 import "fmt"
 
 // Refusal is the error for a Listener that cannot be exposed as it is. Its reason is one of those of the condition
-// v1alpha1.ListenerAccepted, and its message is for the author of the Listener or of its class: it names the cause and the remedy.
+// listenersv1alpha1.ListenerAccepted, and its message is for the author of the Listener or of its class: it names the
+// cause and the remedy.
 type Refusal struct {
 	Reason  string
 	Message string

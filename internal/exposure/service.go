@@ -8,16 +8,17 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Service returns the Service of a Listener of this class, as it is to be applied: the generated one, then the overrides of the class,
-// then those of the Listener (contract 1.5). It says nothing about fields that it leaves to Kubernetes, such as targetPort and
-// nodePort. The error is a *Refusal if there is something that the author of the Listener or of the class has to mend.
-func Service(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, error) {
+// Service returns the Service of a Listener of this class, as it is to be applied: the generated one, then the
+// overrides of the class, then those of the Listener (contract 1.5). It says nothing about fields that it leaves to
+// Kubernetes, such as targetPort and nodePort. The error is a *Refusal if there is something that the author of the
+// Listener or of the class has to mend.
+func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, error) {
 	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
-		return nil, Refuse(v1alpha1.ReasonInvalidName,
+		return nil, Refuse(listenersv1alpha1.ReasonInvalidName,
 			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
 			strings.Join(problems, ", "))
 	}
@@ -29,7 +30,7 @@ func Service(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener) (*corev
 }
 
 // generate returns the Service before overrides.
-func generate(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
+func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
 	spec := corev1ac.ServiceSpec().
 		WithType(corev1.ServiceType(class.Spec.ServiceType)).
 		WithSelector(listener.Spec.ExtraPodSelectorLabels).
@@ -38,10 +39,10 @@ func generate(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener, ports 
 	for _, p := range ports {
 		spec.WithPorts(corev1ac.ServicePort().WithName(p.name).WithProtocol(p.protocol).WithPort(p.number))
 	}
-	if class.Spec.ServiceType != v1alpha1.ServiceTypeClusterIP {
+	if class.Spec.ServiceType != listenersv1alpha1.ServiceTypeClusterIP {
 		spec.ExternalTrafficPolicy = class.Spec.ServiceExternalTrafficPolicy
 	}
-	if class.Spec.ServiceType == v1alpha1.ServiceTypeLoadBalancer {
+	if class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer {
 		spec.LoadBalancerClass = class.Spec.LoadBalancerClass
 		spec.AllocateLoadBalancerNodePorts = class.Spec.LoadBalancerAllocateNodePorts
 	}
@@ -49,7 +50,7 @@ func generate(class *v1alpha1.ListenerClass, listener *v1alpha1.Listener, ports 
 		WithLabels(Labels(listener, nil)).
 		WithAnnotations(class.Spec.ServiceAnnotations).
 		WithOwnerReferences(metav1ac.OwnerReference().
-			WithAPIVersion(v1alpha1.GroupVersion.String()).WithKind("Listener").
+			WithAPIVersion(listenersv1alpha1.GroupVersion.String()).WithKind("Listener").
 			WithName(listener.Name).WithUID(listener.UID).
 			WithController(true).WithBlockOwnerDeletion(true)).
 		WithSpec(spec)

@@ -14,15 +14,15 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
 const (
-	nodePort     = v1alpha1.ServiceTypeNodePort
-	loadBalancer = v1alpha1.ServiceTypeLoadBalancer
-	clusterIP    = v1alpha1.ServiceTypeClusterIP
+	nodePort     = listenersv1alpha1.ServiceTypeNodePort
+	loadBalancer = listenersv1alpha1.ServiceTypeLoadBalancer
+	clusterIP    = listenersv1alpha1.ServiceTypeClusterIP
 )
 
 func rawYAML(t testing.TB, s string) runtime.RawExtension {
@@ -52,21 +52,21 @@ func ofService(t testing.TB, s string) runtime.RawExtension {
 	return runtime.RawExtension{Raw: raw}
 }
 
-func newListener() *v1alpha1.Listener {
-	return &v1alpha1.Listener{
+func newListener() *listenersv1alpha1.Listener {
+	return &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "0123abcd-0000-4000-8000-00000000beef"},
-		Spec: v1alpha1.ListenerSpec{
+		Spec: listenersv1alpha1.ListenerSpec{
 			ClassName:                ptr.To("class"),
-			Ports:                    []v1alpha1.ListenerPort{{Name: "http", Port: 80}},
+			Ports:                    []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
 			PublishNotReadyAddresses: ptr.To(true),
 		},
 	}
 }
 
-func newClass(serviceType v1alpha1.ServiceType) *v1alpha1.ListenerClass {
-	return &v1alpha1.ListenerClass{
+func newClass(serviceType listenersv1alpha1.ServiceType) *listenersv1alpha1.ListenerClass {
+	return &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "class"},
-		Spec: v1alpha1.ListenerClassSpec{
+		Spec: listenersv1alpha1.ListenerClassSpec{
 			ServiceType:                   serviceType,
 			LoadBalancerAllocateNodePorts: ptr.To(true),
 			ServiceOverrides:              runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Service","metadata":{}}`)},
@@ -75,7 +75,7 @@ func newClass(serviceType v1alpha1.ServiceType) *v1alpha1.ListenerClass {
 }
 
 // everything sets each option of a class, whether or not it applies to the type.
-func everything(class *v1alpha1.ListenerClass) {
+func everything(class *listenersv1alpha1.ListenerClass) {
 	class.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "a"}
 	class.Spec.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
 	class.Spec.LoadBalancerClass = ptr.To("example.com/lb")
@@ -84,9 +84,9 @@ func everything(class *v1alpha1.ListenerClass) {
 
 func TestServiceGolden(t *testing.T) {
 	for name, tc := range map[string]struct {
-		serviceType v1alpha1.ServiceType
-		class       func(*v1alpha1.ListenerClass)
-		listener    func(*v1alpha1.Listener)
+		serviceType listenersv1alpha1.ServiceType
+		class       func(*listenersv1alpha1.ListenerClass)
+		listener    func(*listenersv1alpha1.Listener)
 	}{
 		"nodeport":                {serviceType: nodePort},
 		"nodeport-everything":     {serviceType: nodePort, class: everything},
@@ -94,10 +94,10 @@ func TestServiceGolden(t *testing.T) {
 		"loadbalancer-everything": {serviceType: loadBalancer, class: everything},
 		"clusterip":               {serviceType: clusterIP},
 		"clusterip-everything":    {serviceType: clusterIP, class: everything},
-		"publish-not-ready-null": {serviceType: nodePort, listener: func(l *v1alpha1.Listener) {
+		"publish-not-ready-null": {serviceType: nodePort, listener: func(l *listenersv1alpha1.Listener) {
 			l.Spec.PublishNotReadyAddresses = nil
 		}},
-		"labels-and-selector": {serviceType: clusterIP, listener: func(l *v1alpha1.Listener) {
+		"labels-and-selector": {serviceType: clusterIP, listener: func(l *listenersv1alpha1.Listener) {
 			l.Labels = map[string]string{
 				"app.kubernetes.io/name": "kafka", "app.kubernetes.io/instance": "simple", "app.kubernetes.io/managed-by": "kafka-operator",
 				"app.kubernetes.io/component": "broker",
@@ -105,8 +105,8 @@ func TestServiceGolden(t *testing.T) {
 			l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kafka.stackable.tech/v1alpha1", Kind: "KafkaCluster", Name: "simple", UID: "owner"}}
 			l.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader", "listener.stackable.tech/mnt.0123abcd00004000800000000000beef": "other"}
 		}},
-		"ports-are-sorted-and-the-last-of-a-name-wins": {serviceType: clusterIP, listener: func(l *v1alpha1.Listener) {
-			l.Spec.Ports = []v1alpha1.ListenerPort{
+		"ports-are-sorted-and-the-last-of-a-name-wins": {serviceType: clusterIP, listener: func(l *listenersv1alpha1.Listener) {
+			l.Spec.Ports = []listenersv1alpha1.ListenerPort{
 				{Name: "b", Port: 2, Protocol: ptr.To(corev1.ProtocolUDP)}, {Name: "z", Port: 3}, {Name: "a", Port: 4, Protocol: ptr.To(corev1.ProtocolTCP)},
 				{Name: "z", Port: 5, Protocol: ptr.To(corev1.ProtocolTCP)}, {Name: "s", Port: 5, Protocol: ptr.To(corev1.ProtocolSCTP)},
 				{Name: "empty", Port: 6, Protocol: ptr.To(corev1.Protocol(""))},
@@ -114,7 +114,7 @@ func TestServiceGolden(t *testing.T) {
 		}},
 		"overrides-of-class-then-listener": {
 			serviceType: loadBalancer,
-			class: func(c *v1alpha1.ListenerClass) {
+			class: func(c *listenersv1alpha1.ListenerClass) {
 				c.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "a", "example.com/gone": "x"}
 				c.Spec.ServiceOverrides = rawYAML(t, `
 metadata:
@@ -128,7 +128,7 @@ spec:
   ports: [{port: 80, appProtocol: http}]
 `)
 			},
-			listener: func(l *v1alpha1.Listener) {
+			listener: func(l *listenersv1alpha1.Listener) {
 				l.Spec.ObjectOverrides = []runtime.RawExtension{
 					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: ns, annotations: {example.com/from: listener}}}`),
 					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {name: other, annotations: {not: me}}}`),
@@ -142,7 +142,7 @@ spec:
 				}
 			},
 		},
-		"class-takes-the-selector": {serviceType: clusterIP, class: func(c *v1alpha1.ListenerClass) {
+		"class-takes-the-selector": {serviceType: clusterIP, class: func(c *listenersv1alpha1.ListenerClass) {
 			c.Spec.ServiceOverrides = rawYAML(t, `{spec: {selector: {$patch: replace, app: web}}}`)
 		}},
 	} {
@@ -164,80 +164,82 @@ spec:
 }
 
 func TestServiceRefuses(t *testing.T) {
-	ports := func(p ...v1alpha1.ListenerPort) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
-		return func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) { l.Spec.Ports = p }
+	ports := func(p ...listenersv1alpha1.ListenerPort) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
+		return func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) { l.Spec.Ports = p }
 	}
-	ofListener := func(s string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
-		return func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) {
+	ofListener := func(s string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
+		return func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
 			l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: Service}`), ofService(t, s)}
 		}
 	}
-	ofClass := func(s string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
-		return func(c *v1alpha1.ListenerClass, _ *v1alpha1.Listener) { c.Spec.ServiceOverrides = rawYAML(t, s) }
+	ofClass := func(s string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
+		return func(c *listenersv1alpha1.ListenerClass, _ *listenersv1alpha1.Listener) {
+			c.Spec.ServiceOverrides = rawYAML(t, s)
+		}
 	}
-	named := func(name string) func(*v1alpha1.ListenerClass, *v1alpha1.Listener) {
-		return func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) { l.Name = name }
+	named := func(name string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
+		return func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) { l.Name = name }
 	}
 	udp := ptr.To(corev1.ProtocolUDP)
 	for name, tc := range map[string]struct {
-		given   func(*v1alpha1.ListenerClass, *v1alpha1.Listener)
+		given   func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener)
 		reason  string
 		message string // a part of it
 	}{
-		"null ports":           {ports(), v1alpha1.ReasonNoPorts, "spec.ports is empty"},
-		"port 0":               {ports(v1alpha1.ListenerPort{Name: "a"}), v1alpha1.ReasonInvalidPorts, `port "a": the port number`},
-		"port 65536":           {ports(v1alpha1.ListenerPort{Name: "a", Port: 65536}), v1alpha1.ReasonInvalidPorts, `port "a": the port number`},
-		"negative port":        {ports(v1alpha1.ListenerPort{Name: "a", Port: -1}), v1alpha1.ReasonInvalidPorts, `port "a": the port number`},
-		"unnamed port":         {ports(v1alpha1.ListenerPort{Port: 1}), v1alpha1.ReasonInvalidPorts, `port "": the name`},
-		"upper case port name": {ports(v1alpha1.ListenerPort{Name: "HTTP", Port: 1}), v1alpha1.ReasonInvalidPorts, `port "HTTP": the name`},
+		"null ports":           {ports(), listenersv1alpha1.ReasonNoPorts, "spec.ports is empty"},
+		"port 0":               {ports(listenersv1alpha1.ListenerPort{Name: "a"}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
+		"port 65536":           {ports(listenersv1alpha1.ListenerPort{Name: "a", Port: 65536}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
+		"negative port":        {ports(listenersv1alpha1.ListenerPort{Name: "a", Port: -1}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
+		"unnamed port":         {ports(listenersv1alpha1.ListenerPort{Port: 1}), listenersv1alpha1.ReasonInvalidPorts, `port "": the name`},
+		"upper case port name": {ports(listenersv1alpha1.ListenerPort{Name: "HTTP", Port: 1}), listenersv1alpha1.ReasonInvalidPorts, `port "HTTP": the name`},
 		"port name with a path": {
-			ports(v1alpha1.ListenerPort{Name: "../x", Port: 1}), v1alpha1.ReasonInvalidPorts, `port "../x": the name`,
+			ports(listenersv1alpha1.ListenerPort{Name: "../x", Port: 1}), listenersv1alpha1.ReasonInvalidPorts, `port "../x": the name`,
 		},
 		"port name of 64 characters": {
-			ports(v1alpha1.ListenerPort{Name: strings.Repeat("a", 64), Port: 1}), v1alpha1.ReasonInvalidPorts, "the name",
+			ports(listenersv1alpha1.ListenerPort{Name: strings.Repeat("a", 64), Port: 1}), listenersv1alpha1.ReasonInvalidPorts, "the name",
 		},
 		"unknown protocol": {
-			ports(v1alpha1.ListenerPort{Name: "a", Port: 1, Protocol: ptr.To(corev1.Protocol("tcp"))}), v1alpha1.ReasonInvalidPorts, "tcp is none of",
+			ports(listenersv1alpha1.ListenerPort{Name: "a", Port: 1, Protocol: ptr.To(corev1.Protocol("tcp"))}), listenersv1alpha1.ReasonInvalidPorts, "tcp is none of",
 		},
 		"one name for two protocols": {
-			ports(v1alpha1.ListenerPort{Name: "dns", Port: 53}, v1alpha1.ListenerPort{Name: "dns", Port: 53, Protocol: udp}),
-			v1alpha1.ReasonDuplicatePortName, `"dns" is used for both TCP and UDP`,
+			ports(listenersv1alpha1.ListenerPort{Name: "dns", Port: 53}, listenersv1alpha1.ListenerPort{Name: "dns", Port: 53, Protocol: udp}),
+			listenersv1alpha1.ReasonDuplicatePortName, `"dns" is used for both TCP and UDP`,
 		},
 		"two names for one port": {
-			ports(v1alpha1.ListenerPort{Name: "a", Port: 53}, v1alpha1.ListenerPort{Name: "b", Port: 53}),
-			v1alpha1.ReasonInvalidPorts, `"a" and "b" are both TCP port 53`,
+			ports(listenersv1alpha1.ListenerPort{Name: "a", Port: 53}, listenersv1alpha1.ListenerPort{Name: "b", Port: 53}),
+			listenersv1alpha1.ReasonInvalidPorts, `"a" and "b" are both TCP port 53`,
 		},
-		"name that starts with a digit": {named("1web"), v1alpha1.ReasonInvalidName, "choose another name"},
-		"name with a dot":               {named("web.one"), v1alpha1.ReasonInvalidName, "choose another name"},
-		"name of 64 characters":         {named(strings.Repeat("a", 64)), v1alpha1.ReasonInvalidName, "no more than 63"},
+		"name that starts with a digit": {named("1web"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
+		"name with a dot":               {named("web.one"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
+		"name of 64 characters":         {named(strings.Repeat("a", 64)), listenersv1alpha1.ReasonInvalidName, "no more than 63"},
 
 		"override without a readable kind": {
-			func(_ *v1alpha1.ListenerClass, l *v1alpha1.Listener) {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
 				l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: 1}`)}
 			},
-			v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[0]: reading it as an object",
+			listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[0]: reading it as an object",
 		},
 		"override of unknown field": {
-			ofListener(`{spec: {typo: 1}}`), v1alpha1.ReasonInvalidOverrides, `no such field: unknown field "spec.typo"`,
+			ofListener(`{spec: {typo: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, `no such field: unknown field "spec.typo"`,
 		},
-		"override of wrong type":   {ofListener(`{spec: {type: 1}}`), v1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: reading"},
-		"override removes spec":    {ofListener(`{spec: null}`), v1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
-		"override of a uid":        {ofListener(`{metadata: {uid: x}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override adds an owner":   {ofListener(`{metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override removes owners":  {ofListener(`{metadata: {ownerReferences: null}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override replaces all":    {ofListener(`{$patch: replace, spec: {type: ClusterIP}}`), v1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override of external IPs": {ofListener(`{spec: {externalIPs: [192.0.2.1]}}`), v1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
+		"override of wrong type":   {ofListener(`{spec: {type: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: reading"},
+		"override removes spec":    {ofListener(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"override of a uid":        {ofListener(`{metadata: {uid: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override adds an owner":   {ofListener(`{metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override removes owners":  {ofListener(`{metadata: {ownerReferences: null}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override replaces all":    {ofListener(`{$patch: replace, spec: {type: ClusterIP}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
+		"override of external IPs": {ofListener(`{spec: {externalIPs: [192.0.2.1]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
 		"override removes the selector": {
-			ofListener(`{spec: {selector: {$patch: replace, app: other}}}`), v1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+			ofListener(`{spec: {selector: {$patch: replace, app: other}}}`), listenersv1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
 		},
 		"override changes the selector": {
 			ofListener(`{spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
-			v1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+			listenersv1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
 		},
-		"class override of a name":    {ofClass(`{metadata: {name: x}}`), v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
-		"class override of a kind":    {ofClass(`{kind: Route}`), v1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
-		"class override removes spec": {ofClass(`{spec: null}`), v1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
-		"class override removes all":  {ofClass(`{$patch: delete}`), v1alpha1.ReasonInvalidOverrides, ""},
+		"class override of a name":    {ofClass(`{metadata: {name: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
+		"class override of a kind":    {ofClass(`{kind: Route}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
+		"class override removes spec": {ofClass(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"class override removes all":  {ofClass(`{$patch: delete}`), listenersv1alpha1.ReasonInvalidOverrides, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class, listener := newClass(nodePort), newListener()
@@ -254,7 +256,8 @@ func TestServiceRefuses(t *testing.T) {
 	}
 }
 
-// FuzzListenerOverride looks for overrides that make the operator panic, or that get hold of what is not the Listener's.
+// FuzzListenerOverride looks for overrides that make the operator panic, or that get hold of what is not the
+// Listener's.
 func FuzzListenerOverride(f *testing.F) {
 	for _, seed := range []string{
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns","labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,

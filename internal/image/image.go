@@ -30,8 +30,8 @@ import (
 
 // Spec describes an image of a single layer. Paths inside the image may be given with or without the leading slash.
 type Spec struct {
-	// Files maps a path in the image to what it holds, a directory for one that stands for files. Parent directories come by themselves, with
-	// mode 0755.
+	// Files maps a path in the image to what it holds, a directory for one that stands for files. Parent directories
+	// come by themselves, with mode 0755.
 	Files map[string]File
 	// Dirs maps a directory in the image to its mode, with setuid, setgid and sticky bits.
 	Dirs map[string]fs.FileMode
@@ -53,8 +53,8 @@ type Spec struct {
 	Created time.Time
 }
 
-// File is what a file in an image holds: the content of the host's file Source or, if that is empty, Content. Where Source is a directory, it stands
-// for all files below.
+// File is what a file in an image holds: the content of the host's file Source or, if that is empty, Content. Where
+// Source is a directory, it stands for all files below.
 type File struct {
 	Source  string
 	Content []byte

@@ -19,8 +19,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// BuildIndex returns an image for each spec as one, from which a machine takes that of its own architecture. Its format is the Open Container
-// Initiative's, with compressed layers: what is published.
+// BuildIndex returns an image for each spec as one, from which a machine takes that of its own architecture. Its format
+// is the Open Container Initiative's, with compressed layers: what is published.
 func BuildIndex(specs ...Spec) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, spec := range specs {
@@ -45,8 +45,8 @@ type portableIndex struct {
 	manifest []byte
 }
 
-// portable returns the index with its manifest as the types of the Open Container Initiative encode it. Programs like skopeo encode an index again when
-// they copy it; with any other order of fields, its digest would change on the way.
+// portable returns the index with its manifest as the types of the Open Container Initiative encode it. Programs like
+// skopeo encode an index again when they copy it; with any other order of fields, its digest would change on the way.
 func portable(index v1.ImageIndex) (v1.ImageIndex, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
@@ -102,8 +102,8 @@ const (
 	referenceAnnotation = "io.containerd.image.name"
 )
 
-// WriteIndex writes the index as an archive of an OCI image layout, under a repository like registry.example/operator and a tag. The same index gives
-// the same bytes.
+// WriteIndex writes the index as an archive of an OCI image layout, under a repository like registry.example/operator
+// and a tag. The same index gives the same bytes.
 func WriteIndex(w io.Writer, index v1.ImageIndex, repository, tag string) error {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {

@@ -2,8 +2,9 @@ package image
 
 import "path/filepath"
 
-// Operator returns the spec of the operator's image. It has the programs operator and node-agent of the directory programs, which were built for
-// architecture, and what hack/licenses gathered for them in the directory licenses. The Dockerfile makes the same image, if on another base.
+// Operator returns the spec of the operator's image. It has the programs operator and node-agent of the directory
+// programs, which were built for architecture, and what hack/licenses gathered for them in the directory licenses. The
+// Dockerfile makes the same image, if on another base.
 func Operator(licenses, programs, version, architecture string) Spec {
 	return Spec{
 		Files: map[string]File{
@@ -28,7 +29,8 @@ func Operator(licenses, programs, version, architecture string) Spec {
 	}
 }
 
-// Architectures returns those that images are made for, as Go names them: those that the bundle claims and that OpenShift runs on.
+// Architectures returns those that images are made for, as Go names them: those that the bundle claims and that
+// OpenShift runs on.
 func Architectures() []string {
 	return []string{"amd64", "arm64", "ppc64le", "s390x"}
 }

@@ -1,7 +1,8 @@
 package image
 
-// Scorecard returns the spec of the image of the operator's own scorecard tests: the program, which was built for architecture, and what hack/licenses
-// gathered for it in the directory licenses. scorecard/Dockerfile makes the same image.
+// Scorecard returns the spec of the image of the operator's own scorecard tests: the program, which was built for
+// architecture, and what hack/licenses gathered for it in the directory licenses. scorecard/Dockerfile makes the same
+// image.
 func Scorecard(licenses, program, architecture string) Spec {
 	return Spec{
 		Files: map[string]File{

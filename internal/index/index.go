@@ -35,7 +35,8 @@ const (
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
 	PodListenersByNode = "podlisteners.node"
-	// ObjectsByController finds the objects of an optional kind by the uid of what controls them. Register leaves it to the caches of these kinds.
+	// ObjectsByController finds the objects of an optional kind by the uid of what controls them. Register leaves it to
+	// the caches of these kinds.
 	ObjectsByController = "object.controller"
 )
 
@@ -83,8 +84,8 @@ func VolumeListener(o client.Object) []string {
 	return []string{VolumeListenerKey(types.NamespacedName{Namespace: namespace, Name: name})}
 }
 
-// VolumeNodes extracts the nodes that one of our PersistentVolumes is reserved on: those that it is pinned to, else the one
-// recorded at the last mount.
+// VolumeNodes extracts the nodes that one of our PersistentVolumes is reserved on: those that it is pinned to, else the
+// one recorded at the last mount.
 func VolumeNodes(o client.Object) []string {
 	pv := o.(*corev1.PersistentVolume)
 	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != names.Driver {
@@ -142,7 +143,8 @@ func PodClaims(o client.Object) []string {
 	return claims
 }
 
-// ClaimName returns the claim behind a Pod's volume, which for an ephemeral volume is named after Pod and volume, or "".
+// ClaimName returns the claim behind a Pod's volume, which for an ephemeral volume is named after Pod and volume, or
+// "".
 func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:

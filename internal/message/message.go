@@ -1,4 +1,5 @@
-// Package message keeps what users are told within what the API server takes: it drops an event, and rejects a status, that has more.
+// Package message keeps what users are told within what the API server takes: it drops an event, and rejects a status,
+// that has more.
 package message
 
 import "strings"

@@ -1,5 +1,5 @@
-// Package names holds the names, labels and annotations that the operator's parts and its consumers agree on. Those that
-// contract.md lists are fixed for ever; none may be derived, configured or spelled anywhere else.
+// Package names holds the names, labels and annotations that the operator's parts and its consumers agree on. Those
+// that contract.md lists are fixed for ever; none may be derived, configured or spelled anywhere else.
 package names
 
 import (
@@ -34,7 +34,8 @@ const (
 	// EventReporter is the reporting controller of events.
 	EventReporter = "listener.listeners.stackable.tech"
 
-	// PodMountLabelPrefix begins the label of Pods that mount a Listener. Singular: its domain is not that of the API group.
+	// PodMountLabelPrefix begins the label of Pods that mount a Listener. Singular: its domain is not that of the API
+	// group.
 	PodMountLabelPrefix = "listener.stackable.tech/mnt."
 )
 
@@ -54,11 +55,12 @@ const (
 
 // Names of our own, which no consumer relies on.
 const (
-	// MetricsService is the Service of the operator's metrics, and so their job in Prometheus. The Secret of its certificate has the same name.
+	// MetricsService is the Service of the operator's metrics, and so their job in Prometheus. The Secret of its
+	// certificate has the same name.
 	MetricsService = "listener-operator-metrics"
 
-	// AnnotationNode on a PersistentVolume that is not pinned is the node that it was last mounted on. The addresses of a Listener
-	// whose Pod is away for a moment come from it.
+	// AnnotationNode on a PersistentVolume that is not pinned is the node that it was last mounted on. The addresses of
+	// a Listener whose Pod is away for a moment come from it.
 	AnnotationNode = "listeners.stackable.tech/node"
 
 	// AnnotationPod on a Route is the Pod that its host is named after.
@@ -82,7 +84,8 @@ const (
 	ContextEphemeral = "csi.storage.k8s.io/ephemeral"
 )
 
-// PodMountLabel is the key of the label of Pods that mount the Listener with this uid; its value is the Listener's name.
+// PodMountLabel is the key of the label of Pods that mount the Listener with this uid; its value is the Listener's
+// name.
 func PodMountLabel(listenerUID types.UID) string {
 	return PodMountLabelPrefix + strings.ReplaceAll(string(listenerUID), "-", "")
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// What consumers, and objects in existing clusters, have written down (contract 1.2) may never change, whatever a constant is used for here.
+// What consumers, and objects in existing clusters, have written down (contract 1.2) may never change, whatever a
+// constant is used for here.
 func TestNamesAreTheContract(t *testing.T) {
 	for want, got := range map[string]string{
 		"listeners.stackable.tech":                                     names.Driver,

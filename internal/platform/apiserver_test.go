@@ -92,7 +92,8 @@ func toJSON(g Gomega, u *unstructured.Unstructured) string {
 	return string(raw)
 }
 
-// TestADefinitionThatIsBeingDeletedIsNoLongerServed waits with the last object of the kind: the definition stays until it is gone.
+// TestADefinitionThatIsBeingDeletedIsNoLongerServed waits with the last object of the kind: the definition stays until
+// it is gone.
 func TestADefinitionThatIsBeingDeletedIsNoLongerServed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
@@ -135,7 +136,8 @@ func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Patience, "10ms").Should(BeFalse())
 }
 
-// aggregateRoutes has the API server ask another one for Routes, which never answers, as soon as it has forgotten those of a definition.
+// aggregateRoutes has the API server ask another one for Routes, which never answers, as soon as it has forgotten those
+// of a definition.
 func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 	t.Helper()
 	service := &unstructured.Unstructured{Object: map[string]any{
@@ -154,8 +156,9 @@ func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 	return service
 }
 
-// TestAControllerStartsWhateverBecomesOfAKind: at once without it, with its objects where there are some, and after a while if its API does not
-// answer. Objects of an API that went away are not taken for those of the one that came in its place.
+// TestAControllerStartsWhateverBecomesOfAKind: at once without it, with its objects where there are some, and after a
+// while if its API does not answer. Objects of an API that went away are not taken for those of the one that came in
+// its place.
 func TestAControllerStartsWhateverBecomesOfAKind(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
@@ -213,8 +216,8 @@ func routes(g Gomega, apis *platform.APIs) *platform.Kind {
 	return view
 }
 
-// TestAControllerFollowsAKindThatComesAndGoes has Routes appear, disappear and appear again while a controller runs that was started
-// without them.
+// TestAControllerFollowsAKindThatComesAndGoes has Routes appear, disappear and appear again while a controller runs
+// that was started without them.
 func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
@@ -272,7 +275,8 @@ func TestWatchSaysWhatItMayNotRead(t *testing.T) {
 	}
 }
 
-// TestTheTLSProfileOfTheClusterIsFollowed has a server that runs on while OpenShift's API appears, the profile changes, and the API goes.
+// TestTheTLSProfileOfTheClusterIsFollowed has a server that runs on while OpenShift's API appears, the profile changes,
+// and the API goes.
 func TestTheTLSProfileOfTheClusterIsFollowed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)

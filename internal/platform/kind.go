@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// patience is how long a controller's start waits for the objects of an optional kind. An API that exists and does not answer must not keep the
-// operator from its other work.
+// patience is how long a controller's start waits for the objects of an optional kind. An API that exists and does not
+// answer must not keep the operator from its other work.
 const patience = 10 * time.Second
 
 // KindOptions say what a controller wants to know of an optional kind.
@@ -42,8 +42,9 @@ type KindOptions struct {
 	Changed func(context.Context) []reconcile.Request
 }
 
-// Kind is one controller's view of an optional kind: a source of its watches, and a reader of its objects. Its cache exists while the
-// cluster serves the kind. Until the source is started, and while the API does not answer, reading fails.
+// Kind is one controller's view of an optional kind: a source of its watches, and a reader of its objects. Its cache
+// exists while the cluster serves the kind. Until the source is started, and while the API does not answer, reading
+// fails.
 type Kind struct {
 	apis    *APIs
 	kind    schema.GroupVersionKind
@@ -71,7 +72,8 @@ func (a *APIs) Kind(options KindOptions) (*Kind, error) {
 	return &Kind{apis: a, kind: kind, options: options, ready: make(chan struct{})}, nil
 }
 
-// Served tells whether the cluster serves the kind. Reading may still fail: then the API does not answer, and the objects are unknown.
+// Served tells whether the cluster serves the kind. Reading may still fail: then the API does not answer, and the
+// objects are unknown.
 func (k *Kind) Served() bool { return k.apis.Serves(k.kind) }
 
 // Get reads an object from memory. The error is a meta.NoKindMatchError if the cluster does not serve the kind.
@@ -120,7 +122,8 @@ func (k *Kind) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// WaitForSync returns when the objects are known, if the kind is served, or when that takes too long. A controller calls it.
+// WaitForSync returns when the objects are known, if the kind is served, or when that takes too long. A controller
+// calls it.
 func (k *Kind) WaitForSync(ctx context.Context) error {
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -165,7 +168,8 @@ func (k *Kind) whileServed(ctx context.Context, queue workqueue.TypedRateLimitin
 	k.fill(nil)
 }
 
-// newCache makes the cache. It fails only when ctx is done: discovery may lag behind the definition of an API, or its server may be down.
+// newCache makes the cache. It fails only when ctx is done: discovery may lag behind the definition of an API, or its
+// server may be down.
 func (k *Kind) newCache(ctx context.Context) (cache.Cache, error) {
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 20, Cap: 30 * time.Second}
 	var objects cache.Cache

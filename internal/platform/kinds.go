@@ -11,7 +11,8 @@ type optional struct {
 	aggregated bool
 }
 
-// kinds are those that the operator makes use of. Its role names each of their definitions: see config/rbac/operator.yaml.
+// kinds are those that the operator makes use of. Its role names each of their definitions: see
+// config/rbac/operator.yaml.
 func kinds() []optional {
 	return []optional{
 		{kind: schema.GroupVersionKind{Group: "route.openshift.io", Version: "v1", Kind: "Route"}, plural: "routes", aggregated: true},

@@ -1,9 +1,11 @@
-// Package platform knows which optional APIs the cluster serves: those of OpenShift, of the Prometheus operator and of the Operator
-// Lifecycle Manager. It is the one place that looks; everything else asks it, and is woken when the answer changes.
+// Package platform knows which optional APIs the cluster serves: those of OpenShift, of the Prometheus operator and of
+// the Operator Lifecycle Manager. It is the one place that looks; everything else asks it, and is woken when the answer
+// changes.
 //
-// It reads what defines an API, not the API: a kind is served while there is a CustomResourceDefinition or an aggregated APIService for it. So an
-// aggregated API server that is down for a moment is not mistaken for one that was removed, and an absent API costs an idle watch and no more.
-// It must never write, and nothing may fail because an optional API is absent.
+// It reads what defines an API, not the API: a kind is served while there is a CustomResourceDefinition or an
+// aggregated APIService for it. So an aggregated API server that is down for a moment is not mistaken for one that was
+// removed, and an absent API costs an idle watch and no more. It must never write, and nothing may fail because an
+// optional API is absent.
 package platform
 
 import (
@@ -52,7 +54,8 @@ const (
 	byAggregator origin = "APIService"
 )
 
-// Watch returns what the cluster serves now, and follows it until ctx is done, even if it could not find out and returns an error.
+// Watch returns what the cluster serves now, and follows it until ctx is done, even if it could not find out and
+// returns an error.
 func Watch(ctx context.Context, config *rest.Config) (*APIs, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -217,8 +220,8 @@ func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, l
 	return registration.HasSynced, nil
 }
 
-// established tells whether a CustomResourceDefinition makes the API server serve the version. One that is being deleted does so for a moment
-// longer, but takes no new object.
+// established tells whether a CustomResourceDefinition makes the API server serve the version. One that is being
+// deleted does so for a moment longer, but takes no new object.
 func established(u *unstructured.Unstructured, version string) (bool, error) {
 	var definition apiextensionsv1.CustomResourceDefinition
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &definition); err != nil {
@@ -239,8 +242,8 @@ func established(u *unstructured.Unstructured, version string) (bool, error) {
 	return false, nil
 }
 
-// aggregated tells whether an APIService leads to an API server of its own, whether that answers or not. One without a service belongs to
-// CustomResourceDefinitions.
+// aggregated tells whether an APIService leads to an API server of its own, whether that answers or not. One without a
+// service belongs to CustomResourceDefinitions.
 func aggregated(u *unstructured.Unstructured) (bool, error) {
 	_, found, err := unstructured.NestedMap(u.Object, "spec", "service")
 	return found && u.GetDeletionTimestamp() == nil, err

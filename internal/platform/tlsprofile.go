@@ -26,11 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// clusterAPIServer is the name of the only APIServer, in which OpenShift's administrators choose a TLS security profile.
+// clusterAPIServer is the name of the only APIServer, in which OpenShift's administrators choose a TLS security
+// profile.
 const clusterAPIServer = "cluster"
 
-// TLSProfile is the TLS security profile that OpenShift's administrators chose for the cluster, which servers have to follow. Elsewhere, and
-// where none is chosen, it is Intermediate. It is safe for concurrent use.
+// TLSProfile is the TLS security profile that OpenShift's administrators chose for the cluster, which servers have to
+// follow. Elsewhere, and where none is chosen, it is Intermediate. It is safe for concurrent use.
 type TLSProfile struct {
 	spec atomic.Pointer[configv1.TLSProfileSpec]
 }
@@ -131,8 +132,8 @@ func minVersion(version configv1.TLSProtocolVersion) uint16 {
 	}
 }
 
-// cipherSuites returns those that Go knows, of TLS 1.2 and older: those of TLS 1.3 are not configurable. It is never nil, which would mean Go's
-// own choice.
+// cipherSuites returns those that Go knows, of TLS 1.2 and older: those of TLS 1.3 are not configurable. It is never
+// nil, which would mean Go's own choice.
 func cipherSuites(names []string) []uint16 {
 	suites := []uint16{}
 	for _, name := range names {

@@ -112,7 +112,8 @@ func TestAProfileThatSaysNothingIsRefused(t *testing.T) {
 	}
 }
 
-// TestCipherSuitesAreThoseOfTheProfiles finds ciphers of OpenShift's profiles that Go has and this package does not know.
+// TestCipherSuitesAreThoseOfTheProfiles finds ciphers of OpenShift's profiles that Go has and this package does not
+// know.
 func TestCipherSuitesAreThoseOfTheProfiles(t *testing.T) {
 	tls13 := map[string]bool{}
 	for _, suite := range tls.CipherSuites() {

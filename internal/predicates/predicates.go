@@ -1,4 +1,5 @@
-// Package predicates has the filters of watches that several controllers share. It decides from two versions of an object alone.
+// Package predicates has the filters of watches that several controllers share. It decides from two versions of an
+// object alone.
 package predicates
 
 import (
@@ -15,8 +16,9 @@ func NodeReaddressed() predicate.Predicate {
 	}}
 }
 
-// AfterStart leaves out what is there when a watch begins. It is for watches of what the requests depend on, where all requests are made at that
-// time by the watch of what they are about: in a large cluster, to find them again for each object takes longer than the work itself.
+// AfterStart leaves out what is there when a watch begins. It is for watches of what the requests depend on, where all
+// requests are made at that time by the watch of what they are about: in a large cluster, to find them again for each
+// object takes longer than the work itself.
 func AfterStart() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }

@@ -14,8 +14,8 @@ import (
 // errInvalidRequest is wrapped by errors about requests that no later attempt can mend.
 var errInvalidRequest = errors.New("invalid request")
 
-// statusCodes maps errors to what the kubelet is told; the first that matches counts. With Unavailable and Canceled it takes the volume
-// for one that may be there, and unpublishes it in any case.
+// statusCodes maps errors to what the kubelet is told; the first that matches counts. With Unavailable and Canceled it
+// takes the volume for one that may be there, and unpublishes it in any case.
 var statusCodes = []struct {
 	err  error
 	code codes.Code

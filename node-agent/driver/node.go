@@ -29,8 +29,8 @@ func (*Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequ
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }
 
-// NodePublishVolume implements csi.NodeServer. It waits until the operator has found the addresses that lead to the Pod, and writes
-// them into the volume.
+// NodePublishVolume implements csi.NodeServer. It waits until the operator has found the addresses that lead to the
+// Pod, and writes them into the volume.
 func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	m, err := d.mount(req)
 	if err == nil {
@@ -42,8 +42,8 @@ func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume implements csi.NodeServer. It works without the API server and any number of times, as a kubelet that was away
-// for long may ask.
+// NodeUnpublishVolume implements csi.NodeServer. It works without the API server and any number of times, as a kubelet
+// that was away for long may ask.
 func (d *Driver) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, statusError(missing("volume_id"))
@@ -104,8 +104,8 @@ func missing(field string) error {
 	return fmt.Errorf("%w: %s is missing", errInvalidRequest, field)
 }
 
-// publish writes the addresses of a Pod into a volume. A volume that has some already, because the kubelet was restarted, is a
-// success even if those of today cannot be had: it is rewritten as soon as they are known.
+// publish writes the addresses of a Pod into a volume. A volume that has some already, because the kubelet was
+// restarted, is a success even if those of today cannot be had: it is rewritten as soon as they are known.
 func (d *Driver) publish(ctx context.Context, m mount) error {
 	logger := logr.FromContextOrDiscard(ctx)
 	usable := d.host.Usable(m.target)

@@ -32,8 +32,8 @@ func (anyVolume) Addresses(context.Context, podlisteners.Pod, string) ([]listene
 
 func (anyVolume) Recheck(podlisteners.Pod) {}
 
-// TestSanity runs the CSI conformance suite against the driver as the node agent serves it. The suite knows nothing of Pods, so its
-// requests are given what the kubelet would have put there, and its volumes are "provisioned" by the test.
+// TestSanity runs the CSI conformance suite against the driver as the node agent serves it. The suite knows nothing of
+// Pods, so its requests are given what the kubelet would have put there, and its volumes are "provisioned" by the test.
 func TestSanity(t *testing.T) {
 	dir := shortDir(t)
 	for _, d := range []string{"pods", "plugins/listeners.stackable.tech", "plugins_registry"} {

@@ -20,7 +20,8 @@ import (
 
 const (
 	resource = "podlisteners"
-	// createTimeout bounds one attempt to create a hint, so that the next one need not wait for a connection that is dead.
+	// createTimeout bounds one attempt to create a hint, so that the next one need not wait for a connection that is
+	// dead.
 	createTimeout = 10 * time.Second
 )
 

@@ -15,14 +15,16 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// workers is how many Pods are looked at at once, so that one whose volume is full of rubbish does not delay all others.
+// workers is how many Pods are looked at at once, so that one whose volume is full of rubbish does not delay all
+// others.
 const workers = 4
 
-// Keeper keeps the volumes of running Pods as their PodListeners are. Everything is looked up at the kubelet, so a Keeper knows nothing
-// that a restart of the agent would lose.
+// Keeper keeps the volumes of running Pods as their PodListeners are. Everything is looked up at the kubelet, so a
+// Keeper knows nothing that a restart of the agent would lose.
 //
-// It takes nothing away: addresses stay in a volume until there are others, whatever becomes of its PodListeners, and only the kubelet knows
-// when a Pod has no more use for them. A kubelet that was away unpublishes the volumes of Pods that are gone when it is back.
+// It takes nothing away: addresses stay in a volume until there are others, whatever becomes of its PodListeners, and
+// only the kubelet knows when a Pod has no more use for them. A kubelet that was away unpublishes the volumes of Pods
+// that are gone when it is back.
 type Keeper struct {
 	watch *Watch
 	host  *volume.Host
@@ -36,8 +38,8 @@ func NewKeeper(watch *Watch, host *volume.Host) *Keeper {
 	return k
 }
 
-// Run works until ctx is done. All objects that exist when the Watch starts are looked at, so volumes that changed while the agent was away
-// are brought up to date.
+// Run works until ctx is done. All objects that exist when the Watch starts are looked at, so volumes that changed
+// while the agent was away are brought up to date.
 func (k *Keeper) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, k.queue.ShutDown)()
 	var group sync.WaitGroup

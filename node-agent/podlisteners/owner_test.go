@@ -2,7 +2,8 @@ package podlisteners_test
 
 import "testing"
 
-// The hint is created in the name that the peer used for it (contract 1.2), so that the object has one field owner over a takeover.
+// The hint is created in the name that the peer used for it (contract 1.2), so that the object has one field owner over
+// a takeover.
 func TestAHintIsCreatedInTheNameOfItsFieldOwner(t *testing.T) {
 	w := newWorld(t)
 	w.startAgent()

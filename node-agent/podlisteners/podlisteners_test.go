@@ -29,7 +29,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// world is a node of its own, with an agent and one Pod. The operator and the garbage collector are played by the tests.
+// world is a node of its own, with an agent and one Pod. The operator and the garbage collector are played by the
+// tests.
 type world struct {
 	t      *testing.T
 	api    client.Client
@@ -427,7 +428,8 @@ func TestPodListenersThatTheOperatorMakesAgainAreFollowed(t *testing.T) {
 	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.3"))
 }
 
-// Somebody may delete the PodListeners of a Pod that lives, as often as he likes, while no operator is there to make them again.
+// Somebody may delete the PodListeners of a Pod that lives, as often as he likes, while no operator is there to make
+// them again.
 func TestAVolumeKeepsItsAddressesUntilTheKubeletUnpublishesIt(t *testing.T) {
 	w := newWorld(t)
 	w.publish("pvc-1", "192.0.2.1")

@@ -1,9 +1,9 @@
-// Package podlisteners follows the PodListeners of one node: the addresses that the operator has found out for each of the node's
-// Pods. It asks for those of a Pod by creating an empty object, a hint that the Pod is being mounted, and keeps the files in the
-// volumes of running Pods as the objects are.
+// Package podlisteners follows the PodListeners of one node: the addresses that the operator has found out for each of
+// the node's Pods. It asks for those of a Pod by creating an empty object, a hint that the Pod is being mounted, and
+// keeps the files in the volumes of running Pods as the objects are.
 //
-// It must never do anything else with the API than to create hints and to list and watch the PodListeners of its own node, and
-// never believe an object that the operator has not written.
+// It must never do anything else with the API than to create hints and to list and watch the PodListeners of its own
+// node, and never believe an object that the operator has not written.
 package podlisteners
 
 import (
@@ -25,8 +25,8 @@ import (
 // ErrNoAddress is wrapped by errors about a volume whose addresses are not known in time.
 var ErrNoAddress = errors.New("no address yet")
 
-// How long to wait before a hint that is not there is created again: at first, and at most. A hint that does not fit its Pod, as one
-// for a Pod that is gone, is deleted at once.
+// How long to wait before a hint that is not there is created again: at first, and at most. A hint that does not fit
+// its Pod, as one for a Pod that is gone, is deleted at once.
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
@@ -83,10 +83,10 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
-// Addresses waits until the addresses of one of a Pod's volumes, named by its PersistentVolume, are known, and returns them, at least one.
-// If the Pod has no hint, it creates one, as often as it takes. The error wraps ErrNoAddress, and says what is missing. It comes when
-// ctx is done, then wrapping the cause, and when the Pod's object is deleted: so the operator ends a wait that has become pointless, because the
-// Pod is going away.
+// Addresses waits until the addresses of one of a Pod's volumes, named by its PersistentVolume, are known, and returns
+// them, at least one. If the Pod has no hint, it creates one, as often as it takes. The error wraps ErrNoAddress, and
+// says what is missing. It comes when ctx is done, then wrapping the cause, and when the Pod's object is deleted: so
+// the operator ends a wait that has become pointless, because the Pod is going away.
 func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listenersv1alpha1.IngressAddress, error) {
 	wait, forget := w.subscribe(pod.key())
 	defer forget()

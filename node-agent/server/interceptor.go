@@ -15,7 +15,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// interceptor gives RPCs the logger of the running server and ends them when it stops, logs them, and survives their panics.
+// interceptor gives RPCs the logger of the running server and ends them when it stops, logs them, and survives their
+// panics.
 func interceptor(running context.Context) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 		log := logr.FromContextOrDiscard(running).WithValues(describe(request)...).WithValues("method", path.Base(info.FullMethod))
@@ -48,8 +49,8 @@ func guard(ctx context.Context, request any, handler grpc.UnaryHandler) (respons
 	return handler(ctx, request)
 }
 
-// describe returns what of a request goes into the log: names, by a list of what is known to be harmless. A volume context holds all
-// annotations of a claim, and may hold tokens.
+// describe returns what of a request goes into the log: names, by a list of what is known to be harmless. A volume
+// context holds all annotations of a claim, and may hold tokens.
 func describe(request any) []any {
 	var values []any
 	add := func(key, value string) {

@@ -59,8 +59,8 @@ func (r *registration) NotifyRegistrationStatus(
 	return &registrationv1.RegistrationStatusResponse{}, nil
 }
 
-// wait returns why the kubelet refused the driver, or nil when ctx is done. The kubelet tries no second time until the socket is
-// made anew, so that a process that goes on would serve nobody.
+// wait returns why the kubelet refused the driver, or nil when ctx is done. The kubelet tries no second time until the
+// socket is made anew, so that a process that goes on would serve nobody.
 func (r *registration) wait(ctx context.Context) error {
 	select {
 	case err := <-r.refused:

@@ -1,5 +1,6 @@
-// Package server is how the kubelet reaches the node agent: it serves the CSI driver on a socket, registers it with the kubelet on
-// another one, without a registrar beside it, and tells over HTTP whether all is well. It knows nothing of listeners.
+// Package server is how the kubelet reaches the node agent: it serves the CSI driver on a socket, registers it with the
+// kubelet on another one, without a registrar beside it, and tells over HTTP whether all is well. It knows nothing of
+// listeners.
 package server
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// ErrStopping is the cause of the end of an RPC's context when the agent stops. The kubelet is told so, and that it may try again.
+// ErrStopping is the cause of the end of an RPC's context when the agent stops. The kubelet is told so, and that it may
+// try again.
 var ErrStopping = errors.New("the node agent is stopping")
 
 // gracePeriod is how long RPCs may take to end after their contexts did.
@@ -32,7 +34,8 @@ type Options struct {
 	// Identity and Node are the CSI driver. They must return status errors only.
 	Identity csi.IdentityServer
 	Node     csi.NodeServer
-	// Ready returns why the driver cannot do its work yet, or nil. It is one of the conditions of /readyz; nil means always.
+	// Ready returns why the driver cannot do its work yet, or nil. It is one of the conditions of /readyz; nil means
+	// always.
 	Ready func() error
 }
 
@@ -46,8 +49,9 @@ func RegistrationSocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", names.Driver+"-reg.sock")
 }
 
-// Run serves until ctx is done, and then stops gracefully and returns nil. It returns an error if something cannot be served, or the
-// kubelet refuses the driver. The contexts of RPCs carry the logger of ctx, and end with ErrStopping as soon as ctx is done.
+// Run serves until ctx is done, and then stops gracefully and returns nil. It returns an error if something cannot be
+// served, or the kubelet refuses the driver. The contexts of RPCs carry the logger of ctx, and end with ErrStopping as
+// soon as ctx is done.
 func Run(ctx context.Context, options Options) error {
 	health, err := listenForHealth(ctx, options.HealthAddress)
 	if err != nil {

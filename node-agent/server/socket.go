@@ -16,8 +16,8 @@ type socket struct {
 	file fs.FileInfo // what was made at path
 }
 
-// listen makes a socket, in one step in place of what an earlier agent may have left. The directory must exist: it is a mounted
-// directory of the host, and what is made anywhere else the kubelet would never see.
+// listen makes a socket, in one step in place of what an earlier agent may have left. The directory must exist: it is a
+// mounted directory of the host, and what is made anywhere else the kubelet would never see.
 func listen(path string) (*socket, error) {
 	// The kubelet overlooks names that begin with a dot.
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
@@ -41,7 +41,8 @@ func listen(path string) (*socket, error) {
 	return s, nil
 }
 
-// check returns what is wrong with the socket: somebody may have removed or replaced it, and the kubelet does not find us any more.
+// check returns what is wrong with the socket: somebody may have removed or replaced it, and the kubelet does not find
+// us any more.
 func (s *socket) check() error {
 	file, err := os.Lstat(s.path)
 	if err != nil {

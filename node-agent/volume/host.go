@@ -13,8 +13,8 @@ import (
 // ErrNoAddress means that none of the addresses that a volume should have can be written.
 var ErrNoAddress = errors.New("no usable address")
 
-// Host is the kubelet's directory of Pods. Its methods are safe for concurrent use: those on the same volume wait for each other,
-// those on different volumes do not.
+// Host is the kubelet's directory of Pods. Its methods are safe for concurrent use: those on the same volume wait for
+// each other, those on different volumes do not.
 type Host struct {
 	// Label labels what is made. Nil means that the platform has no labels; see SELinux.
 	Label Labeller
@@ -36,9 +36,9 @@ type Written struct {
 	Skipped []string
 }
 
-// Write publishes a volume with these addresses, the default one first. Addresses and port names that make no file name are left
-// out. It returns ErrNoAddress if no address remains. With an error the volume is as it was, or not there if it was not. The kubelet
-// must have made the volume's parent directory.
+// Write publishes a volume with these addresses, the default one first. Addresses and port names that make no file name
+// are left out. It returns ErrNoAddress if no address remains. With an error the volume is as it was, or not there if
+// it was not. The kubelet must have made the volume's parent directory.
 func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
 	return h.write(target, addresses, true)
 }
@@ -78,7 +78,8 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	return written, nil
 }
 
-// Remove unpublishes a volume: nothing of it remains but what the kubelet itself made. A volume that is not there is fine.
+// Remove unpublishes a volume: nothing of it remains but what the kubelet itself made. A volume that is not there is
+// fine.
 func (h *Host) Remove(target Target) error {
 	defer h.locks.lock(target)()
 	if err := h.remove(target); err != nil {

@@ -15,8 +15,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// agentCapabilities are those that the DaemonSet adds back after it dropped all of root's: a Pod may give what is in its volume to other
-// users, take all rights away from it, and make directories sticky.
+// agentCapabilities are those that the DaemonSet adds back after it dropped all of root's: a Pod may give what is in
+// its volume to other users, take all rights away from it, and make directories sticky.
 var agentCapabilities = []int{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
 
 // asAgent runs f with no other capabilities than the node agent has. It needs to be root.
@@ -47,8 +47,8 @@ func restrictThread(capabilities []int) error {
 	return unix.Capset(&header, &data[0])
 }
 
-// hostile is what a Pod that is root in its container does to its volume, which showed 192.0.2.1 with port http. outside is
-// a directory outside of the volume that must not change.
+// hostile is what a Pod that is root in its container does to its volume, which showed 192.0.2.1 with port http.
+// outside is a directory outside of the volume that must not change.
 var hostile = map[string]func(mount, outside string) error{
 	"nothing": func(_, _ string) error { return nil },
 	"data is a directory": func(mount, _ string) error {

@@ -24,9 +24,10 @@ type Published struct {
 	ID string
 }
 
-// Published returns the volumes of our driver that a Pod has on this node, from the kubelet's own records, so that nothing needs to be
-// remembered over a restart. Volumes that were never written are not among them. The namespace is the one that a volume was last written
-// for; it is unknown for a volume that the peer wrote, and a Pod can only spoil that of its own volumes.
+// Published returns the volumes of our driver that a Pod has on this node, from the kubelet's own records, so that
+// nothing needs to be remembered over a restart. Volumes that were never written are not among them. The namespace is
+// the one that a volume was last written for; it is unknown for a volume that the peer wrote, and a Pod can only spoil
+// that of its own volumes.
 func (h *Host) Published(pod types.UID) ([]Published, error) {
 	pods, err := os.OpenRoot(h.pods)
 	if err != nil {
@@ -88,8 +89,8 @@ func (h *Host) namespace(target Target) (string, bool) {
 	return namespaceOf(currentGeneration(mount)), populated(mount)
 }
 
-// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume is our driver's. One that cannot
-// be read is not.
+// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume is our
+// driver's. One that cannot be read is not.
 func readRecord(root *os.Root, name string) (string, bool) {
 	f, err := root.Open(name)
 	if err != nil {

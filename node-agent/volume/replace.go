@@ -24,7 +24,8 @@ const (
 	fileMode = 0o444
 )
 
-// newGeneration is the name of a new directory for a tree. It keeps the namespace of the Pod, whose uid alone others could claim.
+// newGeneration is the name of a new directory for a tree. It keeps the namespace of the Pod, whose uid alone others
+// could claim.
 func newGeneration(namespace string) string {
 	if namespace == "" {
 		return generationPrefix + rand.Text()
@@ -41,8 +42,8 @@ func namespaceOf(generation string) string {
 	return namespace
 }
 
-// replace makes want the content of a volume. Readers see the old tree or the new one; one that is still in the old tree finds it
-// complete until the next replacement.
+// replace makes want the content of a volume. Readers see the old tree or the new one; one that is still in the old
+// tree finds it complete until the next replacement.
 func replace(mount *os.Root, want tree, namespace string, label Labeller) error {
 	clean(mount)
 	_ = adopt(mount, label) // Not all file systems can do it. Then a directory goes aside, and readers that are in it may miss it.
@@ -117,7 +118,8 @@ func writeFile(root *os.Root, name, content string, label Labeller) error {
 	return errors.Join(err, f.Chmod(fileMode), label.apply(f), f.Close())
 }
 
-// link makes name a link to a path, at once if it is one already. A directory in its place cannot be replaced, so it goes aside.
+// link makes name a link to a path, at once if it is one already. A directory in its place cannot be replaced, so it
+// goes aside.
 func link(mount *os.Root, name, to string) error {
 	if now, err := mount.Readlink(name); err == nil && now == to {
 		return nil
@@ -134,8 +136,8 @@ func link(mount *os.Root, name, to string) error {
 	return mount.Rename(temporary, name)
 }
 
-// clean removes all that earlier writes left: unfinished trees, the one before the current one, and what went aside. What cannot be
-// removed is in nobody's way, and goes with the volume.
+// clean removes all that earlier writes left: unfinished trees, the one before the current one, and what went aside.
+// What cannot be removed is in nobody's way, and goes with the volume.
 func clean(mount *os.Root) {
 	current := currentGeneration(mount)
 	eachName(mount, ".", func(name string) bool {

@@ -31,8 +31,8 @@ type Target struct {
 	Namespace string
 }
 
-// Parse parses the target path of a CSI request, which must be
-// <kubelet dir>/pods/<Pod uid>/volumes/kubernetes.io~csi/<volume>/mount to the letter, or is refused with ErrInvalidTarget.
+// Parse parses the target path of a CSI request, which must be <kubelet dir>/pods/<Pod
+// uid>/volumes/kubernetes.io~csi/<volume>/mount to the letter, or is refused with ErrInvalidTarget.
 func (h *Host) Parse(path string) (Target, error) {
 	below, ok := strings.CutPrefix(path, h.pods+"/")
 	if !ok {

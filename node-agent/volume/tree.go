@@ -34,8 +34,8 @@ type directory struct {
 // path is where the directory lies in the tree.
 func (d *directory) path() string { return path.Join(addressesDir, d.address) }
 
-// newTree decides the content of a volume, and tells what had to be left out. The API validates less than a file name needs, and
-// others than the operator may write a Listener's status.
+// newTree decides the content of a volume, and tells what had to be left out. The API validates less than a file name
+// needs, and others than the operator may write a Listener's status.
 func newTree(addresses []listenersv1alpha1.IngressAddress) (tree, []string) {
 	var (
 		want    tree
@@ -65,8 +65,8 @@ func newTree(addresses []listenersv1alpha1.IngressAddress) (tree, []string) {
 	return want, skipped
 }
 
-// validAddress tells whether an address can be one, and hence a file name. An IPv6 zone may hold any character, and means nothing in a
-// Pod. Upper case is for nodes whose own host name has it.
+// validAddress tells whether an address can be one, and hence a file name. An IPv6 zone may hold any character, and
+// means nothing in a Pod. Upper case is for nodes whose own host name has it.
 func validAddress(address string) bool {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return ip.Zone() == ""

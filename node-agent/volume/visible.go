@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// visible tells whether a volume shows exactly this tree already, be it in our layout or as the plain directory that the peer
-// writes. It reads no more than it expects, and never waits: in doubt the answer is no.
+// visible tells whether a volume shows exactly this tree already, be it in our layout or as the plain directory that
+// the peer writes. It reads no more than it expects, and never waits: in doubt the answer is no.
 func (t tree) visible(mount *os.Root) bool {
 	if t.in(mount, ".") {
 		return true
@@ -89,8 +89,8 @@ func reads(root *os.Root, name, content string) bool {
 	return err == nil && string(got) == content
 }
 
-// eachName calls f with the names in a directory, a few at a time because there may be any number of them, until f returns false.
-// It tells whether all names were seen.
+// eachName calls f with the names in a directory, a few at a time because there may be any number of them, until f
+// returns false. It tells whether all names were seen.
 func eachName(root *os.Root, dir string, f func(name string) bool) bool {
 	d, err := openDir(root, dir)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // patience is how long a test waits for one thing, on a cluster that may be busy.
 const patience = 2 * time.Minute
 
-// await waits until missing says "" of the objects that options select, and returns them. It looks again whenever one of them changes. When
-// patience ends before that, it fails with what missing said last.
+// await waits until missing says "" of the objects that options select, and returns them. It looks again whenever one
+// of them changes. When patience ends before that, it fails with what missing said last.
 func await[L client.ObjectList](
 	ctx context.Context, e *environment, what string, empty L, missing func(L) string, options ...client.ListOption,
 ) (L, error) {

@@ -8,15 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// installable are the kinds that every version of OLM installs on every cluster. OLM knows more, but some fail the installation where their API is not
-// served (ServiceMonitor, Console…), others are refused by some versions (PodMonitor) or catalogues (NetworkPolicy).
+// installable are the kinds that every version of OLM installs on every cluster. OLM knows more, but some fail the
+// installation where their API is not served (ServiceMonitor, Console…), others are refused by some versions
+// (PodMonitor) or catalogues (NetworkPolicy).
 var installable = []string{
 	"ClusterServiceVersion", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount",
 	"Service", "Secret", "ConfigMap", "PodDisruptionBudget", "PriorityClass",
 }
 
-// bundleIsInstallable fails if the bundle has an object that OLM does not install everywhere, if it chooses a namespace, or if one of its own kinds is
-// missing from it.
+// bundleIsInstallable fails if the bundle has an object that OLM does not install everywhere, if it chooses a
+// namespace, or if one of its own kinds is missing from it.
 func bundleIsInstallable(_ context.Context, e *environment) error {
 	var errs []error
 	defined := map[string]bool{}

@@ -1,5 +1,6 @@
-// Command tests is the image of the operator's own scorecard tests. The scorecard of the Operator SDK runs one of them in a Pod, with the bundle
-// in /bundle, and reads a TestStatus from what the Pod prints. So a test must never print anything else, whatever happens to it.
+// Command tests is the image of the operator's own scorecard tests. The scorecard of the Operator SDK runs one of them
+// in a Pod, with the bundle in /bundle, and reads a TestStatus from what the Pod prints. So a test must never print
+// anything else, whatever happens to it.
 package main
 
 import (
@@ -35,7 +36,8 @@ const bundleDir = "/bundle"
 // serveCommand makes the program the server that a test starts, instead of a test.
 const serveCommand = "serve"
 
-// tests are what the scorecard may ask for. They are independent of each other, but the last takes away for a moment what the others need.
+// tests are what the scorecard may ask for. They are independent of each other, but the last takes away for a moment
+// what the others need.
 var tests = map[string]func(context.Context, *environment) error{
 	"bundle-is-installable":    bundleIsInstallable,
 	"operator-comes-up":        operatorComesUp,
@@ -60,7 +62,8 @@ func (e *environment) logf(format string, args ...any) {
 	fmt.Fprintf(&e.log, "%s "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
 }
 
-// failure is an error that says that the operator does not behave as it should. Any other error says that a test could not find out.
+// failure is an error that says that the operator does not behave as it should. Any other error says that a test could
+// not find out.
 type failure string
 
 func (f failure) Error() string { return string(f) }

@@ -22,8 +22,8 @@ func named(name string) client.ListOption {
 	return client.MatchingFields{metav1.ObjectNameField: name}
 }
 
-// operatorComesUp fails unless each Deployment of the bundle is available, and ListenerOperator/cluster exists with all that it stands for although
-// nobody but the operator wrote it.
+// operatorComesUp fails unless each Deployment of the bundle is available, and ListenerOperator/cluster exists with all
+// that it stands for although nobody but the operator wrote it.
 func operatorComesUp(ctx context.Context, e *environment) error {
 	for _, spec := range e.bundle.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		if _, err := await(ctx, e, "Deployment "+spec.Name, &appsv1.DeploymentList{}, notRolledOut, named(spec.Name)); err != nil {

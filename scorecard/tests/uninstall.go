@@ -17,7 +17,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// kinds are those of the objects that the operator installs, and of what these bring along. A kind that the cluster does not have is passed over.
+// kinds are those of the objects that the operator installs, and of what these bring along. A kind that the cluster
+// does not have is passed over.
 var kinds = []schema.GroupVersionKind{
 	{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"},
 	{Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver"},
@@ -41,14 +42,15 @@ var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 type found struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName
-	// confines says that the object confines the operator itself, which therefore does not manage it: it is garbage-collected with the configuration.
+	// confines says that the object confines the operator itself, which therefore does not manage it: it is
+	// garbage-collected with the configuration.
 	confines bool
 }
 
 func (f found) String() string { return f.kind.Kind + " " + f.key.Name }
 
-// uninstallLeavesNothing fails unless all that ListenerOperator/cluster installed goes when it is to be removed, or belongs to it and so goes with it.
-// Afterwards everything is as before. It changes nothing if a volume is in use.
+// uninstallLeavesNothing fails unless all that ListenerOperator/cluster installed goes when it is to be removed, or
+// belongs to it and so goes with it. Afterwards everything is as before. It changes nothing if a volume is in use.
 func uninstallLeavesNothing(ctx context.Context, e *environment) (err error) {
 	config, err := installed(ctx, e)
 	if err != nil {
@@ -103,8 +105,8 @@ func manage(ctx context.Context, e *environment, config *operatorv1alpha1.Listen
 	return nil
 }
 
-// belongings returns what the configuration owns, and what that owns. It fails if it does not own what the bundle says that it brings along: nobody would
-// take that away.
+// belongings returns what the configuration owns, and what that owns. It fails if it does not own what the bundle says
+// that it brings along: nobody would take that away.
 func belongings(ctx context.Context, e *environment, config *operatorv1alpha1.ListenerOperator) ([]found, error) {
 	var all []found
 	var errs []error

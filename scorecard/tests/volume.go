@@ -28,8 +28,8 @@ const (
 	volumeName = "listener"
 )
 
-// volumeMounts fails unless a Pod with a listener volume starts, the address in its PodListeners leads to it, and the Pod itself knows that address
-// from its volume. It leaves nothing behind.
+// volumeMounts fails unless a Pod with a listener volume starts, the address in its PodListeners leads to it, and the
+// Pod itself knows that address from its volume. It leaves nothing behind.
 func volumeMounts(ctx context.Context, e *environment) (err error) {
 	own := &corev1.Pod{}
 	if err := e.client.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.pod}, own); err != nil {
@@ -55,7 +55,8 @@ func volumeMounts(ctx context.Context, e *environment) (err error) {
 	return reach(ctx, e, want)
 }
 
-// serverPod is this program as a server, with an ephemeral listener volume, under the restricted profile. It has the image of the test's own Pod.
+// serverPod is this program as a server, with an ephemeral listener volume, under the restricted profile. It has the
+// image of the test's own Pod.
 func serverPod(own *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "scorecard-server-", Namespace: own.Namespace},
@@ -127,8 +128,8 @@ func told(ctx context.Context, e *environment, pod *corev1.Pod) (self, error) {
 	return self{Pod: pod.Name, Address: addresses[0].Address, Port: strconv.Itoa(int(port))}, nil
 }
 
-// reach fails unless the server answers at its address, and tells the same address. There is nothing to watch while the network learns of a Service,
-// so it asks again until it is answered.
+// reach fails unless the server answers at its address, and tells the same address. There is nothing to watch while the
+// network learns of a Service, so it asks again until it is answered.
 func reach(ctx context.Context, e *environment, want self) error {
 	var got self
 	var last error

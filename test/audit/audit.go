@@ -1,5 +1,5 @@
-// Package audit compares the rights of accounts with the requests that they have made, as an API server's audit log shows them: so a
-// right that nobody needs, and a request that was denied, do not stay unnoticed.
+// Package audit compares the rights of accounts with the requests that they have made, as an API server's audit log
+// shows them: so a right that nobody needs, and a request that was denied, do not stay unnoticed.
 //
 // It must never be imported by anything but tests.
 package audit
@@ -49,8 +49,8 @@ func (r Right) String() string {
 	return s
 }
 
-// Expand returns the rights that rules give in a namespace, or with "" in the whole cluster. The error is for rules whose rights cannot be
-// counted: those with wildcards, and those for paths.
+// Expand returns the rights that rules give in a namespace, or with "" in the whole cluster. The error is for rules
+// whose rights cannot be counted: those with wildcards, and those for paths.
 func Expand(rules []rbacv1.PolicyRule, namespace string) ([]Right, error) {
 	var rights []Right
 	for _, rule := range rules {
@@ -132,9 +132,9 @@ func parse(log io.Reader, user string) (*Requests, error) {
 	}
 }
 
-// isDenied tells whether a request was refused for want of a right, by the authorizer or by an admission plugin that asks it. What
-// comes too late for a namespace or a kind that is being deleted is not, and neither is an owner whose kind is so new that the plugin
-// OwnerReferencesPermissionEnforcement does not know it yet.
+// isDenied tells whether a request was refused for want of a right, by the authorizer or by an admission plugin that
+// asks it. What comes too late for a namespace or a kind that is being deleted is not, and neither is an owner whose
+// kind is so new that the plugin OwnerReferencesPermissionEnforcement does not know it yet.
 func isDenied(event *auditv1.Event) bool {
 	status := event.ResponseStatus
 	if status == nil || status.Code != http.StatusForbidden || strings.Contains(status.Message, "cannot find RESTMapping") ||
@@ -178,8 +178,8 @@ func needed(event *auditv1.Event) []Right {
 	return rights
 }
 
-// Unused returns those of an account's rights that none of its requests took. A request takes the narrowest of the rights that allow it, so
-// a right is also unused when narrower ones would do.
+// Unused returns those of an account's rights that none of its requests took. A request takes the narrowest of the
+// rights that allow it, so a right is also unused when narrower ones would do.
 func (r *Requests) Unused(rights []Right) []Right {
 	taken := sets.New[Right]()
 	for request := range r.used {

@@ -5,8 +5,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Unseen are the rights of a ServiceAccount that it needs although no request shows it, each with the reason. TestARightThatIsNotSeenIsNeeded has
-// to have a case for each.
+// Unseen are the rights of a ServiceAccount that it needs although no request shows it, each with the reason.
+// TestARightThatIsNotSeenIsNeeded has to have a case for each.
 func Unseen(account string) map[Right]string {
 	listeners := listenersv1alpha1.GroupVersion.Group
 	return map[string]map[Right]string{

@@ -103,7 +103,8 @@ func userWith(t *testing.T, rights []Right) user {
 	return u
 }
 
-// asked is what an admission plugin does that asks the authorizer by itself. The error says that the user lacks the right.
+// asked is what an admission plugin does that asks the authorizer by itself. The error says that the user lacks the
+// right.
 func (u user) asked(t *testing.T, right Right) error {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

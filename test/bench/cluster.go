@@ -209,8 +209,8 @@ func (c *cluster) addNodes(ctx context.Context, nodes int) error {
 // perNamespace is how many Listeners share a namespace.
 const perNamespace = 100
 
-// addListeners adds Listeners until there are so many, each with a claim, a volume that was mounted before, and a Pod that a node agent has
-// announced.
+// addListeners adds Listeners until there are so many, each with a claim, a volume that was mounted before, and a Pod
+// that a node agent has announced.
 func (c *cluster) addListeners(ctx context.Context, listeners, nodes int) error {
 	first := c.listeners
 	c.listeners = listeners

@@ -1,6 +1,7 @@
-// Command bench measures the operator as a process of its own against a real API server that holds many Listeners: how much memory it takes, how
-// long it works after a start, and what it asks the API server for. There are no kubelets and no controllers but the operator's: nodes, claims,
-// volumes and Pods are objects and no more. It prints one table; nothing here passes or fails.
+// Command bench measures the operator as a process of its own against a real API server that holds many Listeners: how
+// much memory it takes, how long it works after a start, and what it asks the API server for. There are no kubelets and
+// no controllers but the operator's: nodes, claims, volumes and Pods are objects and no more. It prints one table;
+// nothing here passes or fails.
 package main
 
 import (
@@ -18,7 +19,8 @@ import (
 
 // options are what is measured.
 type options struct {
-	// listeners is the number of Listeners of the largest measurement. The first one has a tenth of them, to show whether the costs are linear.
+	// listeners is the number of Listeners of the largest measurement. The first one has a tenth of them, to show
+	// whether the costs are linear.
 	listeners int
 	// nodes is the number of nodes that their Pods are on.
 	nodes int

@@ -108,7 +108,8 @@ func freeAddresses() (string, string, error) {
 	return addresses[0], addresses[1], nil
 }
 
-// awaitIdle waits until the operator has looked at every Listener and PodListeners, and does nothing any more. It returns since when.
+// awaitIdle waits until the operator has looked at every Listener and PodListeners, and does nothing any more. It
+// returns since when.
 func (c *cluster) awaitIdle(ctx context.Context, url string) (time.Time, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
 	defer transport.CloseIdleConnections()
@@ -136,7 +137,8 @@ func (c *cluster) awaitIdle(ctx context.Context, url string) (time.Time, error) 
 	})
 }
 
-// work is what the operator's metrics say of its work: how many passes were made, and how many objects are waiting or being worked on.
+// work is what the operator's metrics say of its work: how many passes were made, and how many objects are waiting or
+// being worked on.
 type work struct{ listeners, podListeners, all, open float64 }
 
 func (c *cluster) work(ctx context.Context, server *http.Client, url string) (work, error) {
@@ -204,8 +206,8 @@ func memory(pid int) (peak, resident int64, err error) {
 	return peak, resident, nil
 }
 
-// requests counts what the operator asked for, by verb, or "tell" for what tells users of events, after the first skip events; "events" is how many there are in all. What it asked for the
-// bench, to admit it to the metrics, is left out.
+// requests counts what the operator asked for, by verb, or "tell" for what tells users of events, after the first skip
+// events; "events" is how many there are in all. What it asked for the bench, to admit it to the metrics, is left out.
 func (c *cluster) requests(skip int) (map[string]int, error) {
 	file, err := os.Open(c.auditLog())
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package bundle checks, without a cluster, what catalogues and their pipelines check of the bundle for the Operator Lifecycle Manager. It must
-// never generate anything: it reads bundle/ as it is committed.
+// Package bundle checks, without a cluster, what catalogues and their pipelines check of the bundle for the Operator
+// Lifecycle Manager. It must never generate anything: it reads bundle/ as it is committed.
 package bundle
 
 import (
@@ -72,7 +72,8 @@ func TestValidatorsOfCataloguesHaveNothingToSay(t *testing.T) {
 }
 
 func TestValidatorOfPlatformsFindsNoError(t *testing.T) {
-	// It runs docker to look at the images, and warns that it could not. What is in them is checked where they are made: hack/release.
+	// It runs docker to look at the images, and warns that it could not. What is in them is checked where they are
+	// made: hack/release.
 	t.Setenv("PATH", t.TempDir())
 	for _, r := range validation.MultipleArchitecturesValidator.Validate(load(t)) {
 		for _, e := range r.Errors {

@@ -50,8 +50,9 @@ func kinds(t *testing.T, dir string) map[string]*apiextensionsv1.CustomResourceD
 	return all
 }
 
-// breaks returns what a cluster with objects and clients of the old definition suffers from the new one. The rules are those by which OLM v1
-// refuses an upgrade, in its own library, and a few that it lacks. What they do not know counts as a break.
+// breaks returns what a cluster with objects and clients of the old definition suffers from the new one. The rules are
+// those by which OLM v1 refuses an upgrade, in its own library, and a few that it lacks. What they do not know counts
+// as a break.
 func breaks(t *testing.T, old, updated *apiextensionsv1.CustomResourceDefinition) []string {
 	t.Helper()
 	old, updated = old.DeepCopy(), updated.DeepCopy()
@@ -126,8 +127,8 @@ func status(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 // guard is the beginning of a rule that holds for each object without a field.
 var guard = regexp.MustCompile(`^!has\(self\.(\w+)\) \|\| [^?]*$`)
 
-// dropHarmless takes from both schemas what breaks nobody: descriptions and, of the new one, rules for objects that have a field which the old one
-// does not know.
+// dropHarmless takes from both schemas what breaks nobody: descriptions and, of the new one, rules for objects that
+// have a field which the old one does not know.
 func dropHarmless(old, updated *apiextensionsv1.JSONSchemaProps) {
 	if old == nil || updated == nil {
 		return

@@ -10,8 +10,8 @@ import (
 	waiting "github.com/listener-operator/listener-operator/internal/await"
 )
 
-// await waits until missing says "" of a list of objects, and returns that list. It looks again whenever one of the objects changes, and
-// gives up after the limit with what missing said last.
+// await waits until missing says "" of a list of objects, and returns that list. It looks again whenever one of the
+// objects changes, and gives up after the limit with what missing said last.
 func await[L client.ObjectList](
 	ctx context.Context, d *demo, what string, limit time.Duration, empty L, missing func(L) string, options ...client.ListOption,
 ) (L, error) {

@@ -89,8 +89,8 @@ func (o *outsider) members(ctx context.Context, address string) ([]member, error
 	return found, nil
 }
 
-// parseMembers reads what "etcdctl member list" prints as JSON. It returns the members in the order of their names, or an error unless
-// every member has started and names exactly one address.
+// parseMembers reads what "etcdctl member list" prints as JSON. It returns the members in the order of their names, or
+// an error unless every member has started and names exactly one address.
 func parseMembers(data []byte) ([]member, error) {
 	var list struct {
 		Members []struct {
@@ -142,8 +142,8 @@ func (o *outsider) get(ctx context.Context, m member, key string) (string, error
 // errOtherMember says that an address leads to another member than etcd says.
 var errOtherMember = errors.New("another member answered")
 
-// parseAnswer reads what etcdctl prints as JSON of putting or getting a key, makes sure that it came from that member itself, and returns
-// the value, if there is one.
+// parseAnswer reads what etcdctl prints as JSON of putting or getting a key, makes sure that it came from that member
+// itself, and returns the value, if there is one.
 func parseAnswer(data []byte, from member) (string, error) {
 	var answer struct {
 		Header struct {
@@ -184,7 +184,8 @@ func (o *outsider) cannotReach(ctx context.Context, podIP string, port int) erro
 	return nil
 }
 
-// unreachable tells whether an error of a connection attempt means that there is no way, as opposed to nobody who listens.
+// unreachable tells whether an error of a connection attempt means that there is no way, as opposed to nobody who
+// listens.
 func unreachable(err error) bool {
 	var network net.Error
 	return errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || (errors.As(err, &network) && network.Timeout())

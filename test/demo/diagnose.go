@@ -24,8 +24,8 @@ var diagnosis = []string{
 	"get events -A --field-selector=type=Warning --sort-by=.metadata.creationTimestamp",
 }
 
-// diagnose prints what somebody would look at who wants to know why the demo failed. What cannot be had is left out: the failure
-// itself is reported elsewhere.
+// diagnose prints what somebody would look at who wants to know why the demo failed. What cannot be had is left out:
+// the failure itself is reported elsewhere.
 func (d *demo) diagnose(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, diagnosisLimit)
 	defer cancel()

@@ -103,8 +103,8 @@ func dataVolume(name, dir string) *corev1.PersistentVolume {
 	}
 }
 
-// awaitEtcd waits until all Pods of etcd are ready, and returns them in the order of their names. A Pod that is in gone is not one of them
-// any more.
+// awaitEtcd waits until all Pods of etcd are ready, and returns them in the order of their names. A Pod that is in gone
+// is not one of them any more.
 func (d *demo) awaitEtcd(ctx context.Context, gone *corev1.Pod) ([]corev1.Pod, error) {
 	pods, err := await(ctx, d, "etcd", etcdLimit, &corev1.PodList{}, func(l *corev1.PodList) string {
 		return notReady(l.Items, gone)

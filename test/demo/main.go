@@ -1,6 +1,6 @@
-// Command demo shows what the operator is for: it brings up a real Kubernetes on this machine, installs the operator on it as a user
-// would, runs an etcd of three members, and talks to each of them from a client outside of the cluster, by the addresses that etcd
-// itself hands out.
+// Command demo shows what the operator is for: it brings up a real Kubernetes on this machine, installs the operator on
+// it as a user would, runs an etcd of three members, and talks to each of them from a client outside of the cluster, by
+// the addresses that etcd itself hands out.
 //
 // Whatever it claims to show it checks: it ends with an error as soon as something is not as it says.
 package main

@@ -44,8 +44,8 @@ func (d *demo) installOperator(ctx context.Context) error {
 	return d.awaitOperator(ctx, ref)
 }
 
-// loadOperator builds the operator's programs and gives the nodes an image of them, whose name it returns. The name changes with the
-// content: after a change of the code, the demo runs the new operator.
+// loadOperator builds the operator's programs and gives the nodes an image of them, whose name it returns. The name
+// changes with the content: after a change of the code, the demo runs the new operator.
 func (d *demo) loadOperator(ctx context.Context) (string, error) {
 	dir, err := os.MkdirTemp("", "demo-")
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// useFromOutside is the story that the demo tells. A client outside of the cluster is given the address of one member. It learns the
-// others from etcd, uses each of them, and finds all of them in the same place after one of the Pods was replaced.
+// useFromOutside is the story that the demo tells. A client outside of the cluster is given the address of one member.
+// It learns the others from etcd, uses each of them, and finds all of them in the same place after one of the Pods was
+// replaced.
 func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *podTimes) error {
 	o, err := d.outside(ctx)
 	if err != nil {
@@ -89,7 +90,8 @@ func (o *outsider) probe(ctx context.Context, pods []corev1.Pod) error {
 // entry is a key that the client wrote, and its value.
 type entry struct{ key, value string }
 
-// write writes a key through each member, by the member's own address, and returns what it wrote. It is new at each call.
+// write writes a key through each member, by the member's own address, and returns what it wrote. It is new at each
+// call.
 func (o *outsider) write(ctx context.Context, through []member) ([]entry, error) {
 	o.progress.say("the client writes a key through each member")
 	var written []entry
@@ -135,7 +137,8 @@ func (d *demo) replace(ctx context.Context, pod *corev1.Pod) ([]corev1.Pod, erro
 	return pods, nil
 }
 
-// eachPodOnce returns what is wrong with a list of members unless they are those that run in the Pods, which are sorted by name like them.
+// eachPodOnce returns what is wrong with a list of members unless they are those that run in the Pods, which are sorted
+// by name like them.
 func eachPodOnce(found []member, pods []corev1.Pod) error {
 	if len(found) != len(pods) {
 		return fmt.Errorf("etcd has %d members in %d Pods", len(found), len(pods))

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podTimes measures how long Pods take from their creation until they run. It takes the times at which the API server reported both, as
-// those in the Pod itself are whole seconds.
+// podTimes measures how long Pods take from their creation until they run. It takes the times at which the API server
+// reported both, as those in the Pod itself are whole seconds.
 type podTimes struct {
 	stop    func()
 	mutex   sync.Mutex

@@ -101,8 +101,8 @@ func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
 // stopLimit is how long a program may take to end when it is told to.
 const stopLimit = 5 * time.Second
 
-// run runs a program in the checkout and returns what it printed; the error has that too. When ctx ends, the program and its children are
-// told to end.
+// run runs a program in the checkout and returns what it printed; the error has that too. When ctx ends, the program
+// and its children are told to end.
 func (d *demo) run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the demo's own commands
 	cmd.Dir = d.root

@@ -32,8 +32,9 @@ type contestant struct {
 	pod  func(name string) *corev1.Pod
 }
 
-// contestants are the same Pod with an emptyDir, with a listener volume whose claim is bound, and with one whose claim is fresh, as after the first
-// start of a StatefulSet. The claims of the Pods with these names are bound when it returns.
+// contestants are the same Pod with an emptyDir, with a listener volume whose claim is bound, and with one whose claim
+// is fresh, as after the first start of a StatefulSet. The claims of the Pods with these names are bound when it
+// returns.
 func (s *story) contestants(class string, pods ...string) []contestant {
 	s.Helper()
 	bound := func(name string) *corev1.Pod {
@@ -56,8 +57,8 @@ func (s *story) contestants(class string, pods ...string) []contestant {
 	}
 }
 
-// start creates Pods all at once, waits until their containers run, and removes them with all that was made for them. It returns how long each took
-// from the first one's creation.
+// start creates Pods all at once, waits until their containers run, and removes them with all that was made for them.
+// It returns how long each took from the first one's creation.
 func (s *story) start(pods []*corev1.Pod) []time.Duration {
 	s.Helper()
 	ctx := s.within()
@@ -90,7 +91,8 @@ func (s *story) start(pods []*corev1.Pod) []time.Duration {
 	return all
 }
 
-// clear removes Pods and waits until their ephemeral volumes are gone, too, so that their removal is not timed with what comes next.
+// clear removes Pods and waits until their ephemeral volumes are gone, too, so that their removal is not timed with
+// what comes next.
 func (s *story) clear(pods []*corev1.Pod) {
 	s.Helper()
 	for _, p := range pods {
@@ -118,8 +120,8 @@ func (s *story) clear(pods []*corev1.Pod) {
 	}
 }
 
-// BenchmarkPodToRunning compares the time from the creation of a Pod until its container runs, one Pod after the other. A fresh claim of any driver that
-// waits for the Pod's node is looked at by the scheduler once a second.
+// BenchmarkPodToRunning compares the time from the creation of a Pod until its container runs, one Pod after the other.
+// A fresh claim of any driver that waits for the Pod's node is looked at by the scheduler once a second.
 func BenchmarkPodToRunning(b *testing.B) {
 	s := tell(b)
 	all := s.contestants(s.class(unpinned()).Name, "web")
@@ -161,7 +163,8 @@ func BenchmarkCrowdToRunning(b *testing.B) {
 	}
 }
 
-// BenchmarkAddressToFile measures the time from the change of a load balancer's address until the file in the Pod has it.
+// BenchmarkAddressToFile measures the time from the change of a load balancer's address until the file in the Pod has
+// it.
 func BenchmarkAddressToFile(b *testing.B) {
 	s := tell(b)
 	spec := loadBalanced()

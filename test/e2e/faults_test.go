@@ -88,7 +88,8 @@ func (s *story) agentBack(gone *corev1.Pod) {
 	}
 }
 
-// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled; the Pods come back at their addresses.
+// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled; the Pods come back at their
+// addresses.
 func TestANodeRestartsWithItsPods(t *testing.T) {
 	s := tell(t)
 	class := s.class(pinned())
@@ -135,7 +136,8 @@ func TestTheKubeletRestarts(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatWasAwayCatchesUp: addresses that changed while no agent ran on the node are written when it comes back.
+// TestAnAgentThatWasAwayCatchesUp: addresses that changed while no agent ran on the node are written when it comes
+// back.
 func TestAnAgentThatWasAwayCatchesUp(t *testing.T) {
 	s := tell(t)
 	spec := loadBalanced()
@@ -163,8 +165,8 @@ func TestAnAgentThatWasAwayCatchesUp(t *testing.T) {
 	}
 }
 
-// TestAPodThatIsGoneWhenTheKubeletReturns: the Pod is force-deleted while the kubelet is stopped; afterwards nothing of it is left on
-// the node.
+// TestAPodThatIsGoneWhenTheKubeletReturns: the Pod is force-deleted while the kubelet is stopped; afterwards nothing of
+// it is left on the node.
 func TestAPodThatIsGoneWhenTheKubeletReturns(t *testing.T) {
 	s := tell(t)
 	class := s.class(unpinned())
@@ -182,8 +184,8 @@ func TestAPodThatIsGoneWhenTheKubeletReturns(t *testing.T) {
 	s.nothingLeft(p)
 }
 
-// TestAPodMayMakeAMessOfItsVolume: what a Pod that runs as root leaves in its volume never leads outside of it, and never holds up
-// the Pod's end.
+// TestAPodMayMakeAMessOfItsVolume: what a Pod that runs as root leaves in its volume never leads outside of it, and
+// never holds up the Pod's end.
 func TestAPodMayMakeAMessOfItsVolume(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -268,7 +270,8 @@ func TestTheOperatorMayBeAway(t *testing.T) {
 	s.answers(before, "before")
 }
 
-// TestWhatIsInstalledIsRepaired: what somebody deletes or changes comes back as it should be, and running Pods do not notice.
+// TestWhatIsInstalledIsRepaired: what somebody deletes or changes comes back as it should be, and running Pods do not
+// notice.
 func TestWhatIsInstalledIsRepaired(t *testing.T) {
 	s := tell(t)
 	class := s.class(unpinned())
@@ -296,8 +299,8 @@ func TestWhatIsInstalledIsRepaired(t *testing.T) {
 	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestTheKindsOfThePeerAreTakenOver: its definitions name a conversion webhook, which is gone with it; deploying takes it away. One that somebody else
-// wrote does not stay without anybody noticing.
+// TestTheKindsOfThePeerAreTakenOver: its definitions name a conversion webhook, which is gone with it; deploying takes
+// it away. One that somebody else wrote does not stay without anybody noticing.
 func TestTheKindsOfThePeerAreTakenOver(t *testing.T) {
 	s := tell(t)
 	s.convertedBy(peer)
@@ -325,7 +328,8 @@ const peer = "listener-operator"
 // ofPeer is the definition of a kind that the peer has, too.
 var ofPeer = client.ObjectKey{Name: "listeners.listeners.stackable.tech"}
 
-// convertedBy makes it a definition with a webhook, in the way in which the peer does: whole, by force, in the name of the owner.
+// convertedBy makes it a definition with a webhook, in the way in which the peer does: whole, by force, in the name of
+// the owner.
 func (s *story) convertedBy(owner string) {
 	s.Helper()
 	kind := &unstructured.Unstructured{}

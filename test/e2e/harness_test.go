@@ -301,7 +301,8 @@ func only(key client.ObjectKey) *client.ListOptions {
 	return &client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
 }
 
-// watchUntil feeds the changes of an object, at first its state unless options say from which version on, to done until that returns true.
+// watchUntil feeds the changes of an object, at first its state unless options say from which version on, to done until
+// that returns true.
 func watchUntil[T client.Object](ctx context.Context, o T, options *client.ListOptions, done func(watch.EventType, T) bool) (T, error) {
 	list, err := listFor(o)
 	if err != nil {
@@ -483,8 +484,8 @@ func askBy(ctx context.Context, by *http.Client, a listenersv1alpha1.IngressAddr
 	return string(body), err
 }
 
-// answers waits until an address answers from outside with the name of the wanted Pod. kube-proxy follows a Service with a
-// delay that no watch shows.
+// answers waits until an address answers from outside with the name of the wanted Pod. kube-proxy follows a Service
+// with a delay that no watch shows.
 func (s *story) answers(a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
 	var got string

@@ -23,8 +23,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// TestWhatIsInstalledComesAndGoes: when the cluster comes to serve kinds of OpenShift, and of others, what belongs there is installed; an
-// administrator takes all of it away, and brings it back, with the operator itself in place.
+// TestWhatIsInstalledComesAndGoes: when the cluster comes to serve kinds of OpenShift, and of others, what belongs
+// there is installed; an administrator takes all of it away, and brings it back, with the operator itself in place.
 func TestWhatIsInstalledComesAndGoes(t *testing.T) {
 	s := tell(t)
 	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { return c == crds.Routes }) // Routes have stories of their own

@@ -1,10 +1,10 @@
 //go:build e2e
 
-// Package e2e tells the operator's stories on a real cluster: three nodes, a real API server, kubelets and containers, and a client
-// outside of the cluster that reaches nodes but neither Pods nor Services.
+// Package e2e tells the operator's stories on a real cluster: three nodes, a real API server, kubelets and containers,
+// and a client outside of the cluster that reaches nodes but neither Pods nor Services.
 //
-// The cluster is brought up before the first story and taken down after the last one; KEEP=1 leaves it up to look around, and a
-// cluster that is up is used again.
+// The cluster is brought up before the first story and taken down after the last one; KEEP=1 leaves it up to look
+// around, and a cluster that is up is used again.
 package e2e
 
 import (
@@ -35,7 +35,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// clusterName is the cluster's name, "e2e" unless the environment variable CLUSTER names one that nobody else's tests use.
+// clusterName is the cluster's name, "e2e" unless the environment variable CLUSTER names one that nobody else's tests
+// use.
 var clusterName = cmp.Or(os.Getenv("CLUSTER"), "e2e")
 
 const (

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestMetricsAreForThoseWhoMayReadThem: a ServiceAccount with the right to /metrics reads them, one without it does not, and nobody does
-// without a token.
+// TestMetricsAreForThoseWhoMayReadThem: a ServiceAccount with the right to /metrics reads them, one without it does
+// not, and nobody does without a token.
 func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 	t.Parallel()
 	s := tell(t)

@@ -21,11 +21,12 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 )
 
-// pullSecret is the name of the Secret with the mirror's password, beside the CatalogSource and in the operator's namespace.
+// pullSecret is the name of the Secret with the mirror's password, beside the CatalogSource and in the operator's
+// namespace.
 const pullSecret = "mirror"
 
-// images are images by the names that they are published under: with their digests, in a registry that exists nowhere. The cluster pulls those that are
-// in its mirror.
+// images are images by the names that they are published under: with their digests, in a registry that exists nowhere.
+// The cluster pulls those that are in its mirror.
 type images map[string]v1.Image
 
 // publish makes an image and returns its name.
@@ -87,7 +88,8 @@ func imagesOf(ctx context.Context, catalogue string) ([]string, error) {
 	}
 }
 
-// withPullSecret adds the pull secret to the operator's Deployment in the manifests, as an administrator does where nodes have no password.
+// withPullSecret adds the pull secret to the operator's Deployment in the manifests, as an administrator does where
+// nodes have no password.
 func withPullSecret(manifests []byte) ([]byte, error) {
 	const account = "      serviceAccountName: listener-operator\n"
 	if !bytes.Contains(manifests, []byte(account)) {

@@ -40,7 +40,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 )
 
-// underOLM says that the cluster gets the Operator Lifecycle Manager in place of the operator, for TestTheOperatorUnderOLM alone.
+// underOLM says that the cluster gets the Operator Lifecycle Manager in place of the operator, for
+// TestTheOperatorUnderOLM alone.
 var underOLM = os.Getenv("INSTALL") == "olm"
 
 // prepareOLM installs the manager.
@@ -54,9 +55,10 @@ const podSecurity = "pod-security.kubernetes.io/enforce"
 // catalogueName is the CatalogSource's name.
 const catalogueName = "listener-operator-catalog"
 
-// TestTheOperatorUnderOLM tells what an administrator does with the operator and a real Operator Lifecycle Manager, from the first installation to
-// the last trace, on a cluster without the internet (docs/disconnected.md): images have their published names, and come from a mirror that speaks TLS
-// and asks for a password. Its chapters build on one another.
+// TestTheOperatorUnderOLM tells what an administrator does with the operator and a real Operator Lifecycle Manager,
+// from the first installation to the last trace, on a cluster without the internet (docs/disconnected.md): images have
+// their published names, and come from a mirror that speaks TLS and asks for a password. Its chapters build on one
+// another.
 func TestTheOperatorUnderOLM(t *testing.T) {
 	if !underOLM {
 		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
@@ -263,8 +265,8 @@ func (m *managed) suggestedNamespace() *corev1.Namespace {
 	return space
 }
 
-// comesUpAnywhere: OpenShift's certification installs operators into a namespace of its own choice, and an administrator may forget a label. The
-// operator itself needs no privilege; its agents do.
+// comesUpAnywhere: OpenShift's certification installs operators into a namespace of its own choice, and an
+// administrator may forget a label. The operator itself needs no privilege; its agents do.
 func (m *managed) comesUpAnywhere() {
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "anywhere-", Labels: map[string]string{podSecurity: "restricted"},
@@ -292,7 +294,8 @@ func (m *managed) leave(space *corev1.Namespace) {
 	mustAwaitGone(m.story, &corev1.Namespace{}, client.ObjectKeyFromObject(space))
 }
 
-// isInstalled: with nothing more to do than to subscribe, the first Pod mounts a listener volume and is reached from outside.
+// isInstalled: with nothing more to do than to subscribe, the first Pod mounts a listener volume and is reached from
+// outside.
 func (m *managed) isInstalled() {
 	m.settle(m.suggestedNamespace())
 	m.before = m.everything()
@@ -316,7 +319,8 @@ func (m *managed) isInstalled() {
 	m.Logf("Subscription created to all agents ready: %s", time.Since(subscribed).Round(time.Second))
 }
 
-// isUpgraded: through the channel, while Pods of a StatefulSet and a single one are used from outside, and new ones start.
+// isUpgraded: through the channel, while Pods of a StatefulSet and a single one are used from outside, and new ones
+// start.
 func (m *managed) isUpgraded(next release) {
 	class := m.lasting(pinned())
 	m.create(statefulSet("broker", 3, byClass(class)))
@@ -343,7 +347,8 @@ func (m *managed) isUpgraded(next release) {
 	}
 }
 
-// isConfigured: who needs a proxy, or keeps the operator on some nodes, says so in the Subscription, as for any operator.
+// isConfigured: who needs a proxy, or keeps the operator on some nodes, says so in the Subscription, as for any
+// operator.
 func (m *managed) isConfigured() {
 	subscription := &operatorsv1alpha1.Subscription{}
 	m.get(subscription, client.ObjectKey{Namespace: m.space, Name: names.Operator})
@@ -410,7 +415,8 @@ func (m *managed) isAway() {
 	m.answers(m.told(m.running("late"), "listener").IngressAddresses[0], "late")
 }
 
-// isMoved: whoever deletes the Subscription and the CSV may install the operator somewhere else. Its agents follow, and Pods go on.
+// isMoved: whoever deletes the Subscription and the CSV may install the operator somewhere else. Its agents follow, and
+// Pods go on.
 func (m *managed) isMoved() {
 	before, left := m.data(), m.agents()
 	m.unsubscribe()
@@ -431,7 +437,8 @@ func (m *managed) isMoved() {
 	m.remove(abandoned)
 	mustAwaitGone(m.story, abandoned, client.ObjectKeyFromObject(abandoned))
 
-	// The new namespace is as the first was, before the operator was there: with a pull secret, and an OperatorGroup that OLM makes roles for.
+	// The new namespace is as the first was, before the operator was there: with a pull secret, and an OperatorGroup
+	// that OLM makes roles for.
 	for _, o := range []string{
 		"namespaces /" + m.space, "serviceaccounts " + m.space + "/default", "configmaps " + m.space + "/kube-root-ca.crt",
 		"secrets " + m.space + "/" + pullSecret, "operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.group()).String(),
@@ -445,7 +452,8 @@ func (m *managed) isMoved() {
 	}
 }
 
-// isUninstalled: first the configuration, which waits until no volume is in use, then Subscription and CSV, then the kinds, which OLM leaves.
+// isUninstalled: first the configuration, which waits until no volume is in use, then Subscription and CSV, then the
+// kinds, which OLM leaves.
 func (m *managed) isUninstalled() {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	m.remove(config)
@@ -481,7 +489,8 @@ func (m *managed) isUninstalled() {
 	}
 }
 
-// forget deletes the objects in which OLM collects what belongs to the operator, one for each namespace that it was in: it never does so itself.
+// forget deletes the objects in which OLM collects what belongs to the operator, one for each namespace that it was in:
+// it never does so itself.
 func (m *managed) forget(ctx context.Context) error {
 	var collections operatorsv1.OperatorList
 	if err := api.List(ctx, &collections); err != nil {
@@ -616,7 +625,8 @@ type failure struct {
 	first error
 }
 
-// use lets clients from outside talk to the Pods, Pods with new volumes start, and somebody count the agents, until the load ends.
+// use lets clients from outside talk to the Pods, Pods with new volumes start, and somebody count the agents, until the
+// load ends.
 func (m *managed) use(pods map[string]userData) *load {
 	ctx, cancel := context.WithCancel(m.ctx)
 	l := &load{stop: cancel, failures: map[string]*failure{}}
@@ -628,7 +638,8 @@ func (m *managed) use(pods map[string]userData) *load {
 	return l
 }
 
-// patient is a client outside of the cluster that a busy machine does not fail: an address that leads nowhere refuses at once.
+// patient is a client outside of the cluster that a busy machine does not fail: an address that leads nowhere refuses
+// at once.
 var patient = &http.Client{Timeout: 30 * time.Second, Transport: outside.Transport}
 
 // talk asks a Pod for its name, over and over.
@@ -727,8 +738,8 @@ func (l *load) end(m *managed) {
 // passing are kinds whose objects come and go by themselves.
 var passing = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"}
 
-// everything returns each object of the cluster, except for those of the passing kinds and of the story, as "kind namespace/name", and what of its
-// metadata bears our names.
+// everything returns each object of the cluster, except for those of the passing kinds and of the story, as "kind
+// namespace/name", and what of its metadata bears our names.
 func (m *managed) everything() map[string]bool {
 	m.Helper()
 	config, err := testbed.RESTConfig()

@@ -17,7 +17,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// release is a version of the operator that is built from this checkout, and published for clusters that have a mirror with a password.
+// release is a version of the operator that is built from this checkout, and published for clusters that have a mirror
+// with a password.
 type release struct {
 	version, operator, bundle string
 	images                    images
@@ -25,7 +26,8 @@ type release struct {
 	dir string
 }
 
-// newRelease builds a release as its makers would: programs, image, bundle, and the bundle's image. Its files go to dir.
+// newRelease builds a release as its makers would: programs, image, bundle, and the bundle's image. Its files go to
+// dir.
 func newRelease(ctx context.Context, dir, version string) (release, error) {
 	r := release{version: version, images: images{}, dir: dir}
 	root, err := tools.ModuleRoot()
@@ -56,7 +58,8 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	return r, err
 }
 
-// newCatalogue makes a catalogue of releases, the oldest first, copies it and all that it names into the mirror, and returns its image.
+// newCatalogue makes a catalogue of releases, the oldest first, copies it and all that it names into the mirror, and
+// returns its image.
 func newCatalogue(ctx context.Context, dir string, releases ...release) (string, error) {
 	root, err := tools.ModuleRoot()
 	if err != nil {

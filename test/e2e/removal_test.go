@@ -107,8 +107,9 @@ func (s *story) reached() (*listenersv1alpha1.ListenerClass, *corev1.Pod, listen
 	return class, p, own
 }
 
-// TestADeletedConfigurationWaitsForVolumesInUse: while a Pod has a volume, its deletion is refused and the Pod is named, although the garbage
-// collector is told to begin at once. When the Pod has ended, which takes an agent, everything goes. What is policy stays.
+// TestADeletedConfigurationWaitsForVolumesInUse: while a Pod has a volume, its deletion is refused and the Pod is
+// named, although the garbage collector is told to begin at once. When the Pod has ended, which takes an agent,
+// everything goes. What is policy stays.
 func TestADeletedConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s := tell(t)
 	class, p, own := s.reached()
@@ -130,7 +131,8 @@ func TestADeletedConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
 }
 
-// TestAConfigurationMayBeDeletedWhileTheOperatorIsAway: nobody takes anything away, Pods can end, and an operator that comes back finishes it.
+// TestAConfigurationMayBeDeletedWhileTheOperatorIsAway: nobody takes anything away, Pods can end, and an operator that
+// comes back finishes it.
 func TestAConfigurationMayBeDeletedWhileTheOperatorIsAway(t *testing.T) {
 	s := tell(t)
 	_, p, _ := s.reached()
@@ -160,8 +162,8 @@ func TestAConfigurationMayBeDeletedWhileTheOperatorIsAway(t *testing.T) {
 	s.nothingInstalled(config)
 }
 
-// TestADeletionByMistakeIsTakenBack: the waiting deletion is turned into one that leaves everything where it is, and a new configuration takes it
-// over. Neither the Pod nor an agent is disturbed.
+// TestADeletionByMistakeIsTakenBack: the waiting deletion is turned into one that leaves everything where it is, and a
+// new configuration takes it over. Neither the Pod nor an agent is disturbed.
 func TestADeletionByMistakeIsTakenBack(t *testing.T) {
 	s := tell(t)
 	class, _, own := s.reached()
@@ -184,7 +186,8 @@ func TestADeletionByMistakeIsTakenBack(t *testing.T) {
 	s.create(next)
 	s.answers(s.told(s.running("next"), "listener").IngressAddresses[0], "next")
 
-	// What confines the operator is nobody's now, until an administrator deletes it: the operator may not change it, but makes it anew.
+	// What confines the operator is nobody's now, until an administrator deletes it: the operator may not change it,
+	// but makes it anew.
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
 		s.get(o, client.ObjectKey{Name: names.Operator})
 		s.remove(o)

@@ -24,8 +24,8 @@ func allStories() bool {
 	return flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""
 }
 
-// checkRights compares the rights of the operator and its agents with the requests that they have made while the stories were told: none was
-// denied and, if all were told, no right was without use.
+// checkRights compares the rights of the operator and its agents with the requests that they have made while the
+// stories were told: none was denied and, if all were told, no right was without use.
 func checkRights(ctx context.Context) error {
 	var errs []error
 	for _, account := range accounts {

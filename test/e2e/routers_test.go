@@ -189,7 +189,8 @@ func (r *testRouter) stop() error {
 	return err
 }
 
-// forgotten removes the router's entries from the status of all Routes, as the platform does for a router that was deleted.
+// forgotten removes the router's entries from the status of all Routes, as the platform does for a router that was
+// deleted.
 func (r *testRouter) forgotten(s *story) {
 	s.Helper()
 	if err := router.Forget(s.ctx, api, r.name); err != nil {
@@ -295,7 +296,8 @@ func tlsSecret(name string, certificate, key []byte) *corev1.Secret {
 	}
 }
 
-// speaksTLS lets the test server serve HTTPS on its port "https", with certificates for the addresses that its volumes say.
+// speaksTLS lets the test server serve HTTPS on its port "https", with certificates for the addresses that its volumes
+// say.
 func speaksTLS(spec *corev1.PodSpec) {
 	server := &spec.Containers[0]
 	server.Ports = append(server.Ports, corev1.ContainerPort{Name: "https", ContainerPort: 8443, Protocol: corev1.ProtocolTCP})

@@ -29,7 +29,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
-// answersAt waits until a URL answers through a router as wanted. HAProxy follows endpoints with a delay that no watch shows.
+// answersAt waits until a URL answers through a router as wanted. HAProxy follows endpoints with a delay that no watch
+// shows.
 func (s *story) answersAt(r *testRouter, url string, want answer) {
 	s.Helper()
 	var got answer
@@ -176,7 +177,8 @@ func (s *story) operatorPods() map[string]int32 {
 	return restarts
 }
 
-// TestEachReplicaHasARouteOfItsOwn is what brokers need: TLS ends in each of them, and the name that the client asks for leads to the right one.
+// TestEachReplicaHasARouteOfItsOwn is what brokers need: TLS ends in each of them, and the name that the client asks
+// for leads to the right one.
 func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -298,8 +300,8 @@ func TestTLSEndsWhereTheClassSays(t *testing.T) {
 	}
 }
 
-// TestAPodWaitsForARouteThatIsRejected: somebody else has the host. The Pod's user is told so in the router's words, and the Pod starts at once when
-// the host is free.
+// TestAPodWaitsForARouteThatIsRejected: somebody else has the host. The Pod's user is told so in the router's words,
+// and the Pod starts at once when the host is free.
 func TestAPodWaitsForARouteThatIsRejected(t *testing.T) {
 	t.Parallel()
 	s, other := tell(t), tell(t)
@@ -329,8 +331,8 @@ func TestAPodWaitsForARouteThatIsRejected(t *testing.T) {
 	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 }
 
-// isServed waits until a Route is admitted, and older than all that are made from now on: ages are counted in seconds, and of two that are equal
-// either may have the host.
+// isServed waits until a Route is admitted, and older than all that are made from now on: ages are counted in seconds,
+// and of two that are equal either may have the host.
 func (s *story) isServed(route *routev1.Route) {
 	s.Helper()
 	mustAwait(s, &routev1.Route{}, route.Name, func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
@@ -443,8 +445,8 @@ func TestTheClassSaysWhichRoutersCount(t *testing.T) {
 	t.Logf("out of the shard, the user is told: %s", message)
 }
 
-// TestAClassMovesBetweenRouteAndNodePort while a client keeps asking at the address that the Listener says: as long as it is said, it answers. The files
-// follow, and what led to the old address goes.
+// TestAClassMovesBetweenRouteAndNodePort while a client keeps asking at the address that the Listener says: as long as
+// it is said, it answers. The files follow, and what led to the old address goes.
 func TestAClassMovesBetweenRouteAndNodePort(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -496,8 +498,8 @@ func TestAClassMovesBetweenRouteAndNodePort(t *testing.T) {
 	}
 }
 
-// TestTheOldAddressStaysUntilTheNewOneStands: the way in that is to come needs somebody else, and takes its time. Until then, the one that is there is the
-// Listener's.
+// TestTheOldAddressStaysUntilTheNewOneStands: the way in that is to come needs somebody else, and takes its time. Until
+// then, the one that is there is the Listener's.
 func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
 	t.Parallel()
 	s, other := tell(t), tell(t)
@@ -550,7 +552,8 @@ func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
 	s.answersAt(openshift.apps, "http://"+own+"/whoami", answer{Status: 200, Body: "web"})
 }
 
-// passed returns when the operator has made another pass over a Listener of the class, so that it has ended the one before.
+// passed returns when the operator has made another pass over a Listener of the class, so that it has ended the one
+// before.
 func (s *story) passed(class *listenersv1alpha1.ListenerClass, listener string) {
 	s.Helper()
 	mark := strconv.FormatInt(class.Generation, 10)
@@ -575,8 +578,9 @@ type visitor struct {
 	leave    context.CancelFunc
 }
 
-// visit starts a client. A request that fails although the Listener says the same address before and after it fails the story, once the address has
-// answered: kube-proxy opens a node port a moment after the API server gave it out, which nothing shows.
+// visit starts a client. A request that fails although the Listener says the same address before and after it fails the
+// story, once the address has answered: kube-proxy opens a node port a moment after the API server gave it out, which
+// nothing shows.
 func (s *story) visit(listener string) *visitor {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -731,7 +735,8 @@ func TestAWrongRouteClassSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreTooLongAreCutAndStayUnique: two Listeners whose names differ only at the end, where hosts have no room.
+// TestNamesThatAreTooLongAreCutAndStayUnique: two Listeners whose names differ only at the end, where hosts have no
+// room.
 func TestNamesThatAreTooLongAreCutAndStayUnique(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -789,7 +794,8 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 	}
 }
 
-// TestHostsNeedARightOnlyIfTheClassChoosesThem: without the right, classes that leave the host to the platform, or to the router's domain, work.
+// TestHostsNeedARightOnlyIfTheClassChoosesThem: without the right, classes that leave the host to the platform, or to
+// the router's domain, work.
 func TestHostsNeedARightOnlyIfTheClassChoosesThem(t *testing.T) {
 	s := tell(t)
 	s.onOpenShift()

@@ -30,15 +30,16 @@ const (
 	testUser = "65532"
 )
 
-// unavoidable are the suggestions that stay, with the reason. The SDK wants to see a status in the example of every kind; these two have none in the API
-// that existing consumers rely on, and need none: one is policy that is only read, the other is itself what the operator reports.
+// unavoidable are the suggestions that stay, with the reason. The SDK wants to see a status in the example of every
+// kind; these two have none in the API that existing consumers rely on, and need none: one is policy that is only read,
+// the other is itself what the operator reports.
 var unavoidable = []string{
 	"listenerclasses.listeners.stackable.tech does not have status spec",
 	"podlisteners.listeners.stackable.tech does not have status spec",
 }
 
-// isScored: on a new installation, the Operator SDK's scorecard runs its own suites and the operator's, as the bundle names them. Nothing is pulled: the
-// images that the bundle names are built here and given to the nodes.
+// isScored: on a new installation, the Operator SDK's scorecard runs its own suites and the operator's, as the bundle
+// names them. Nothing is pulled: the images that the bundle names are built here and given to the nodes.
 func (m *managed) isScored() {
 	sdk, err := tools.Ensure(m.ctx, "operator-sdk")
 	if err != nil {
@@ -90,7 +91,8 @@ func judge(t *testing.T, status v1alpha3.TestStatus) []string {
 	return r.Suggestions
 }
 
-// loadTests gives the nodes the images of the tests, under the names that the bundle says, and the one that unpacks the bundle for them.
+// loadTests gives the nodes the images of the tests, under the names that the bundle says, and the one that unpacks the
+// bundle for them.
 func (m *managed) loadTests(sdk string) {
 	m.Helper()
 	root, err := tools.ModuleRoot()

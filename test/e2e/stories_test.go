@@ -39,8 +39,8 @@ func (s *story) told(p *corev1.Pod, volume string) listenersv1alpha1.PodListener
 	return found.Spec.Listeners[volume]
 }
 
-// TestEachReplicaIsReachedAtItsOwnAddress is the main job: a client outside of the cluster reaches each replica, and each replica
-// knows the address that leads to it.
+// TestEachReplicaIsReachedAtItsOwnAddress is the main job: a client outside of the cluster reaches each replica, and
+// each replica knows the address that leads to it.
 func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -144,7 +144,8 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	})
 }
 
-// TestThreeReplicasShareOneListener: each is told its own node, and the Listener has all of them, in the order of node names.
+// TestThreeReplicasShareOneListener: each is told its own node, and the Listener has all of them, in the order of node
+// names.
 func TestThreeReplicasShareOneListener(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -201,8 +202,8 @@ func TestAnEphemeralVolumeVanishesWithItsPod(t *testing.T) {
 	s.nothingLeft(p)
 }
 
-// TestAPodWaitsForItsLoadBalancer: the Pod's user is told what is missing, the mount goes on when the address arrives, and the files
-// follow when it changes, without a restart.
+// TestAPodWaitsForItsLoadBalancer: the Pod's user is told what is missing, the mount goes on when the address arrives,
+// and the files follow when it changes, without a restart.
 func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -348,7 +349,8 @@ func TestAMountCostsFewWrites(t *testing.T) {
 	}
 }
 
-// ourWrites returns how many writes the API server has served so far of the kinds that the operator and its agents write, events aside.
+// ourWrites returns how many writes the API server has served so far of the kinds that the operator and its agents
+// write, events aside.
 func (s *story) ourWrites() map[string]float64 {
 	s.Helper()
 	config, err := testbed.RESTConfig()
@@ -389,7 +391,8 @@ func (s *story) ourWrites() map[string]float64 {
 	return writes
 }
 
-// TestAClassThatAppearsLaterIsUsedAtOnce: the claim is told what is missing, and nobody has to do anything but create it.
+// TestAClassThatAppearsLaterIsUsedAtOnce: the claim is told what is missing, and nobody has to do anything but create
+// it.
 func TestAClassThatAppearsLaterIsUsedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -472,7 +475,8 @@ func TestABadClaimSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestAnInlineVolumeIsRefused: the driver has to declare such volumes, but cannot serve them, and says what to use instead.
+// TestAnInlineVolumeIsRefused: the driver has to declare such volumes, but cannot serve them, and says what to use
+// instead.
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -488,8 +492,8 @@ func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Logf("the user is told: %s", note)
 }
 
-// TestASomebodyElsesServiceIsNeverTouched: a Service of the Listener's name stays as it is, and its name is free for the Listener once
-// its owner deletes it.
+// TestASomebodyElsesServiceIsNeverTouched: a Service of the Listener's name stays as it is, and its name is free for
+// the Listener once its owner deletes it.
 func TestASomebodyElsesServiceIsNeverTouched(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -511,8 +515,8 @@ func TestASomebodyElsesServiceIsNeverTouched(t *testing.T) {
 	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestAVolumeOfThePeerIsFinished: volumes that the peer provisioned go on, lose the finalizer that nobody else would take away,
-// and are deleted with their claims.
+// TestAVolumeOfThePeerIsFinished: volumes that the peer provisioned go on, lose the finalizer that nobody else would
+// take away, and are deleted with their claims.
 func TestAVolumeOfThePeerIsFinished(t *testing.T) {
 	t.Parallel()
 	s := tell(t)
@@ -565,7 +569,8 @@ func TestAVolumeOfThePeerIsFinished(t *testing.T) {
 	mustAwaitGone(s, &corev1.Service{}, s.key("listener-web-0"))
 }
 
-// TestTheClientHasNoOtherWayIn guards all other stories: if the client reached Services by their own addresses, they would prove nothing.
+// TestTheClientHasNoOtherWayIn guards all other stories: if the client reached Services by their own addresses, they
+// would prove nothing.
 func TestTheClientHasNoOtherWayIn(t *testing.T) {
 	t.Parallel()
 	var dns corev1.Service

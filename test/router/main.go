@@ -1,5 +1,5 @@
-// Command router plays a router of OpenShift in the network of one node of the test cluster, with HAProxy. It is a thin layer on the package of the
-// same name; the README beside it says what it stands for.
+// Command router plays a router of OpenShift in the network of one node of the test cluster, with HAProxy. It is a thin
+// layer on the package of the same name; the README beside it says what it stands for.
 package main
 
 import (

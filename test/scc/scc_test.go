@@ -1,5 +1,5 @@
-// Package scc decides with OpenShift's own code whether the node agent's Pod is admitted. It reads the DaemonSet and the
-// SecurityContextConstraints that the operator's tests keep as golden files.
+// Package scc decides with OpenShift's own code whether the node agent's Pod is admitted. It reads the DaemonSet and
+// the SecurityContextConstraints that the operator's tests keep as golden files.
 package scc
 
 import (
@@ -92,7 +92,8 @@ func TestTheAgentIsAdmittedByItsConstraints(t *testing.T) {
 	}
 }
 
-// TestNoStockConstraintsWouldDo shows that there is nothing weaker to use: of OpenShift's own constraints only "privileged" admits the agent.
+// TestNoStockConstraintsWouldDo shows that there is nothing weaker to use: of OpenShift's own constraints only
+// "privileged" admits the agent.
 func TestNoStockConstraintsWouldDo(t *testing.T) {
 	for _, stock := range read[[]securityv1.SecurityContextConstraints](t, "stock.yaml") {
 		why := refusals(t, &stock, agent(t))
@@ -133,7 +134,8 @@ func TestEachConcessionIsNeeded(t *testing.T) {
 	}
 }
 
-// TestTheConstraintsRefuseMore has the agent ask for one thing more than it does. (Capabilities that it does not drop are dropped for it.)
+// TestTheConstraintsRefuseMore has the agent ask for one thing more than it does. (Capabilities that it does not drop
+// are dropped for it.)
 func TestTheConstraintsRefuseMore(t *testing.T) {
 	yes, other := true, int64(1000)
 	for name, ask := range map[string]func(*corev1.PodSpec){
@@ -171,8 +173,9 @@ func TestTheConstraintsRefuseMore(t *testing.T) {
 	}
 }
 
-// TestTheNamespaceHasToBePrivileged tells which Pod Security level the namespace has to admit, and why no other will do. OpenShift labels a namespace
-// by itself, for the constraints that its ServiceAccounts may use, unless it is labelled already or its name begins with "openshift-".
+// TestTheNamespaceHasToBePrivileged tells which Pod Security level the namespace has to admit, and why no other will
+// do. OpenShift labels a namespace by itself, for the constraints that its ServiceAccounts may use, unless it is
+// labelled already or its name begins with "openshift-".
 func TestTheNamespaceHasToBePrivileged(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks())
 	if err != nil {

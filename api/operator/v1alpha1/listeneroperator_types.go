@@ -8,8 +8,8 @@ import (
 // ListenerOperatorName is the name of the only ListenerOperator that a cluster may have.
 const ListenerOperatorName = "cluster"
 
-// FinalizerNodeAgent is on the ListenerOperator as long as something is installed. It lets a deletion take things away in order, and no
-// sooner than volumes are out of use.
+// FinalizerNodeAgent is on the ListenerOperator as long as something is installed. It lets a deletion take things away
+// in order, and no sooner than volumes are out of use.
 const FinalizerNodeAgent = "listener-operator.dev/node-agent"
 
 // Condition types of a ListenerOperator, with the meaning that OpenShift gives them.
@@ -20,7 +20,8 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded is true when something is wrong that the operator cannot mend by itself.
 	ConditionDegraded = "Degraded"
-	// ConditionUpgradeable is false while the operator had better not be replaced by another version. The Operator Lifecycle Manager waits for it.
+	// ConditionUpgradeable is false while the operator had better not be replaced by another version. The Operator
+	// Lifecycle Manager waits for it.
 	ConditionUpgradeable = "Upgradeable"
 )
 
@@ -83,10 +84,11 @@ const (
 
 // NodeAgentSpec configures the DaemonSet listener-node-agent.
 type NodeAgentSpec struct {
-	// Where agents run, as far as nodeSelector, tolerations and affinity do not say. Everywhere: on all nodes, whatever their taints.
-	// LikeOperator: by the node selector, tolerations and node affinity of the operator's Deployment, which are those of its Subscription in the
-	// Operator Lifecycle Manager. Pods with listener volumes then start on these nodes only. While Pods with listener volumes run on nodes that a
-	// change of this would take agents from, all agents stay where they are, and the condition Degraded names these Pods.
+	// Where agents run, as far as nodeSelector, tolerations and affinity do not say. Everywhere: on all nodes, whatever
+	// their taints. LikeOperator: by the node selector, tolerations and node affinity of the operator's Deployment,
+	// which are those of its Subscription in the Operator Lifecycle Manager. Pods with listener volumes then start on
+	// these nodes only. While Pods with listener volumes run on nodes that a change of this would take agents from, all
+	// agents stay where they are, and the condition Degraded names these Pods.
 	// +optional
 	// +kubebuilder:default=Everywhere
 	Placement Placement `json:"placement,omitempty"`
@@ -129,9 +131,10 @@ type NodeAgentSpec struct {
 
 // ListenerOperatorSpec is the operator's configuration.
 type ListenerOperatorSpec struct {
-	// Whether the operator looks after what it installed. Managed: it does. Unmanaged: it leaves everything as it is. Removed: it takes everything
-	// away, but not while listener volumes are in use, which the condition Degraded then tells. Deleting this object takes everything away in
-	// the same way, whatever is set here, and is finished only by a running operator: uninstall the operator last.
+	// Whether the operator looks after what it installed. Managed: it does. Unmanaged: it leaves everything as it is.
+	// Removed: it takes everything away, but not while listener volumes are in use, which the condition Degraded then
+	// tells. Deleting this object takes everything away in the same way, whatever is set here, and is finished only by
+	// a running operator: uninstall the operator last.
 	// +optional
 	// +kubebuilder:default=Managed
 	ManagementState ManagementState `json:"managementState,omitempty"`
@@ -185,8 +188,8 @@ type ListenerOperatorStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ListenerOperator configures the operator and reports on it. There is one, named "cluster", which the operator makes with
-// its defaults when it first starts.
+// ListenerOperator configures the operator and reports on it. There is one, named "cluster", which the operator makes
+// with its defaults when it first starts.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -1,4 +1,5 @@
-// Package backends is the list of the ways in which Listeners are reached. A backend is added here, and nowhere else in the code.
+// Package backends is the list of the ways in which Listeners are reached. A backend is added here, and nowhere else in
+// the code.
 package backends
 
 import (

@@ -8,7 +8,7 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -18,10 +18,10 @@ const (
 	portHTTPS = 443
 )
 
-// Addresses implements exposure.Backend: the admitted hosts of each port's Route, in the order of the Service's ports. For a class without
-// routes, as one that has just changed, they are those of the Routes that are left.
+// Addresses implements exposure.Backend: the admitted hosts of each port's Route, in the order of the Service's ports.
+// For a class without routes, as one that has just changed, they are those of the Routes that are left.
 func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
-	e := exposure.Exposed{Addresses: []v1alpha1.IngressAddress{}}
+	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var ports, missing, leftOut []string
 	var routers []string
 	if l.Class.Spec.Route != nil {
@@ -35,18 +35,18 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 		hosts, why := admitted(find(l, name), routers)
 		if why.message != "" {
 			missing = append(missing, fmt.Sprintf("Route %s/%s %s", l.Namespace, name, why.message))
-			if e.Reason == "" || why.reason == v1alpha1.ReasonRouteNotAdmitted {
+			if e.Reason == "" || why.reason == listenersv1alpha1.ReasonRouteNotAdmitted {
 				e.Reason = why.reason
 			}
 		}
 		for _, host := range hosts {
-			e.Addresses = append(e.Addresses, v1alpha1.IngressAddress{
-				Address: host, AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{port: outside(find(l, name))},
+			e.Addresses = append(e.Addresses, listenersv1alpha1.IngressAddress{
+				Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: outside(find(l, name))},
 			})
 		}
 	}
 	e.Complete = len(ports) > 0 && len(missing) == 0
-	e.Warn = e.Reason == v1alpha1.ReasonRouteNotAdmitted
+	e.Warn = e.Reason == listenersv1alpha1.ReasonRouteNotAdmitted
 	e.Message = strings.Join(slices.Concat(missing, leftOut), "; ")
 	return e
 }
@@ -65,11 +65,11 @@ func left(l *exposure.Listener) []string {
 // verdict is why a Route has no host.
 type verdict struct{ reason, message string }
 
-// admitted returns the hosts under which routers have admitted a Route, and if there is none why. If routers are named, only those
-// count, in their order.
+// admitted returns the hosts under which routers have admitted a Route, and if there is none why. If routers are named,
+// only those count, in their order.
 func admitted(route *routev1.Route, routers []string) (hosts []string, why verdict) {
 	if route == nil {
-		return nil, verdict{v1alpha1.ReasonWaitingForRouter, "does not exist yet"}
+		return nil, verdict{listenersv1alpha1.ReasonWaitingForRouter, "does not exist yet"}
 	}
 	var rejections []string
 	for _, ingress := range chosen(route.Status.Ingress, routers) {
@@ -88,15 +88,16 @@ func admitted(route *routev1.Route, routers []string) (hosts []string, why verdi
 	case len(hosts) > 0:
 		return hosts, verdict{}
 	case len(rejections) > 0:
-		return nil, verdict{v1alpha1.ReasonRouteNotAdmitted, strings.Join(rejections, ", ")}
+		return nil, verdict{listenersv1alpha1.ReasonRouteNotAdmitted, strings.Join(rejections, ", ")}
 	case len(routers) > 0:
-		return nil, verdict{v1alpha1.ReasonWaitingForRouter, "has not been taken up by any of the routers that the class names: " + strings.Join(routers, ", ")}
+		return nil, verdict{listenersv1alpha1.ReasonWaitingForRouter, "has not been taken up by any of the routers that the class names: " + strings.Join(routers, ", ")}
 	default:
-		return nil, verdict{v1alpha1.ReasonWaitingForRouter, "has not been taken up by any router; if it stays so, its labels may fit none"}
+		return nil, verdict{listenersv1alpha1.ReasonWaitingForRouter, "has not been taken up by any router; if it stays so, its labels may fit none"}
 	}
 }
 
-// chosen returns the entries of the routers that count, in their order. Routers add their entries at the end, and keep them in place.
+// chosen returns the entries of the routers that count, in their order. Routers add their entries at the end, and keep
+// them in place.
 func chosen(ingresses []routev1.RouteIngress, routers []string) []routev1.RouteIngress {
 	if len(routers) == 0 {
 		return ingresses

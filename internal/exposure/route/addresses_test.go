@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 )
@@ -38,8 +38,8 @@ func says(router, host string, status corev1.ConditionStatus, words ...string) r
 	}}
 }
 
-func hostname(host, port string, number int32) v1alpha1.IngressAddress {
-	return v1alpha1.IngressAddress{Address: host, AddressType: v1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number}}
+func hostname(host, port string, number int32) listenersv1alpha1.IngressAddress {
+	return listenersv1alpha1.IngressAddress{Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number}}
 }
 
 func TestAddressesAreWhatRoutersHaveAdmitted(t *testing.T) {
@@ -48,92 +48,92 @@ func TestAddressesAreWhatRoutersHaveAdmitted(t *testing.T) {
 		no  = corev1.ConditionFalse
 	)
 	for name, tc := range map[string]struct {
-		class   *v1alpha1.RouteExposure // nil means that the class has just ceased to expose by Routes
+		class   *listenersv1alpha1.RouteExposure // nil means that the class has just ceased to expose by Routes
 		ports   []corev1.ServicePort
 		routes  []exposure.Object
-		want    []v1alpha1.IngressAddress
+		want    []listenersv1alpha1.IngressAddress
 		reason  string
 		message string
 		warn    bool
 	}{
 		"admitted": {
-			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
-			want: []v1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443)},
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
+			want: []listenersv1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443)},
 		},
 		"without TLS": {
-			class: &v1alpha1.RouteExposure{Termination: v1alpha1.RouteTerminationNone},
+			class: &listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone},
 			routes: []exposure.Object{func() *routev1.Route {
 				r := newRoute("kafka", says("default", "a.example.com", yes))
 				r.Spec.TLS = nil
 				return r
 			}()},
-			want: []v1alpha1.IngressAddress{hostname("a.example.com", "kafka", 80)},
+			want: []listenersv1alpha1.IngressAddress{hostname("a.example.com", "kafka", 80)},
 		},
 		"each port has its host, in the order of the Service": {
-			class: &v1alpha1.RouteExposure{}, ports: threePorts(),
+			class: &listenersv1alpha1.RouteExposure{}, ports: threePorts(),
 			routes:  []exposure.Object{newRoute("metrics", says("default", "a.example.com", yes)), newRoute("kafka", says("default", "z.example.com", yes))},
-			want:    []v1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "metrics", 443)},
+			want:    []listenersv1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "metrics", 443)},
 			message: "port dns (no Route carries UDP)",
 		},
 		"several routers, in the order in which they came": {
-			class:  &v1alpha1.RouteExposure{},
+			class:  &listenersv1alpha1.RouteExposure{},
 			routes: []exposure.Object{newRoute("kafka", says("z", "z.example.com", yes), says("a", "a.example.com", yes), says("same", "z.example.com", yes))},
-			want:   []v1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "kafka", 443)},
+			want:   []listenersv1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "kafka", 443)},
 		},
 		"the routers of the class, in its order": {
-			class:  &v1alpha1.RouteExposure{Routers: []string{"a", "z"}},
+			class:  &listenersv1alpha1.RouteExposure{Routers: []string{"a", "z"}},
 			routes: []exposure.Object{newRoute("kafka", says("z", "z.example.com", yes), says("other", "o.example.com", yes), says("a", "a.example.com", yes))},
-			want:   []v1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443), hostname("z.example.com", "kafka", 443)},
+			want:   []listenersv1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443), hostname("z.example.com", "kafka", 443)},
 		},
 		"one router rejects what another admits": {
-			class:  &v1alpha1.RouteExposure{},
+			class:  &listenersv1alpha1.RouteExposure{},
 			routes: []exposure.Object{newRoute("kafka", says("a", "a.example.com", no, "HostAlreadyClaimed", "taken"), says("b", "b.example.com", yes))},
-			want:   []v1alpha1.IngressAddress{hostname("b.example.com", "kafka", 443)},
+			want:   []listenersv1alpha1.IngressAddress{hostname("b.example.com", "kafka", 443)},
 		},
 		"no Route yet": {
-			class: &v1alpha1.RouteExposure{}, reason: v1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka does not exist yet",
+			class: &listenersv1alpha1.RouteExposure{}, reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka does not exist yet",
 		},
 		"no router yet": {
-			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka")},
-			reason: v1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any router",
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka")},
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any router",
 		},
 		"none of the routers that the class names": {
-			class: &v1alpha1.RouteExposure{Routers: []string{"a", "b"}}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
-			reason: v1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any of the routers that the class names: a, b",
+			class: &listenersv1alpha1.RouteExposure{Routers: []string{"a", "b"}}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any of the routers that the class names: a, b",
 		},
 		"a router that is still thinking": {
-			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", "Unknown"), routev1.RouteIngress{RouterName: "mute"})},
-			reason: v1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", "Unknown"), routev1.RouteIngress{RouterName: "mute"})},
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
 		},
 		"admitted without a host": {
-			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "", yes))},
-			reason: v1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "", yes))},
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
 		},
 		"rejected": {
-			class: &v1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka",
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka",
 				says("a", "a.example.com", no, "HostAlreadyClaimed", "route x already exposes a.example.com and is older"), says("b", "", no, "RouteNotAdmitted", "wildcard routes are not allowed"))},
-			reason: v1alpha1.ReasonRouteNotAdmitted, warn: true,
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted, warn: true,
 			message: `Route shop/broker-kafka is rejected by router "a": HostAlreadyClaimed: route x already exposes a.example.com and is older, ` +
 				`is rejected by router "b": RouteNotAdmitted: wildcard routes are not allowed`,
 		},
 		"one port admitted, one rejected, one that no Route carries": {
-			class: &v1alpha1.RouteExposure{}, ports: append(threePorts(), corev1.ServicePort{Name: "web"}),
+			class: &listenersv1alpha1.RouteExposure{}, ports: append(threePorts(), corev1.ServicePort{Name: "web"}),
 			routes: []exposure.Object{newRoute("kafka"), newRoute("metrics", says("default", "m.example.com", yes)), newRoute("web", says("default", "w.example.com", no, "A", "b"))},
-			want:   []v1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)}, reason: v1alpha1.ReasonRouteNotAdmitted, warn: true,
+			want:   []listenersv1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)}, reason: listenersv1alpha1.ReasonRouteNotAdmitted, warn: true,
 			message: `Route shop/broker-web is rejected by router "default": A: b; port dns (no Route carries UDP)`,
 		},
 		"what is left of a class that exposed by Routes": {
 			ports: threePorts(), routes: []exposure.Object{newRoute("metrics", says("default", "m.example.com", yes))},
-			want: []v1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)},
+			want: []listenersv1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newListener(v1alpha1.RouteExposure{}, tc.ports...)
+			l := newListener(listenersv1alpha1.RouteExposure{}, tc.ports...)
 			l.Class.Spec.Route, l.Objects = tc.class, tc.routes
 			before := fmt.Sprint(l.Objects)
 			got := route.Backend{}.Addresses(l)
 			if tc.want == nil {
-				tc.want = []v1alpha1.IngressAddress{} // never null
+				tc.want = []listenersv1alpha1.IngressAddress{} // never null
 			}
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)

@@ -1,4 +1,5 @@
-// Package route reaches Listeners through OpenShift Routes: one for each port, whose host and outside port are those that a router has admitted.
+// Package route reaches Listeners through OpenShift Routes: one for each port, whose host and outside port are those
+// that a router has admitted.
 package route
 
 import (
@@ -7,7 +8,7 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -17,14 +18,14 @@ type Backend struct{}
 var _ exposure.Backend = Backend{}
 
 // Exposes implements exposure.Backend.
-func (Backend) Exposes(class *v1alpha1.ListenerClass) bool { return class.Spec.Route != nil }
+func (Backend) Exposes(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil }
 
 // Kinds implements exposure.Backend.
 func (Backend) Kinds() []exposure.Kind {
 	return []exposure.Kind{{
 		GroupVersionKind: routev1.GroupVersion.WithKind("Route"),
-		ForeignReason:    v1alpha1.ReasonForeignRoute,
-		RejectedReason:   v1alpha1.ReasonRouteRejected,
+		ForeignReason:    listenersv1alpha1.ReasonForeignRoute,
+		RejectedReason:   listenersv1alpha1.ReasonRouteRejected,
 		Remedy:           remedy,
 	}}
 }
@@ -32,8 +33,8 @@ func (Backend) Kinds() []exposure.Kind {
 // AddToScheme implements exposure.Backend.
 func (Backend) AddToScheme(scheme *runtime.Scheme) error { return routev1.Install(scheme) }
 
-// remedy recognises that the operator lacks the right routes/custom-host. OpenShift checks it in the strategy of Routes, where it is no ordinary
-// lack of a right but a field that may not be set.
+// remedy recognises that the operator lacks the right routes/custom-host. OpenShift checks it in the strategy of
+// Routes, where it is no ordinary lack of a right but a field that may not be set.
 func remedy(rejection string) string {
 	if !strings.Contains(rejection, "you do not have permission to set") && !strings.Contains(rejection, "permission on custom-host") {
 		return ""

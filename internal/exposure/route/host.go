@@ -9,7 +9,7 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -36,14 +36,15 @@ type templated struct {
 	text string
 }
 
-func template(class *v1alpha1.ListenerClass) templated {
+func template(class *listenersv1alpha1.ListenerClass) templated {
 	if class.Spec.Route.SubdomainTemplate != "" {
 		return templated{field: "spec.route.subdomainTemplate", of: "subdomain", text: class.Spec.Route.SubdomainTemplate}
 	}
 	return templated{field: "spec.route.hostTemplate", of: "host", text: class.Spec.Route.HostTemplate}
 }
 
-// hostOf returns the host or subdomain of a port's Route, or "" if the cluster is to choose the host. pod is the Pod's name, if the template needs it.
+// hostOf returns the host or subdomain of a port's Route, or "" if the cluster is to choose the host. pod is the Pod's
+// name, if the template needs it.
 func hostOf(l *exposure.Listener, port, pod string) (string, error) {
 	t := template(l.Class)
 	if t.text == "" {
@@ -58,20 +59,21 @@ func hostOf(l *exposure.Listener, port, pod string) (string, error) {
 	host, unknown := expand(t.text, values)
 	switch {
 	case slices.Contains(unknown, podIndex):
-		return "", exposure.Refuse(v1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has {podIndex}, and the name of Pod %s does not end with a "+
+		return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has {podIndex}, and the name of Pod %s does not end with a "+
 			"hyphen and a number, as those of a StatefulSet do; use {podName}, or another class", t.field, l.Class.Name, pod)
 	case len(unknown) > 0:
-		return "", exposure.Refuse(v1alpha1.ReasonInvalidHost, "%s of ListenerClass %s has the unknown placeholder {%s}; there are {listener}, "+
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s has the unknown placeholder {%s}; there are {listener}, "+
 			"{port}, {namespace}, {className}, {podName} and {podIndex}", t.field, l.Class.Name, unknown[0])
 	}
 	if problems := checkHost(host); len(problems) > 0 {
-		return "", exposure.Refuse(v1alpha1.ReasonInvalidHost, "%s of ListenerClass %s makes %q of port %s, which is no host name: %s",
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s makes %q of port %s, which is no host name: %s",
 			t.field, l.Class.Name, host, port, strings.Join(problems, ", "))
 	}
 	return host, nil
 }
 
-// expand puts the values into a template, and shortens what is too long between two dots. unknown are the placeholders without a value.
+// expand puts the values into a template, and shortens what is too long between two dots. unknown are the placeholders
+// without a value.
 func expand(template string, values map[string]string) (host string, unknown []string) {
 	host = placeholder.ReplaceAllStringFunc(template, func(p string) string {
 		name := strings.Trim(p, "{}")
@@ -100,8 +102,8 @@ func checkHost(host string) []string {
 	return nil
 }
 
-// podOf returns the name of the one Pod that the Listener belongs to, or "" if the template has no placeholder that needs it. While there is none, for
-// example because it is being replaced, it is the one that the Routes were made for.
+// podOf returns the name of the one Pod that the Listener belongs to, or "" if the template has no placeholder that
+// needs it. While there is none, for example because it is being replaced, it is the one that the Routes were made for.
 func podOf(l *exposure.Listener) (string, error) {
 	t := template(l.Class)
 	if !strings.Contains(t.text, "{"+podName+"}") && !strings.Contains(t.text, "{"+podIndex+"}") {
@@ -122,7 +124,7 @@ func podOf(l *exposure.Listener) (string, error) {
 	case claim.Owns(l.Listener):
 		why = fmt.Sprintf("no Pod mounts claim %s/%s at the moment", l.Namespace, l.Name)
 	}
-	return "", exposure.Refuse(v1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s names the Pod, which is for Listeners of a Pod's own claim: %s",
+	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s names the Pod, which is for Listeners of a Pod's own claim: %s",
 		t.field, l.Class.Name, why)
 }
 

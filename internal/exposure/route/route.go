@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -29,7 +29,7 @@ const (
 func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
 	ports, _ := routed(l)
 	if len(ports) == 0 {
-		return nil, exposure.Refuse(v1alpha1.ReasonNoRoutablePorts,
+		return nil, exposure.Refuse(listenersv1alpha1.ReasonNoRoutablePorts,
 			"no port of the Listener gets a Route: Routes carry TCP alone%s; name another class, or have the class list other ports", listed(l.Class))
 	}
 	pod, err := podOf(l)
@@ -44,7 +44,7 @@ func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
 			return nil, err
 		}
 		if other, taken := portOf[host]; taken && host != "" {
-			return nil, exposure.Refuse(v1alpha1.ReasonInvalidHost, "the ports %s and %s would both have the host %s; %s of ListenerClass %s has to tell "+
+			return nil, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the ports %s and %s would both have the host %s; %s of ListenerClass %s has to tell "+
 				"them apart by {port}, or spec.route.ports has to leave one out", other, port, host, template(l.Class).field, l.Class.Name)
 		}
 		portOf[host] = port
@@ -53,7 +53,8 @@ func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
 	return routes, nil
 }
 
-// routed returns the names of the ports that get a Route, in the order of the Service, and what is left out against its will.
+// routed returns the names of the ports that get a Route, in the order of the Service, and what is left out against its
+// will.
 func routed(l *exposure.Listener) (ports, leftOut []string) {
 	for _, p := range l.Service.Spec.Ports {
 		switch {
@@ -67,15 +68,15 @@ func routed(l *exposure.Listener) (ports, leftOut []string) {
 	return ports, leftOut
 }
 
-func listed(class *v1alpha1.ListenerClass) string {
+func listed(class *listenersv1alpha1.ListenerClass) string {
 	if len(class.Spec.Route.Ports) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", and ListenerClass %s those named %s", class.Name, strings.Join(class.Spec.Route.Ports, ", "))
 }
 
-// nameOf returns the name of a port's Route. It is short enough for the host that the cluster makes of the Route's name and namespace if
-// there is no template, as long as the namespace lets it.
+// nameOf returns the name of a port's Route. It is short enough for the host that the cluster makes of the Route's name
+// and namespace if there is no template, as long as the namespace lets it.
 func nameOf(l *exposure.Listener, port string) string {
 	return exposure.Shorten(l.Name+"-"+port, max(maxLabel-len("-")-len(l.Namespace), minName))
 }
@@ -113,13 +114,13 @@ func desired(l *exposure.Listener, port, host, pod string) exposure.Desired {
 	return exposure.Desired{Unstructured: route, Anew: anew(l, route.GetName(), host)}
 }
 
-func tlsOf(class *v1alpha1.RouteExposure) map[string]any {
+func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 	termination := class.Termination
 	switch termination {
-	case v1alpha1.RouteTerminationNone:
+	case listenersv1alpha1.RouteTerminationNone:
 		return nil
 	case "":
-		termination = v1alpha1.RouteTerminationPassthrough
+		termination = listenersv1alpha1.RouteTerminationPassthrough
 	}
 	tls := map[string]any{"termination": string(termination)}
 	if class.InsecureEdgeTerminationPolicy != "" {
@@ -134,8 +135,8 @@ func tlsOf(class *v1alpha1.RouteExposure) map[string]any {
 	return tls
 }
 
-// anew tells whether the Route that exists cannot become the desired one: OpenShift ignores that a host is taken away, and then the
-// subdomain, and its wildcard policy can never change.
+// anew tells whether the Route that exists cannot become the desired one: OpenShift ignores that a host is taken away,
+// and then the subdomain, and its wildcard policy can never change.
 func anew(l *exposure.Listener, name, host string) bool {
 	is := find(l, name)
 	if is == nil {
@@ -143,11 +144,11 @@ func anew(l *exposure.Listener, name, host string) bool {
 	}
 	wildcard := string(is.Spec.WildcardPolicy)
 	if wildcard == "" {
-		wildcard = string(v1alpha1.RouteWildcardPolicyNone)
+		wildcard = string(listenersv1alpha1.RouteWildcardPolicyNone)
 	}
 	wanted := string(l.Class.Spec.Route.WildcardPolicy)
 	if wanted == "" {
-		wanted = string(v1alpha1.RouteWildcardPolicyNone)
+		wanted = string(listenersv1alpha1.RouteWildcardPolicyNone)
 	}
 	switch {
 	case wildcard != wanted:

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -18,15 +18,15 @@ import (
 )
 
 // newListener is a Listener of a class that exposes by Routes, with the ports that its Service has.
-func newListener(exposed v1alpha1.RouteExposure, ports ...corev1.ServicePort) *exposure.Listener {
+func newListener(exposed listenersv1alpha1.RouteExposure, ports ...corev1.ServicePort) *exposure.Listener {
 	if len(ports) == 0 {
 		ports = []corev1.ServicePort{{Name: "kafka", Protocol: corev1.ProtocolTCP, Port: 9093}}
 	}
 	return &exposure.Listener{
-		Listener: &v1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "broker", UID: "listener-uid"}},
-		Class: &v1alpha1.ListenerClass{
+		Listener: &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "broker", UID: "listener-uid"}},
+		Class: &listenersv1alpha1.ListenerClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "class"},
-			Spec:       v1alpha1.ListenerClassSpec{ServiceType: v1alpha1.ServiceTypeClusterIP, Route: &exposed},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &exposed},
 		},
 		Service: &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "broker"},
@@ -51,19 +51,19 @@ func threePorts() []corev1.ServicePort {
 
 func TestRoutesGolden(t *testing.T) {
 	for name, listener := range map[string]*exposure.Listener{
-		"passthrough-is-the-default": newListener(v1alpha1.RouteExposure{}),
-		"edge": newListener(v1alpha1.RouteExposure{
-			Termination: v1alpha1.RouteTerminationEdge, InsecureEdgeTerminationPolicy: v1alpha1.RouteInsecurePolicyRedirect,
-			CertificateSecretName: "web-tls", HostTemplate: "{listener}.example.com", WildcardPolicy: v1alpha1.RouteWildcardPolicySubdomain,
+		"passthrough-is-the-default": newListener(listenersv1alpha1.RouteExposure{}),
+		"edge": newListener(listenersv1alpha1.RouteExposure{
+			Termination: listenersv1alpha1.RouteTerminationEdge, InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyRedirect,
+			CertificateSecretName: "web-tls", HostTemplate: "{listener}.example.com", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain,
 		}),
-		"reencrypt": newListener(v1alpha1.RouteExposure{
-			Termination: v1alpha1.RouteTerminationReencrypt, DestinationCACertificate: "-----BEGIN CERTIFICATE-----\n", SubdomainTemplate: "{listener}-{namespace}",
+		"reencrypt": newListener(listenersv1alpha1.RouteExposure{
+			Termination: listenersv1alpha1.RouteTerminationReencrypt, DestinationCACertificate: "-----BEGIN CERTIFICATE-----\n", SubdomainTemplate: "{listener}-{namespace}",
 		}),
-		"no-tls-and-one-route-for-each-tcp-port": newListener(v1alpha1.RouteExposure{Termination: v1alpha1.RouteTerminationNone}, threePorts()...),
-		"listed-ports-alone":                     newListener(v1alpha1.RouteExposure{Ports: []string{"metrics", "other"}}, threePorts()...),
-		"host-of-a-pod":                          ofClaim(newListener(v1alpha1.RouteExposure{HostTemplate: "{podName}-{podIndex}.example.com"}), "kafka-12"),
+		"no-tls-and-one-route-for-each-tcp-port": newListener(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone}, threePorts()...),
+		"listed-ports-alone":                     newListener(listenersv1alpha1.RouteExposure{Ports: []string{"metrics", "other"}}, threePorts()...),
+		"host-of-a-pod":                          ofClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: "{podName}-{podIndex}.example.com"}), "kafka-12"),
 		"labels-and-annotations": func() *exposure.Listener {
-			l := newListener(v1alpha1.RouteExposure{
+			l := newListener(listenersv1alpha1.RouteExposure{
 				Labels:      map[string]string{"shard": "internal", "app.kubernetes.io/name": "class"},
 				Annotations: map[string]string{"haproxy.router.openshift.io/timeout": "5m"},
 			})
@@ -95,7 +95,7 @@ func TestHosts(t *testing.T) {
 		message  string // a part of it
 	}{
 		"every placeholder": {
-			listener: ofClaim(newListener(v1alpha1.RouteExposure{}), "pod-7"), template: "{listener}.{port}.{namespace}.{className}.{podName}.{podIndex}.example.com",
+			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{}), "pod-7"), template: "{listener}.{port}.{namespace}.{className}.{podName}.{podIndex}.example.com",
 			want: "broker.kafka.shop.class.pod-7.7.example.com",
 		},
 		"one placeholder twice":      {template: "{port}.{port}.example.com", want: "kafka.kafka.example.com"},
@@ -103,61 +103,61 @@ func TestHosts(t *testing.T) {
 		"a part of 63 characters":    {template: long + ".example.com", want: long + ".example.com"},
 		"a part that is too long":    {template: long + "-{listener}.example.com", want: long[:54] + "-4800ec69.example.com"},
 		"253 characters":             {template: strings.Repeat("a.", 123) + "{listener}x", want: strings.Repeat("a.", 123) + "brokerx"},
-		"254 characters":             {template: strings.Repeat("a.", 123) + "{listener}xy", reason: v1alpha1.ReasonInvalidHost, message: "no more than 253"},
-		"an unknown placeholder":     {template: "{pod}.example.com", reason: v1alpha1.ReasonInvalidHost, message: "unknown placeholder {pod}"},
-		"an empty placeholder":       {template: "{}.example.com", reason: v1alpha1.ReasonInvalidHost, message: "unknown placeholder {}"},
-		"half a placeholder":         {template: "{listener.example.com", reason: v1alpha1.ReasonInvalidHost, message: `makes "{listener.example.com" of port kafka, which is no host name`},
-		"an empty part":              {template: "{listener}..example.com", reason: v1alpha1.ReasonInvalidHost, message: "no host name"},
-		"a part with a hyphen first": {template: "-{listener}.example.com", reason: v1alpha1.ReasonInvalidHost, message: "no host name"},
-		"capitals":                   {template: "WWW.example.com", reason: v1alpha1.ReasonInvalidHost, message: "no host name"},
+		"254 characters":             {template: strings.Repeat("a.", 123) + "{listener}xy", reason: listenersv1alpha1.ReasonInvalidHost, message: "no more than 253"},
+		"an unknown placeholder":     {template: "{pod}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {pod}"},
+		"an empty placeholder":       {template: "{}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {}"},
+		"half a placeholder":         {template: "{listener.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: `makes "{listener.example.com" of port kafka, which is no host name`},
+		"an empty part":              {template: "{listener}..example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "no host name"},
+		"a part with a hyphen first": {template: "-{listener}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "no host name"},
+		"capitals":                   {template: "WWW.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "no host name"},
 		"a class with a dot in its name": {
 			listener: func() *exposure.Listener {
-				l := newListener(v1alpha1.RouteExposure{})
+				l := newListener(listenersv1alpha1.RouteExposure{})
 				l.Class.Name = "a.b"
 				return l
 			}(),
 			template: "{className}.example.com", want: "a-b-2e7336dc.example.com",
 		},
 		"a Pod that is no replica": {
-			listener: ofClaim(newListener(v1alpha1.RouteExposure{}), "web-7d9f8-x2k4q"), template: "{podIndex}.example.com",
-			reason: v1alpha1.ReasonNoSinglePod, message: "the name of Pod web-7d9f8-x2k4q does not end with a hyphen and a number",
+			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-7d9f8-x2k4q"), template: "{podIndex}.example.com",
+			reason: listenersv1alpha1.ReasonNoSinglePod, message: "the name of Pod web-7d9f8-x2k4q does not end with a hyphen and a number",
 		},
 		"a Listener of several Pods": {
-			listener: ofClaim(newListener(v1alpha1.RouteExposure{}), "web-0", "web-1"), template: "{podName}.example.com",
-			reason: v1alpha1.ReasonNoSinglePod, message: "claim shop/broker is mounted by several (web-0, web-1)",
+			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-0", "web-1"), template: "{podName}.example.com",
+			reason: listenersv1alpha1.ReasonNoSinglePod, message: "claim shop/broker is mounted by several (web-0, web-1)",
 		},
 		"a Listener that a user made": {
-			template: "{podName}.example.com", reason: v1alpha1.ReasonNoSinglePod, message: "Listener shop/broker was not made for one",
+			template: "{podName}.example.com", reason: listenersv1alpha1.ReasonNoSinglePod, message: "Listener shop/broker was not made for one",
 		},
 		"a Listener whose Pod was never there": {
-			listener: ofClaim(newListener(v1alpha1.RouteExposure{})), template: "{podName}.example.com",
-			reason: v1alpha1.ReasonNoSinglePod, message: "no Pod mounts claim shop/broker at the moment",
+			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{})), template: "{podName}.example.com",
+			reason: listenersv1alpha1.ReasonNoSinglePod, message: "no Pod mounts claim shop/broker at the moment",
 		},
 		"a Listener whose Pod is being replaced": {
 			listener: func() *exposure.Listener {
-				l := ofClaim(newListener(v1alpha1.RouteExposure{}))
+				l := ofClaim(newListener(listenersv1alpha1.RouteExposure{}))
 				l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: map[string]string{names.AnnotationPod: "web-3"}}}}
 				return l
 			}(),
 			template: "{podIndex}.example.com", want: "3.example.com",
 		},
 		"the same host for two ports": {
-			listener: newListener(v1alpha1.RouteExposure{}, threePorts()...), template: "{listener}.example.com",
-			reason: v1alpha1.ReasonInvalidHost, message: "the ports kafka and metrics would both have the host broker.example.com; spec.route.hostTemplate of ListenerClass class has to tell them apart by {port}",
+			listener: newListener(listenersv1alpha1.RouteExposure{}, threePorts()...), template: "{listener}.example.com",
+			reason: listenersv1alpha1.ReasonInvalidHost, message: "the ports kafka and metrics would both have the host broker.example.com; spec.route.hostTemplate of ListenerClass class has to tell them apart by {port}",
 		},
 		"no port that is TCP": {
-			listener: newListener(v1alpha1.RouteExposure{}, threePorts()[2]),
-			reason:   v1alpha1.ReasonNoRoutablePorts, message: "Routes carry TCP alone; name another class",
+			listener: newListener(listenersv1alpha1.RouteExposure{}, threePorts()[2]),
+			reason:   listenersv1alpha1.ReasonNoRoutablePorts, message: "Routes carry TCP alone; name another class",
 		},
 		"no port that the class lists": {
-			listener: newListener(v1alpha1.RouteExposure{Ports: []string{"http", "https"}}),
-			reason:   v1alpha1.ReasonNoRoutablePorts, message: "ListenerClass class those named http, https",
+			listener: newListener(listenersv1alpha1.RouteExposure{Ports: []string{"http", "https"}}),
+			reason:   listenersv1alpha1.ReasonNoRoutablePorts, message: "ListenerClass class those named http, https",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener := tc.listener
 			if listener == nil {
-				listener = newListener(v1alpha1.RouteExposure{})
+				listener = newListener(listenersv1alpha1.RouteExposure{})
 			}
 			for _, field := range []string{"host", "subdomain"} {
 				listener.Class.Spec.Route.HostTemplate, listener.Class.Spec.Route.SubdomainTemplate = tc.template, ""
@@ -193,7 +193,7 @@ func TestNamesOfRoutesLeaveRoomForTheNamespaceInAHost(t *testing.T) {
 		"the name is cut so that a cluster can make a host of it": {namespace: "production", listener: strings.Repeat("l", 63), limit: 63},
 		"an extreme namespace leaves a name that tells something": {namespace: strings.Repeat("n", 63), listener: strings.Repeat("l", 63), limit: 20 + 1 + 63},
 	} {
-		l := newListener(v1alpha1.RouteExposure{}, threePorts()[:2]...)
+		l := newListener(listenersv1alpha1.RouteExposure{}, threePorts()[:2]...)
 		l.Namespace, l.Name = tc.namespace, tc.listener
 		desired, err := route.Backend{}.Objects(l)
 		if err != nil {
@@ -211,25 +211,25 @@ func TestNamesOfRoutesLeaveRoomForTheNamespaceInAHost(t *testing.T) {
 func TestRoutesThatCannotBecomeWhatIsDesiredAreMadeAnew(t *testing.T) {
 	generated := map[string]string{"openshift.io/host.generated": "true"}
 	for name, tc := range map[string]struct {
-		class v1alpha1.RouteExposure
+		class listenersv1alpha1.RouteExposure
 		is    routev1.RouteSpec
 		notes map[string]string
 		want  bool
 	}{
-		"another host":                           {class: v1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Host: "old.example.com"}},
-		"another subdomain":                      {class: v1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Subdomain: "old"}},
-		"a host instead of a subdomain":          {class: v1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Subdomain: "old"}},
-		"a host instead of the cluster's choice": {class: v1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Host: "a.apps"}, notes: generated},
+		"another host":                           {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Host: "old.example.com"}},
+		"another subdomain":                      {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Subdomain: "old"}},
+		"a host instead of a subdomain":          {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Subdomain: "old"}},
+		"a host instead of the cluster's choice": {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Host: "a.apps"}, notes: generated},
 		"the cluster's choice as ever":           {is: routev1.RouteSpec{Host: "a.apps"}, notes: generated},
 		"not chosen yet":                         {is: routev1.RouteSpec{}},
 		"the default wildcard policy":            {is: routev1.RouteSpec{WildcardPolicy: "None"}},
 
-		"a subdomain instead of a host":               {class: v1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Host: "old.example.com"}, want: true},
-		"a subdomain instead of the cluster's choice": {class: v1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Host: "a.apps"}, notes: generated, want: true},
+		"a subdomain instead of a host":               {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Host: "old.example.com"}, want: true},
+		"a subdomain instead of the cluster's choice": {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Host: "a.apps"}, notes: generated, want: true},
 		"the cluster's choice instead of a host":      {is: routev1.RouteSpec{Host: "old.example.com"}, want: true},
 		"the cluster's choice instead of a subdomain": {is: routev1.RouteSpec{Subdomain: "old"}, want: true},
-		"the whole domain instead of its host alone":  {class: v1alpha1.RouteExposure{HostTemplate: "a.b", WildcardPolicy: "Subdomain"}, is: routev1.RouteSpec{Host: "a.b"}, want: true},
-		"the host alone instead of the whole domain":  {class: v1alpha1.RouteExposure{HostTemplate: "a.b"}, is: routev1.RouteSpec{Host: "a.b", WildcardPolicy: "Subdomain"}, want: true},
+		"the whole domain instead of its host alone":  {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b", WildcardPolicy: "Subdomain"}, is: routev1.RouteSpec{Host: "a.b"}, want: true},
+		"the host alone instead of the whole domain":  {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b"}, is: routev1.RouteSpec{Host: "a.b", WildcardPolicy: "Subdomain"}, want: true},
 	} {
 		l := newListener(tc.class)
 		l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: tc.notes}, Spec: tc.is}}
@@ -258,13 +258,14 @@ func TestLackOfTheRightToHostsIsRecognised(t *testing.T) {
 	}
 }
 
-// FuzzTemplate makes sure that whatever an administrator writes, and names come to, a Route gets a valid host or the Listener a refusal.
+// FuzzTemplate makes sure that whatever an administrator writes, and names come to, a Route gets a valid host or the
+// Listener a refusal.
 func FuzzTemplate(f *testing.F) {
 	f.Add("{listener}-{port}.{namespace}.example.com", "web", "class", "web-0")
 	f.Add("{podIndex}.{className}.{", "web", "a.b", "web.0-1")
 	f.Add("..{}-{{podName}}", strings.Repeat("x", 63), strings.Repeat("x.", 120), "")
 	f.Fuzz(func(t *testing.T, template, name, class, pod string) {
-		l := ofClaim(newListener(v1alpha1.RouteExposure{HostTemplate: template}), pod)
+		l := ofClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template}), pod)
 		l.Name, l.Class.Name = name, class
 		desired, err := route.Backend{}.Objects(l)
 		if err != nil {

@@ -3,32 +3,32 @@ package service
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
 // addresses returns the addresses that lead to the Service of a Listener, never nil.
-func addresses(l *exposure.Listener) []v1alpha1.IngressAddress {
+func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
-	case v1alpha1.ServiceTypeNodePort:
+	case listenersv1alpha1.ServiceTypeNodePort:
 		return nodePortAddresses(l.Service, l.Nodes, prefer)
-	case v1alpha1.ServiceTypeLoadBalancer:
+	case listenersv1alpha1.ServiceTypeLoadBalancer:
 		return loadBalancerAddresses(l.Service, prefer)
 	default:
 		return clusterIPAddresses(l.Service, l.ClusterDomain, prefer)
 	}
 }
 
-// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports. It
-// is empty as long as no node port is allocated.
-func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer v1alpha1.AddressType) []v1alpha1.IngressAddress {
-	addresses := []v1alpha1.IngressAddress{}
+// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports.
+// It is empty as long as no node port is allocated.
+func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
+	addresses := []listenersv1alpha1.IngressAddress{}
 	if len(nodePorts(service)) == 0 {
 		return addresses
 	}
 	for _, node := range nodes {
 		if address, t, ok := exposure.NodeAddress(node, prefer); ok {
-			addresses = append(addresses, v1alpha1.IngressAddress{Address: address, AddressType: t, Ports: nodePorts(service)})
+			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: address, AddressType: t, Ports: nodePorts(service)})
 		}
 	}
 	return addresses
@@ -36,11 +36,11 @@ func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer v1a
 
 // loadBalancerAddresses returns one address for each entry point that the load balancer reports, in its order, with the
 // Service's ports.
-func loadBalancerAddresses(service *corev1.Service, prefer v1alpha1.AddressType) []v1alpha1.IngressAddress {
-	addresses := []v1alpha1.IngressAddress{}
+func loadBalancerAddresses(service *corev1.Service, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
+	addresses := []listenersv1alpha1.IngressAddress{}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		if address, t, ok := exposure.PreferredAddress(prefer, ingress.Hostname, ingress.IP); ok {
-			addresses = append(addresses, v1alpha1.IngressAddress{Address: address, AddressType: t, Ports: ports(service)})
+			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: address, AddressType: t, Ports: ports(service)})
 		}
 	}
 	return addresses
@@ -48,20 +48,20 @@ func loadBalancerAddresses(service *corev1.Service, prefer v1alpha1.AddressType)
 
 // clusterIPAddresses returns the Service's DNS name or, if IP addresses are preferred, all its cluster IPs, with the
 // Service's ports. A headless Service has its DNS name alone.
-func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer v1alpha1.AddressType) []v1alpha1.IngressAddress {
-	if prefer == v1alpha1.AddressTypeHostname || service.Spec.ClusterIP == corev1.ClusterIPNone {
+func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
+	if prefer == listenersv1alpha1.AddressTypeHostname || service.Spec.ClusterIP == corev1.ClusterIPNone {
 		hostname := service.Name + "." + service.Namespace + ".svc." + clusterDomain
-		return []v1alpha1.IngressAddress{{Address: hostname, AddressType: v1alpha1.AddressTypeHostname, Ports: ports(service)}}
+		return []listenersv1alpha1.IngressAddress{{Address: hostname, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(service)}}
 	}
-	addresses := []v1alpha1.IngressAddress{}
+	addresses := []listenersv1alpha1.IngressAddress{}
 	for _, ip := range service.Spec.ClusterIPs {
-		addresses = append(addresses, v1alpha1.IngressAddress{Address: ip, AddressType: v1alpha1.AddressTypeIP, Ports: ports(service)})
+		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: ip, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports(service)})
 	}
 	return addresses
 }
 
-// ports returns the port numbers of a Service by name. Ports without a name, which only an override can bring about, are
-// left out: a port that nobody can ask for by name cannot be published.
+// ports returns the port numbers of a Service by name. Ports without a name, which only an override can bring about,
+// are left out: a port that nobody can ask for by name cannot be published.
 func ports(service *corev1.Service) map[string]int32 {
 	return portsBy(service, func(p corev1.ServicePort) int32 { return p.Port })
 }

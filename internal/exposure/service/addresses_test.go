@@ -7,27 +7,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/service"
 )
 
 const (
-	nodePort     = v1alpha1.ServiceTypeNodePort
-	loadBalancer = v1alpha1.ServiceTypeLoadBalancer
-	clusterIP    = v1alpha1.ServiceTypeClusterIP
+	nodePort     = listenersv1alpha1.ServiceTypeNodePort
+	loadBalancer = listenersv1alpha1.ServiceTypeLoadBalancer
+	clusterIP    = listenersv1alpha1.ServiceTypeClusterIP
 
-	preferIP           = v1alpha1.PreferredAddressTypeIP
-	preferHostname     = v1alpha1.PreferredAddressTypeHostname
-	preferConservative = v1alpha1.PreferredAddressTypeHostnameConservative
+	preferIP           = listenersv1alpha1.PreferredAddressTypeIP
+	preferHostname     = listenersv1alpha1.PreferredAddressTypeHostname
+	preferConservative = listenersv1alpha1.PreferredAddressTypeHostnameConservative
 )
 
-func ip(address string, ports map[string]int32) v1alpha1.IngressAddress {
-	return v1alpha1.IngressAddress{Address: address, AddressType: v1alpha1.AddressTypeIP, Ports: ports}
+func ip(address string, ports map[string]int32) listenersv1alpha1.IngressAddress {
+	return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
 }
 
-func hostname(address string, ports map[string]int32) v1alpha1.IngressAddress {
-	return v1alpha1.IngressAddress{Address: address, AddressType: v1alpha1.AddressTypeHostname, Ports: ports}
+func hostname(address string, ports map[string]int32) listenersv1alpha1.IngressAddress {
+	return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports}
 }
 
 func node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
@@ -64,14 +64,14 @@ func TestAddresses(t *testing.T) {
 		node("node-3", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}),
 	}
 	for name, tc := range map[string]struct {
-		serviceType v1alpha1.ServiceType
+		serviceType listenersv1alpha1.ServiceType
 		service     *corev1.Service
 		nodes       []*corev1.Node
-		want        map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress
+		want        map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress
 	}{
 		"node ports keep the order of the nodes, and leave out a node without address": {
 			serviceType: nodePort, service: newService(nil), nodes: nodes,
-			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferIP:           {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
 				preferConservative: {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
 				"":                 {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
@@ -80,16 +80,16 @@ func TestAddresses(t *testing.T) {
 		},
 		"node ports without nodes": {
 			serviceType: nodePort, service: newService(nil),
-			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
+			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{preferIP: {}},
 		},
 		"node ports that are not allocated": {
 			serviceType: nodePort, nodes: nodes,
 			service: newService(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}} }),
-			want:    map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
+			want:    map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{preferIP: {}},
 		},
 		"a load balancer keeps the order that it reports": {
 			serviceType: loadBalancer, service: balanced, nodes: nodes,
-			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferIP:           {ip("203.0.113.9", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
 				preferHostname:     {hostname("b.example.com", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
 				preferConservative: {hostname("b.example.com", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
@@ -97,11 +97,11 @@ func TestAddresses(t *testing.T) {
 		},
 		"a load balancer that is not assigned": {
 			serviceType: loadBalancer, service: newService(nil),
-			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{preferIP: {}},
+			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{preferIP: {}},
 		},
 		"inside the cluster": {
 			serviceType: clusterIP, service: balanced, nodes: nodes,
-			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferIP:           {ip("10.96.0.1", numbers), ip("fd00::1", numbers)},
 				preferHostname:     {hostname("web.ns.svc.example.org", numbers)},
 				preferConservative: {hostname("web.ns.svc.example.org", numbers)},
@@ -112,23 +112,23 @@ func TestAddresses(t *testing.T) {
 			service: newService(func(s *corev1.Service) {
 				s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 			}),
-			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferIP: {hostname("web.ns.svc.example.org", numbers)},
 			},
 		},
 		"a port without a name is not published": {
 			serviceType: clusterIP,
 			service:     newService(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }),
-			want: map[v1alpha1.PreferredAddressType][]v1alpha1.IngressAddress{
+			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferHostname: {hostname("web.ns.svc.example.org", map[string]int32{})},
 			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for prefer, want := range tc.want {
-				class := &v1alpha1.ListenerClass{Spec: v1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: prefer}}
+				class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: prefer}}
 				got := service.Backend{}.Addresses(&exposure.Listener{
-					Listener: &v1alpha1.Listener{}, Class: class, Service: tc.service, Nodes: tc.nodes, ClusterDomain: "example.org",
+					Listener: &listenersv1alpha1.Listener{}, Class: class, Service: tc.service, Nodes: tc.nodes, ClusterDomain: "example.org",
 				}).Addresses
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("preferring %q (-want +got):\n%s", prefer, diff)

@@ -1,5 +1,5 @@
-// Package service reaches Listeners by their Service alone, in the way that its type says: at ports of nodes, through a load balancer, or
-// from inside the cluster (contract 1.5).
+// Package service reaches Listeners by their Service alone, in the way that its type says: at ports of nodes, through a
+// load balancer, or from inside the cluster (contract 1.5).
 package service
 
 import (
@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
-	"github.com/listener-operator/listener-operator/api/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -22,7 +22,7 @@ type Backend struct{}
 var _ exposure.Backend = Backend{}
 
 // Exposes implements exposure.Backend.
-func (Backend) Exposes(*v1alpha1.ListenerClass) bool { return true }
+func (Backend) Exposes(*listenersv1alpha1.ListenerClass) bool { return true }
 
 // Kinds implements exposure.Backend.
 func (Backend) Kinds() []exposure.Kind { return nil }
@@ -36,7 +36,7 @@ func (Backend) Objects(*exposure.Listener) ([]exposure.Desired, error) { return 
 // Addresses implements exposure.Backend.
 func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	e := exposure.Exposed{Addresses: addresses(l)}
-	if ports := nodePorts(l.Service); l.Class.Spec.ServiceType == v1alpha1.ServiceTypeNodePort && len(ports) > 0 {
+	if ports := nodePorts(l.Service); l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort && len(ports) > 0 {
 		e.NodePorts = ports // never empty, which would read back as nil, and be written again in each pass
 	}
 	e.Complete = len(e.Addresses) > 0
@@ -44,7 +44,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 		e.Message = leftOut(l)
 	} else {
 		e.Reason, e.Message = waitsFor(l, e.NodePorts)
-		e.Warn = e.Reason == v1alpha1.ReasonNodesMissing
+		e.Warn = e.Reason == listenersv1alpha1.ReasonNodesMissing
 	}
 	return e
 }
@@ -53,21 +53,21 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 func waitsFor(l *exposure.Listener, ports map[string]int32) (reason, message string) {
 	service := l.Namespace + "/" + l.Name
 	switch {
-	case l.Class.Spec.ServiceType == v1alpha1.ServiceTypeLoadBalancer:
-		return v1alpha1.ReasonWaitingForLoadBalancer, "no load balancer has given Service " + service + " an address yet; " +
+	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
+		return listenersv1alpha1.ReasonWaitingForLoadBalancer, "no load balancer has given Service " + service + " an address yet; " +
 			responsible(l.Class) + " has to"
-	case l.Class.Spec.ServiceType == v1alpha1.ServiceTypeClusterIP:
-		return v1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
+	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
+		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
 	case len(ports) == 0:
-		return v1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; overrides may have changed its type"
+		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; overrides may have changed its type"
 	case len(l.Nodes)+len(l.MissingNodes) == 0:
-		return v1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the Pods' nodes"
+		return listenersv1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the Pods' nodes"
 	default:
-		return v1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut(l)
+		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut(l)
 	}
 }
 
-func responsible(class *v1alpha1.ListenerClass) string {
+func responsible(class *listenersv1alpha1.ListenerClass) string {
 	if name := ptr.Deref(class.Spec.LoadBalancerClass, ""); name != "" {
 		return fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s asks for,", name, class.Name)
 	}

@@ -1,6 +1,6 @@
-// Package apiserver gives tests a real kube-apiserver and etcd, with this project's CustomResourceDefinitions installed. The
-// programs are built once from pinned modules, see test/cluster/tools. There is no controller manager and no kubelet: namespaces are
-// never removed, nothing is garbage-collected, and Pods never run.
+// Package apiserver gives tests a real kube-apiserver and etcd, with this project's CustomResourceDefinitions
+// installed. The programs are built once from pinned modules, see test/cluster/tools. There is no controller manager
+// and no kubelet: namespaces are never removed, nothing is garbage-collected, and Pods never run.
 //
 // One API server serves all tests of a package. It is started by the first test that asks for it, and stopped by Run:
 //
@@ -39,8 +39,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// Patience is how long tests wait for one thing that the API server or a controller does. It is many times what that takes, for the machine may have
-// other work.
+// Patience is how long tests wait for one thing that the API server or a controller does. It is many times what that
+// takes, for the machine may have other work.
 const Patience = time.Minute
 
 // shared is the API server of this test binary.
@@ -147,8 +147,9 @@ func Namespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// StartManager runs a manager, with all indexes and with the controllers that setup adds, until the test ends. Its caches are
-// filled when StartManager returns. It uses cfg if that is not nil, for example one with a transport that counts, else Config.
+// StartManager runs a manager, with all indexes and with the controllers that setup adds, until the test ends. Its
+// caches are filled when StartManager returns. It uses cfg if that is not nil, for example one with a transport that
+// counts, else Config.
 func StartManager(t testing.TB, cfg *rest.Config, setup func(mgr ctrl.Manager) error) ctrl.Manager {
 	t.Helper()
 	if cfg == nil {

@@ -1,6 +1,6 @@
-// Package crds installs CustomResourceDefinitions of other projects on the API server of a test: those of OpenShift, of the Prometheus
-// operator and of the Operator Lifecycle Manager. They come from the projects' own Go modules, in the versions that go.mod pins; none is
-// copied here.
+// Package crds installs CustomResourceDefinitions of other projects on the API server of a test: those of OpenShift, of
+// the Prometheus operator and of the Operator Lifecycle Manager. They come from the projects' own Go modules, in the
+// versions that go.mod pins; none is copied here.
 //
 // It must never be imported by anything but tests.
 package crds
@@ -41,8 +41,9 @@ const (
 	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
 )
 
-// patience is how long to wait for the API server. It seldom takes more than a moment, but while it is about to fill its cache of a kind that is going away, it
-// cannot list the objects, and tries again after ever longer pauses: the last one in this time is of 40 seconds.
+// patience is how long to wait for the API server. It seldom takes more than a moment, but while it is about to fill
+// its cache of a kind that is going away, it cannot list the objects, and tries again after ever longer pauses: the
+// last one in this time is of 40 seconds.
 const patience = 2 * time.Minute
 
 // file says where a definition lies.
@@ -84,8 +85,8 @@ func files() map[CRD]file {
 // All returns the names of all definitions that there are here, sorted.
 func All() []CRD { return slices.Sorted(maps.Keys(files())) }
 
-// Install installs the definitions, and returns when the API server serves them. They stay until Remove, because several tests share an
-// API server.
+// Install installs the definitions, and returns when the API server serves them. They stay until Remove, because
+// several tests share an API server.
 func Install(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {
@@ -98,8 +99,8 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 	}
 }
 
-// Remove removes the definitions with all objects, one after the other, and returns when they are gone. The end of one has the API server drop its caches of
-// others in the group, which holds up their removal.
+// Remove removes the definitions with all objects, one after the other, and returns when they are gone. The end of one
+// has the API server drop its caches of others in the group, which holds up their removal.
 func Remove(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {

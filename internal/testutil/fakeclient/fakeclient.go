@@ -1,4 +1,5 @@
-// Package fakeclient makes fake clients for unit tests that know the operator's kinds and have the indexes of its cache.
+// Package fakeclient makes fake clients for unit tests that know the operator's kinds and have the indexes of its
+// cache.
 package fakeclient
 
 import (
@@ -57,8 +58,8 @@ func New(t testing.TB, intercept interceptor.Funcs, objects ...client.Object) cl
 	return builder.Build()
 }
 
-// knownTypes knows the schemas of Kubernetes' kinds, as server-side apply on a fake client does by default. But with that of a NetworkPolicy
-// the fake client fails, so it has to go without.
+// knownTypes knows the schemas of Kubernetes' kinds, as server-side apply on a fake client does by default. But with
+// that of a NetworkPolicy the fake client fails, so it has to go without.
 type knownTypes struct{ managedfields.TypeConverter }
 
 func (k knownTypes) ObjectToTyped(o runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {

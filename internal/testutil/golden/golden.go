@@ -1,5 +1,5 @@
-// Package golden compares what a test generates with files that are reviewed: testdata/<name>.yaml beside the test. With the flag -update, the
-// tests write them anew.
+// Package golden compares what a test generates with files that are reviewed: testdata/<name>.yaml beside the test.
+// With the flag -update, the tests write them anew.
 package golden
 
 import (

@@ -33,8 +33,8 @@ func commandOn(ctx context.Context, m machine, name string, args []string) *exec
 	return cmd
 }
 
-// ClientDial connects from the client outside of the cluster. The address is an IP address and a port, as the client has
-// no name server.
+// ClientDial connects from the client outside of the cluster. The address is an IP address and a port, as the client
+// has no name server.
 func (c *Cluster) ClientDial(ctx context.Context, network, address string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(address); err != nil {
 		return nil, fmt.Errorf("parsing the address to dial: %w", err)

@@ -281,8 +281,8 @@ func (c *Cluster) HostIP() string { return c.subnets.host().String() }
 // ClientIP returns the address of the client outside of the cluster.
 func (c *Cluster) ClientIP() string { return c.subnets.client().String() }
 
-// MirroredRegistry is a registry that exists nowhere. Nodes look for its images in the cluster's own, as those of clusters without the internet do in a
-// mirror. They know no password for it: that takes a pull secret.
+// MirroredRegistry is a registry that exists nowhere. Nodes look for its images in the cluster's own, as those of
+// clusters without the internet do in a mirror. They know no password for it: that takes a pull secret.
 const MirroredRegistry = "registry.example"
 
 // Registry returns the address and port of the cluster's image registry, which is the first part of the names of the
@@ -298,8 +298,8 @@ func (c *Cluster) Kubectl() string { return c.tool("kubernetes", "kubectl") }
 // LogDir returns the directory that holds the logs of everything that runs.
 func (c *Cluster) LogDir() string { return c.logDir() }
 
-// AuditLog returns the path of the API server's audit log since the cluster was made: a JSON audit.k8s.io/v1 Event on each line, of the
-// requests of ServiceAccounts outside of kube-system.
+// AuditLog returns the path of the API server's audit log since the cluster was made: a JSON audit.k8s.io/v1 Event on
+// each line, of the requests of ServiceAccounts outside of kube-system.
 func (c *Cluster) AuditLog() string { return filepath.Join(c.logDir(), "audit.jsonl") }
 
 // KubeletDir returns the host's path of what a node sees as /var/lib/kubelet. Mounts that the kubelet made below it are

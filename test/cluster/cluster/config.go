@@ -70,8 +70,8 @@ func (c *Cluster) writeNodeConfig(node int) error {
 	return c.writeRegistryConfig(config.RegistryConfig)
 }
 
-// writeRegistryConfig tells the nodes where images of which registry are. They know the password of the cluster's own, but not that of its images
-// under the other name.
+// writeRegistryConfig tells the nodes where images of which registry are. They know the password of the cluster's own,
+// but not that of its images under the other name.
 func (c *Cluster) writeRegistryConfig(dir string) error {
 	name, password, err := c.RegistryLogin()
 	if err != nil {

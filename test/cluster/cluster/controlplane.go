@@ -17,7 +17,8 @@ import (
 // apiTimeout is how long the API server may take to become ready.
 const apiTimeout = 2 * time.Minute
 
-// auditLogMegabytes is how large the audit log may grow before the API server begins a new one: more than a cluster of this kind lives for.
+// auditLogMegabytes is how large the audit log may grow before the API server begins a new one: more than a cluster of
+// this kind lives for.
 const auditLogMegabytes = 1000
 
 // etcd stores the cluster's objects. What it writes need not survive a crash of the machine.

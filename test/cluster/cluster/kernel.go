@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// inotifyInstances is the kernel's limit to how many instances of inotify a user may have. All clusters share it, and a kubelet or containerd that
-// gets none more ends, or misses changes of its files, without naming the limit.
+// inotifyInstances is the kernel's limit to how many instances of inotify a user may have. All clusters share it, and a
+// kubelet or containerd that gets none more ends, or misses changes of its files, without naming the limit.
 const inotifyInstances = "/proc/sys/fs/inotify/max_user_instances"
 
 // neededInstances is enough for several clusters. Kernels allow 128 unless told otherwise.
 const neededInstances = 512
 
-// ensureLimit raises a limit of the kernel to the least that is needed. It stays raised when the cluster is gone: others may have come to need it.
+// ensureLimit raises a limit of the kernel to the least that is needed. It stays raised when the cluster is gone:
+// others may have come to need it.
 func ensureLimit(path string, least int, p *progress) error {
 	content, err := os.ReadFile(path)
 	if err != nil {

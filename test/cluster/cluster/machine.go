@@ -252,7 +252,8 @@ func (m machine) command(ctx context.Context, name string, args ...string) (*exe
 	return cmd, nil
 }
 
-// launch starts a command that outlives this process, with its output appended to a log file. It can be found when launch returns, unless it has ended.
+// launch starts a command that outlives this process, with its output appended to a log file. It can be found when
+// launch returns, unless it has ended.
 func launch(cmd *exec.Cmd, logFile string, start func() error) error {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 func (c *Cluster) ensureBridge(ctx context.Context) error {
 	s := c.subnets
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
-		// With an address of its own: otherwise it would take that of one of its ports, and change it as they come and go.
+		// With an address of its own: otherwise it would take that of one of its ports, and change it as they come and
+		// go.
 		if err := ip(ctx, fmt.Sprintf("link add %s address %s type bridge", s.bridge(), hardwareAddress(s.host()))); err != nil {
 			return fmt.Errorf("creating the bridge: %w", err)
 		}

@@ -167,8 +167,9 @@ func (c *Cluster) StopNode(ctx context.Context, node int) error {
 	return c.change(ctx, node, func() error { return c.powerOff(ctx, node) })
 }
 
-// StartNode boots a node and waits until it is Ready. A node that was stopped comes back as a rebooted machine does, with
-// what its kubelet and its containerd had on disk. Any other number, also that of a deleted node, joins as a new node.
+// StartNode boots a node and waits until it is Ready. A node that was stopped comes back as a rebooted machine does,
+// with what its kubelet and its containerd had on disk. Any other number, also that of a deleted node, joins as a new
+// node.
 func (c *Cluster) StartNode(ctx context.Context, node int) error {
 	if node < 1 || node > MaxNodes {
 		return fmt.Errorf("nodes are numbered from 1 to %d", MaxNodes)

@@ -45,7 +45,8 @@ func processes(match func(process) bool) ([]process, error) {
 	return found, nil
 }
 
-// readProcess reads one process. A zombie has no command line, and neither has one whose program the kernel is just starting.
+// readProcess reads one process. A zombie has no command line, and neither has one whose program the kernel is just
+// starting.
 func readProcess(pid int) (process, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
@@ -63,8 +64,8 @@ func readProcess(pid int) (process, error) {
 	return p, nil
 }
 
-// awaitExecuted waits until a process that was just started has its command line, or has ended. exec.Cmd does not wait for that: the kernel closes the old
-// program's files, by which Start knows, before it sets up the new one's arguments.
+// awaitExecuted waits until a process that was just started has its command line, or has ended. exec.Cmd does not wait
+// for that: the kernel closes the old program's files, by which Start knows, before it sets up the new one's arguments.
 func awaitExecuted(pid int) {
 	for {
 		if p, err := readProcess(pid); err != nil || len(p.argv) > 0 || p.ended() {

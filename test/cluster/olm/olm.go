@@ -1,4 +1,5 @@
-// Package olm installs the Operator Lifecycle Manager (v0) on a test cluster, built from its Go modules like the cluster itself.
+// Package olm installs the Operator Lifecycle Manager (v0) on a test cluster, built from its Go modules like the
+// cluster itself.
 //
 // It must never know anything of what is installed through it.
 package olm
@@ -77,7 +78,8 @@ func Programs(ctx context.Context) (string, error) {
 	return tools.Ensure(ctx, "olm")
 }
 
-// push makes the one image that the manager runs everything from, itself and the helpers of its jobs, and returns its name.
+// push makes the one image that the manager runs everything from, itself and the helpers of its jobs, and returns its
+// name.
 func push(ctx context.Context, c *cluster.Cluster, programs string) (string, error) {
 	shell, err := exec.LookPath("busybox")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command registry is the image registry of the test cluster. It speaks TLS and asks for a password, as the registries of clusters without the internet
-// do. Blobs lie on disk, manifests in memory: a registry that is started again is empty. It must never listen on anything but the cluster's own bridge.
+// Command registry is the image registry of the test cluster. It speaks TLS and asks for a password, as the registries
+// of clusters without the internet do. Blobs lie on disk, manifests in memory: a registry that is started again is
+// empty. It must never listen on anything but the cluster's own bridge.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command server is the product that the end-to-end tests run in Pods: it answers clients with its own name, over TCP and UDP, and shows
-// what it reads in its listener volumes. Where it finds an authority, it also speaks TLS, with certificates for the addresses that it reads there. It
-// knows nothing of Kubernetes.
+// Command server is the product that the end-to-end tests run in Pods: it answers clients with its own name, over TCP
+// and UDP, and shows what it reads in its listener volumes. Where it finds an authority, it also speaks TLS, with
+// certificates for the addresses that it reads there. It knows nothing of Kubernetes.
 package main
 
 import (
@@ -51,8 +51,8 @@ func main() {
 	os.Exit(1)
 }
 
-// serveTLS answers as the server without TLS does. For each connection it makes a certificate for the addresses that it then reads in its volumes, with
-// its name as the subject.
+// serveTLS answers as the server without TLS does. For each connection it makes a certificate for the addresses that it
+// then reads in its volumes, with its name as the subject.
 func serveTLS(handler http.Handler) {
 	authority, err := pki.LoadAuthority(authorityDir, "tls")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package platform makes an API server treat Routes as OpenShift's does, on top of the CustomResourceDefinition: by admission policies that choose
-// hosts and ask for the rights to set them. What it cannot do that way, such as to look for the Secret that a Route names, is left to the router.
+// Package platform makes an API server treat Routes as OpenShift's does, on top of the CustomResourceDefinition: by
+// admission policies that choose hosts and ask for the rights to set them. What it cannot do that way, such as to look
+// for the Secret that a Route names, is left to the router.
 //
 // It must never be imported by anything but tests and test tools.
 package platform
@@ -31,8 +32,8 @@ const AnnotationGenerated = "openshift.io/host.generated"
 // owner is the name under which the policies are applied.
 const owner = "openshift-platform"
 
-// Install applies the policies, and returns when they count. The API server must serve Routes, and the client know them. domain is what the hosts
-// that it chooses end with.
+// Install applies the policies, and returns when they count. The API server must serve Routes, and the client know
+// them. domain is what the hosts that it chooses end with.
 func Install(ctx context.Context, c client.Client, domain string) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(strings.ReplaceAll(policies, "DOMAIN", domain))), 4096)
 	for {

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 const domain = "apps.test"
 
-// world is an API server that treats Routes as OpenShift's does, seen by an administrator and by a user, who may edit Routes.
+// world is an API server that treats Routes as OpenShift's does, seen by an administrator and by a user, who may edit
+// Routes.
 type world struct {
 	*testing.T
 	admin, user client.Client

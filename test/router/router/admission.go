@@ -20,8 +20,8 @@ import (
 type Identity struct {
 	// Name is what the router calls itself in the status of Routes.
 	Name string
-	// Domain is what follows spec.subdomain in the host of a Route that has a subdomain and no host. Empty means that the router
-	// leaves such Routes without a host.
+	// Domain is what follows spec.subdomain in the host of a Route that has a subdomain and no host. Empty means that
+	// the router leaves such Routes without a host.
 	Domain string
 	// CanonicalHostname is what host names of Routes may be aliases of. It may be empty.
 	CanonicalHostname string
@@ -46,17 +46,20 @@ type refusal struct {
 
 // verdict is what a router makes of a Route of its shard.
 type verdict struct {
-	// route is the Route with the host that this router gives it, and with the certificate of its Secret if it names one.
+	// route is the Route with the host that this router gives it, and with the certificate of its Secret if it names
+	// one.
 	route *routev1.Route
 	// refusal is nil if the Route is admitted.
 	refusal *refusal
 }
 
-// secretReader returns a Secret and what keeps the platform's router from reading it. Without any of both the Secret does not exist.
+// secretReader returns a Secret and what keeps the platform's router from reading it. Without any of both the Secret
+// does not exist.
 type secretReader func(namespace, name string) (secret *corev1.Secret, missingVerbs []string)
 
-// admit decides on all Routes of the router's shard, the oldest first. Claims are settled as by the platform's router with its default
-// settings: a host belongs to the namespace of its oldest Route, even if that Route is refused later on for another reason, and wildcards are not allowed.
+// admit decides on all Routes of the router's shard, the oldest first. Claims are settled as by the platform's router
+// with its default settings: a host belongs to the namespace of its oldest Route, even if that Route is refused later
+// on for another reason, and wildcards are not allowed.
 func admit(id Identity, routes []routev1.Route, secrets secretReader) []verdict {
 	var verdicts []verdict
 	claims := map[string][]*routev1.Route{}
@@ -152,8 +155,8 @@ func claim(route *routev1.Route, claims map[string][]*routev1.Route) *refusal {
 	return nil
 }
 
-// excludes tells whether two Routes of a namespace cannot share their host: what arrives must be told apart by its path, which the router
-// does not see where TLS passes through.
+// excludes tells whether two Routes of a namespace cannot share their host: what arrives must be told apart by its
+// path, which the router does not see where TLS passes through.
 func excludes(holder, route *routev1.Route) bool {
 	return holder.Spec.Path == route.Spec.Path ||
 		holder.Spec.TLS != nil && route.Spec.TLS != nil && holder.Spec.TLS.Termination == routev1.TLSTerminationPassthrough

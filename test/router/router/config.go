@@ -50,7 +50,8 @@ type backend struct {
 	Path string
 	// Passthrough, Edge, Reencrypt and none of them are the terminations.
 	Passthrough, Edge, Reencrypt bool
-	// Insecure and Redirect tell what happens on the port without TLS: the Route answers there, or sends clients to the other port.
+	// Insecure and Redirect tell what happens on the port without TLS: the Route answers there, or sends clients to the
+	// other port.
 	Insecure, Redirect bool
 	// DestinationCA is the file by which the servers' certificates are checked when TLS is encrypted anew.
 	DestinationCA string
@@ -178,7 +179,8 @@ func servers(route *routev1.Route, endpoints []discoveryv1.EndpointSlice) []serv
 	return result
 }
 
-// carries tells whether a port of endpoints is one that a Route leads to: the one of its name or number, or any if it says none.
+// carries tells whether a port of endpoints is one that a Route leads to: the one of its name or number, or any if it
+// says none.
 func carries(port discoveryv1.EndpointPort, want *routev1.RoutePort) bool {
 	if port.Port == nil || port.Protocol != nil && *port.Protocol != corev1.ProtocolTCP {
 		return false

@@ -17,7 +17,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
-// endpoints returns a slice of a Service with a port "http" and a port "other" on each ready address, and one address that is not ready.
+// endpoints returns a slice of a Service with a port "http" and a port "other" on each ready address, and one address
+// that is not ready.
 func endpoints(namespace, service string, addresses ...string) discoveryv1.EndpointSlice {
 	slice := discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,7 +46,8 @@ var toHTTP = toPort(intstr.FromString("http"))
 // testListen is where nothing ever listens: HAProxy only checks it.
 var testListen = Listen{Address: "127.0.0.1", HTTP: 80, HTTPS: 443}
 
-// TestRoutesBecomeAConfigurationOfHAProxy compares with golden files, and asks HAProxy, where there is one, whether it understands them.
+// TestRoutesBecomeAConfigurationOfHAProxy compares with golden files, and asks HAProxy, where there is one, whether it
+// understands them.
 func TestRoutesBecomeAConfigurationOfHAProxy(t *testing.T) {
 	t.Parallel()
 	for name, routes := range map[string][]routev1.Route{

@@ -37,8 +37,8 @@ type haproxy struct {
 	files map[string]string
 }
 
-// apply makes HAProxy work as the files say, and returns when no connection will be served by the former ones any more. It starts
-// HAProxy if need be. Connections that exist are kept.
+// apply makes HAProxy work as the files say, and returns when no connection will be served by the former ones any more.
+// It starts HAProxy if need be. Connections that exist are kept.
 func (h *haproxy) apply(ctx context.Context, files map[string]string) error {
 	if mapsEqual(h.files, files) {
 		return h.alive()
@@ -117,8 +117,8 @@ func (h *haproxy) check(ctx context.Context) error {
 	return nil
 }
 
-// start starts HAProxy: a master, which never ends, with one worker for each configuration. It belongs to this process's group, so that who kills the
-// group kills both.
+// start starts HAProxy: a master, which never ends, with one worker for each configuration. It belongs to this
+// process's group, so that who kills the group kills both.
 func (h *haproxy) start(ctx context.Context) error {
 	cmd := exec.Command("haproxy", "-W", "-S", "unix@"+masterSocket, "-f", configFile) //nolint:noctx // it is stopped by stop
 	cmd.Dir, cmd.Stdout, cmd.Stderr = h.dir, h.output, h.output

@@ -242,7 +242,8 @@ func TestTrafficEndsWhereTheTerminationSays(t *testing.T) {
 	}
 }
 
-// TestAReloadDisturbsNobody: new connections are served all the time, those that exist go on, and only the new configuration counts afterwards.
+// TestAReloadDisturbsNobody: new connections are served all the time, those that exist go on, and only the new
+// configuration counts afterwards.
 func TestAReloadDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -317,8 +318,8 @@ func TestABrokenConfigurationChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAReloadEndsWhenNoFormerWorkerAcceptsConnections talks to a master that is not real, because the moment in which a former worker still accepts
-// is too short to be met.
+// TestAReloadEndsWhenNoFormerWorkerAcceptsConnections talks to a master that is not real, because the moment in which a
+// former worker still accepts is too short to be met.
 func TestAReloadEndsWhenNoFormerWorkerAcceptsConnections(t *testing.T) {
 	t.Parallel()
 	h := &haproxy{dir: t.TempDir()}

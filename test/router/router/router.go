@@ -1,5 +1,6 @@
-// Package router plays the router of OpenShift for tests: it admits Routes by the platform's rules, says so in their status, and lets HAProxy, the
-// proxy that the platform's router is built on, carry their traffic. Which part of the platform each piece stands for is in the README beside it.
+// Package router plays the router of OpenShift for tests: it admits Routes by the platform's rules, says so in their
+// status, and lets HAProxy, the proxy that the platform's router is built on, carry their traffic. Which part of the
+// platform each piece stands for is in the README beside it.
 //
 // It must never be imported by anything but tests and test tools.
 package router
@@ -38,10 +39,11 @@ type Options struct {
 	Config *rest.Config
 	// Dir is the directory for HAProxy's files, which must be on a short path: there are sockets in it.
 	Dir string
-	// DefaultPair is a file with the certificate, and its key, of Routes that bring none of their own: on the platform, one for all names of the domain.
+	// DefaultPair is a file with the certificate, and its key, of Routes that bring none of their own: on the platform,
+	// one for all names of the domain.
 	DefaultPair string
-	// ServiceCA is a file with the authority that the platform signs the certificates of Services with. Servers of Routes that encrypt anew and name no
-	// authority must have a certificate of it, for the name of their Service.
+	// ServiceCA is a file with the authority that the platform signs the certificates of Services with. Servers of
+	// Routes that encrypt anew and name no authority must have a certificate of it, for the name of their Service.
 	ServiceCA string
 	// Output gets what HAProxy prints. Nil discards it.
 	Output io.Writer
@@ -108,7 +110,8 @@ func (r *router) prepare() error {
 	return r.haproxy.write(files)
 }
 
-// watch lets every change of what admission or HAProxy depends on start a pass. The platform's router does not watch roles: it would find out later.
+// watch lets every change of what admission or HAProxy depends on start a pass. The platform's router does not watch
+// roles: it would find out later.
 func (r *router) watch(ctx context.Context) error {
 	for _, kind := range []client.Object{
 		&routev1.Route{}, &discoveryv1.EndpointSlice{}, &corev1.Secret{},
@@ -165,7 +168,8 @@ func (r *router) loop(ctx context.Context) error {
 	}
 }
 
-// pass makes HAProxy and the status of all Routes what they should be. A Route is admitted when it is already served; the platform's router says so a moment before.
+// pass makes HAProxy and the status of all Routes what they should be. A Route is admitted when it is already served;
+// the platform's router says so a moment before.
 func (r *router) pass(ctx context.Context) error {
 	var routes routev1.RouteList
 	var endpoints discoveryv1.EndpointSliceList
@@ -214,7 +218,8 @@ func (r *router) admit(ctx context.Context, routes []routev1.Route) ([]verdict, 
 	return verdicts, errors.Join(errs...)
 }
 
-// missingVerbs returns what the platform's router may not do with a Secret: it needs rights that the Secret's owner has to grant.
+// missingVerbs returns what the platform's router may not do with a Secret: it needs rights that the Secret's owner has
+// to grant.
 func (r *router) missingVerbs(ctx context.Context, namespace, secret string) ([]string, error) {
 	var missing []string
 	for _, verb := range []string{"get", "watch", "list"} {

@@ -70,8 +70,9 @@ func writeStatus(ctx context.Context, c client.Client, current, changed *routev1
 	return nil
 }
 
-// Forget removes a router's entries from the status of all Routes. A router never does so itself: its entries stay when it ends, and
-// when a Route leaves its shard. On the platform, the operator of the routers cleans up after one that was deleted.
+// Forget removes a router's entries from the status of all Routes. A router never does so itself: its entries stay when
+// it ends, and when a Route leaves its shard. On the platform, the operator of the routers cleans up after one that was
+// deleted.
 func Forget(ctx context.Context, c client.Client, name string) error {
 	var routes routev1.RouteList
 	if err := c.List(ctx, &routes); err != nil {

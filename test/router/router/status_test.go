@@ -59,7 +59,8 @@ func stored(t *testing.T, c client.Client, name string) (*routev1.Route, []route
 	return &route, entries
 }
 
-// TestARouterWritesItsOwnEntryAlone: those of others stay, in their places, and what has not changed is not written again.
+// TestARouterWritesItsOwnEntryAlone: those of others stay, in their places, and what has not changed is not written
+// again.
 func TestARouterWritesItsOwnEntryAlone(t *testing.T) {
 	t.Parallel()
 	existing := newRoute(1, "a", "web", "x.test")
@@ -92,7 +93,8 @@ func TestARouterWritesItsOwnEntryAlone(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsWrittenFromAnOldRouteIsNot: the entries are one list, so that it would take away what another router has written since.
+// TestAnEntryThatIsWrittenFromAnOldRouteIsNot: the entries are one list, so that it would take away what another router
+// has written since.
 func TestAnEntryThatIsWrittenFromAnOldRouteIsNot(t *testing.T) {
 	t.Parallel()
 	var writes int
