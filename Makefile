@@ -49,7 +49,7 @@ bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: mak
 # Without VERSION and IMG, the catalogue has the release that bundle/ has; without BUNDLE_IMG, its image lies beside the operator's.
 .PHONY: catalog
 catalog: bundle ## Make dist/catalog of the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate]
-	tools=$$(go run ./test/cluster build-tools olm); go run ./hack/catalog -opm "$$tools/opm" \
+	tools=$$(go run ./test/cmd/cluster build-tools olm); go run ./hack/catalog -opm "$$tools/opm" \
 		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS))
 
 .PHONY: fmt
@@ -76,7 +76,7 @@ test: test-unit test-e2e test-olm ## Run all tests: unit, API server, CSI confor
 
 .PHONY: tools
 tools: ## Build the programs of the test cluster, once, from Go modules; about fifteen minutes.
-	go run ./test/cluster build-tools
+	go run ./test/cmd/cluster build-tools
 
 # The race detector needs a C compiler.
 .PHONY: cc
@@ -116,11 +116,11 @@ bench: tools build ## Measure what a volume costs a Pod on a real cluster, and t
 
 .PHONY: cluster-up
 cluster-up: ## Bring up a cluster without the operator.
-	go run ./test/cluster up
+	go run ./test/cmd/cluster up
 
 .PHONY: cluster-down
 cluster-down: ## Take that cluster down.
-	go run ./test/cluster down
+	go run ./test/cmd/cluster down
 
 ##@ Build and install
 
@@ -143,7 +143,7 @@ release: ## Make dist/VERSION with all that is published, on a release's commit:
 	@test "$(origin VERSION)" = "command line" -a -n "$(IMG)" || \
 		{ echo "error: say what to release, and the repository that its image goes to: make release VERSION=1.2.3 IMG=registry/listener-operator" >&2; exit 1; }
 	go test ./test/bundle ./hack/... ./internal/image
-	tools=$$(go run ./test/cluster build-tools olm); go run ./hack/release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
+	tools=$$(go run ./test/cmd/cluster build-tools olm); go run ./hack/release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
 
 .PHONY: deploy
 deploy: ## Install the operator with image IMG on the cluster that kubectl talks to.

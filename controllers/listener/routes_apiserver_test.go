@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
-	openshift "github.com/listener-operator/listener-operator/test/router/platform"
+	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
 
 // exposeByRoutes is the spec of a class.

@@ -27,7 +27,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
-	"github.com/listener-operator/listener-operator/test/router/platform"
+	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -224,7 +224,7 @@ func serveRoutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := platform.Install(t.Context(), c, "apps.example.com"); err != nil {
+	if err := openshift.Install(t.Context(), c, "apps.example.com"); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -27,10 +27,10 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	platform "github.com/listener-operator/listener-operator/internal/testutil/openshift"
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
-	"github.com/listener-operator/listener-operator/test/router/platform"
-	"github.com/listener-operator/listener-operator/test/router/router"
+	"github.com/listener-operator/listener-operator/test/router"
 )
 
 // The domains of the routers.
@@ -99,7 +99,7 @@ func makePrograms(ctx context.Context) error {
 		return err
 	}
 	openshift.program = filepath.Join(root, "bin", "test-router")
-	build := exec.CommandContext(ctx, "go", "build", "-o", openshift.program, "./test/router")
+	build := exec.CommandContext(ctx, "go", "build", "-o", openshift.program, "./test/cmd/router")
 	build.Dir, build.Stderr = root, os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the router: %w", err)

@@ -19,7 +19,7 @@ import (
 	"github.com/operator-framework/api/crds"
 
 	"github.com/listener-operator/listener-operator/internal/image"
-	"github.com/listener-operator/listener-operator/test/cluster/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 

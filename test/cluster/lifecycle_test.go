@@ -74,7 +74,7 @@ func requireCluster(t *testing.T) {
 		if ok, err := tools.Built(t.Context(), name); err != nil {
 			t.Fatal(err)
 		} else if !ok {
-			t.Skipf("needs tool set %s: run \"go run ./test/cluster build-tools\" first, it takes minutes", name)
+			t.Skipf("needs tool set %s: run \"go run ./test/cmd/cluster build-tools\" first, it takes minutes", name)
 		}
 	}
 }

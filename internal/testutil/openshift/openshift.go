@@ -1,9 +1,9 @@
-// Package platform makes an API server treat Routes as OpenShift's does, on top of the CustomResourceDefinition: by
+// Package openshift makes an API server treat Routes as OpenShift's does, on top of the CustomResourceDefinition: by
 // admission policies that choose hosts and ask for the rights to set them. What it cannot do that way, such as to look
 // for the Secret that a Route names, is left to the router.
 //
 // It must never be imported by anything but tests and test tools.
-package platform
+package openshift
 
 import (
 	"bytes"

@@ -18,7 +18,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/listener-operator/listener-operator/test/router/router"
+	"github.com/listener-operator/listener-operator/test/router"
 )
 
 func main() {

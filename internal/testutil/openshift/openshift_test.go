@@ -1,4 +1,4 @@
-package platform_test
+package openshift_test
 
 import (
 	"context"
@@ -11,15 +11,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
-	"github.com/listener-operator/listener-operator/test/router/platform"
-	"github.com/listener-operator/listener-operator/test/router/router"
+	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -36,28 +34,24 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	scheme, err := router.NewScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := &world{T: t, namespace: apiserver.Namespace(t)}
 	config := apiserver.Config(t)
-	w.admin = newClient(t, config, scheme)
+	w.admin = newClient(t, config)
 	crds.Install(t, w.admin, crds.Routes)
 	ctx, cancel := context.WithTimeout(t.Context(), apiserver.Patience)
 	defer cancel()
-	if err := platform.Install(ctx, w.admin, domain); err != nil {
+	if err := openshift.Install(ctx, w.admin, domain); err != nil {
 		t.Fatal(err)
 	}
 	config.Impersonate.UserName = "user"
-	w.user = newClient(t, config, scheme)
+	w.user = newClient(t, config)
 	w.allow("user", rbacv1.PolicyRule{APIGroups: []string{"route.openshift.io"}, Resources: []string{"routes"}, Verbs: []string{"*"}})
 	return w
 }
 
-func newClient(t *testing.T, config *rest.Config, scheme *runtime.Scheme) client.Client {
+func newClient(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +99,7 @@ func TestAHostIsChosenForARouteWithoutOne(t *testing.T) {
 		if name == "subdomain" {
 			want, generated = "", ""
 		}
-		if route.Spec.Host != want || route.Annotations[platform.AnnotationGenerated] != generated {
+		if route.Spec.Host != want || route.Annotations[openshift.AnnotationGenerated] != generated {
 			t.Errorf("%s: host %q, annotations %v", name, route.Spec.Host, route.Annotations)
 		}
 	}
