@@ -1,5 +1,5 @@
 // Package names holds the names, labels and annotations that the operator's parts and its consumers agree on. Those
-// that contract.md lists are fixed for ever; none may be derived, configured or spelled anywhere else.
+// in the contract (docs/contract.md) are fixed for ever; none may be derived, configured or spelled anywhere else.
 package names
 
 import (
