@@ -44,12 +44,12 @@ generate: ## Generate deep copies and CRDs from api/.
 .PHONY: bundle
 bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: make bundle VERSION=1.2.3 IMG=registry/listener-operator:1.2.3
 	$(KUSTOMIZE) build config/manifests | \
-		go run ./hack/bundle $(if $(filter command,$(origin VERSION)),-version $(VERSION)) $(if $(IMG),-image $(IMG))
+		go -C hack run ./bundle $(if $(filter command,$(origin VERSION)),-version $(VERSION)) $(if $(IMG),-image $(IMG))
 
 # Without VERSION and IMG, the catalogue has the release that bundle/ has; without BUNDLE_IMG, its image lies beside the operator's.
 .PHONY: catalog
 catalog: bundle ## Make dist/catalog of the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate]
-	tools=$$(go run ./test/cmd/cluster build-tools olm); go run ./hack/catalog -opm "$$tools/opm" \
+	tools=$$(go run ./test/cmd/cluster build-tools olm); go -C hack run ./catalog -opm "$$tools/opm" \
 		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS))
 
 .PHONY: fmt
@@ -59,12 +59,14 @@ fmt: ## Format the code.
 .PHONY: lint
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run ./...
+	go -C hack tool -modfile=tools/lint/go.mod golangci-lint run ./...
 
 .PHONY: verify
 verify: generate bundle lint ## Check what needs no cluster: generated files are current, code is formatted, linted and tidy.
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "error: these files are not formatted; run 'make fmt':" $$files >&2; exit 1; }
 	@git diff --exit-code -- api config bundle bundle.Dockerfile || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	go mod tidy -diff
+	go -C hack mod tidy -diff
 	$(KUSTOMIZE) build config/default >/dev/null
 	@# An architecture with the other byte order stands for all that this machine is not; make release looks at each.
 	CGO_ENABLED=0 GOARCH=s390x go vet -trimpath ./cmd/operator ./cmd/node-agent
@@ -87,6 +89,7 @@ cc:
 .PHONY: test-unit
 test-unit: tools cc ## Run the tests that need no cluster; those of the API bring up an API server.
 	go test -race ./...
+	go -C hack test -race ./...
 	cd test/scc && go test ./... # OpenShift's own rules, in a module of their own
 
 .PHONY: test-e2e
@@ -131,7 +134,7 @@ build: ## Build the static programs bin/operator and bin/node-agent.
 
 .PHONY: licenses
 licenses: ## Gather the licenses of all that is linked into the programs in bin/licenses, and fail on one that nobody agreed to.
-	go run ./hack/licenses -output bin/licenses ./cmd/operator ./cmd/node-agent
+	go -C hack run ./licenses -output bin/licenses ./cmd/operator ./cmd/node-agent
 
 .PHONY: image
 image: ## Build the image IMG with docker; BASE sets what it stands on.
@@ -142,8 +145,9 @@ image: ## Build the image IMG with docker; BASE sets what it stands on.
 release: ## Make dist/VERSION with all that is published, on a release's commit: make release VERSION=1.2.3 IMG=registry/listener-operator
 	@test "$(origin VERSION)" = "command line" -a -n "$(IMG)" || \
 		{ echo "error: say what to release, and the repository that its image goes to: make release VERSION=1.2.3 IMG=registry/listener-operator" >&2; exit 1; }
-	go test ./test/bundle ./hack/... ./internal/image
-	tools=$$(go run ./test/cmd/cluster build-tools olm); go run ./hack/release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
+	go test ./test/bundle
+	go -C hack test ./...
+	tools=$$(go run ./test/cmd/cluster build-tools olm); go -C hack run ./release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
 
 .PHONY: deploy
 deploy: ## Install the operator with image IMG on the cluster that kubectl talks to.

@@ -45,7 +45,11 @@ func main() {
 	flag.StringVar(&options.Created, "created", "", "when the release was made, like 2026-01-31T12:00:00Z, by default what config/ says")
 	flag.StringVar(&options.Output, "output", "", "directory for bundle/ and bundle.Dockerfile, by default the current one")
 	flag.Parse()
-	if err := run(options, ".", os.Stdin); err != nil {
+	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
+	if err == nil {
+		err = run(options, ".", os.Stdin)
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(1)
 	}

@@ -55,7 +55,10 @@ func main() {
 	})
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, options, renderWith(opm))
+	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
+	if err == nil {
+		err = run(ctx, options, renderWith(opm))
+	}
 	if err == nil {
 		err = command(ctx, opm, "validate", options.Output+"/"+configs)
 	}

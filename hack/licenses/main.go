@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 func main() {
@@ -24,7 +24,10 @@ func main() {
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, ".", output, flag.Args())
+	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
+	if err == nil {
+		err = run(ctx, ".", output, flag.Args())
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)

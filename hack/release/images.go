@@ -13,7 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 // published is an image that a release has.

@@ -35,6 +35,6 @@ func (r *release) gatherLicenses(ctx context.Context) error {
 
 // gather gathers the licenses of what is linked into the programs of packages in a directory.
 func gather(ctx context.Context, dir string, packages ...string) error {
-	_, err := command(ctx, "go", append([]string{"run", "./hack/licenses", "-output", dir}, packages...)...)
+	_, err := command(ctx, "go", append([]string{"-C", "hack", "run", "./licenses", "-output", dir}, packages...)...)
 	return err
 }

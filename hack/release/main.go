@@ -21,7 +21,7 @@ import (
 	"github.com/blang/semver/v4"
 	intoto "github.com/in-toto/attestation/go/v1"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 // Options say what to release.
@@ -48,7 +48,10 @@ func main() {
 	flag.StringVar(&options.Opm, "opm", "opm", "the program opm")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := options.complete(ctx)
+	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
+	if err == nil {
+		err = options.complete(ctx)
+	}
 	if err == nil {
 		err = run(ctx, options)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/validation"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 // root is the checkout.

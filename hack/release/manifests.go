@@ -33,7 +33,7 @@ func (r *release) makeBundle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "run", "./hack/bundle", "-version", r.Version, "-image", r.images["operator"].Pinned(),
+	cmd := exec.CommandContext(ctx, "go", "-C", "hack", "run", "./bundle", "-version", r.Version, "-image", r.images["operator"].Pinned(),
 		"-created", r.Created.Format(time.RFC3339), "-output", r.dir)
 	cmd.Stdin = bytes.NewReader(manifests)
 	if _, err := output(cmd); err != nil {
@@ -44,7 +44,7 @@ func (r *release) makeBundle(ctx context.Context) error {
 
 // makeCatalogue makes the catalogue with the release as its newest, and its image.
 func (r *release) makeCatalogue(ctx context.Context) error {
-	if _, err := command(ctx, "go", "run", "./hack/catalog", "-opm", r.Opm,
+	if _, err := command(ctx, "go", "-C", "hack", "run", "./catalog", "-opm", r.Opm,
 		"-bundle", filepath.Join(r.dir, "bundle")+"="+r.images["bundle"].Pinned(), "-output", filepath.Join(r.dir, "catalog")); err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -57,7 +57,7 @@ func (d *demo) loadOperator(ctx context.Context) (string, error) {
 		return "", err
 	}
 	licenses := filepath.Join(dir, "licenses")
-	if _, err := d.run(ctx, "go", "run", "./hack/licenses", "-output", licenses, "./cmd/operator", "./cmd/node-agent"); err != nil {
+	if _, err := d.run(ctx, "go", "-C", "hack", "run", "./licenses", "-output", licenses, "./cmd/operator", "./cmd/node-agent"); err != nil {
 		return "", err
 	}
 	spec := image.Operator(licenses, dir, "demo", "")

@@ -30,7 +30,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 )

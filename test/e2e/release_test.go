@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -48,7 +48,7 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	if manifests, err = withPullSecret(manifests); err != nil {
 		return r, err
 	}
-	if _, err := output(ctx, root, manifests, "go", "run", "./hack/bundle", "-version="+version, "-image="+r.operator, "-output="+dir); err != nil {
+	if _, err := output(ctx, root, manifests, "go", "-C", "hack", "run", "./bundle", "-version="+version, "-image="+r.operator, "-output="+dir); err != nil {
 		return r, err
 	}
 	if spec, err = fromDockerfile(filepath.Join(dir, "bundle.Dockerfile"), dir); err != nil {
@@ -69,7 +69,7 @@ func newCatalogue(ctx context.Context, dir string, releases ...release) (string,
 	if err != nil {
 		return "", err
 	}
-	args := []string{"run", "./hack/catalog", "-opm=" + filepath.Join(programs, "opm"), "-output=" + dir}
+	args := []string{"-C", "hack", "run", "./catalog", "-opm=" + filepath.Join(programs, "opm"), "-output=" + dir}
 	for _, r := range releases {
 		args = append(args, "-bundle="+filepath.Join(r.dir, "bundle")+"="+r.bundle)
 	}

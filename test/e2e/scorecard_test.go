@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -104,7 +104,7 @@ func (m *managed) loadTests(sdk string) {
 		m.Fatal(err)
 	}
 	licenses := filepath.Join(dir, "licenses")
-	if _, err := output(m.ctx, root, nil, "go", "run", "./hack/licenses", "-output", licenses, "./scorecard/tests"); err != nil {
+	if _, err := output(m.ctx, root, nil, "go", "-C", "hack", "run", "./licenses", "-output", licenses, "./scorecard/tests"); err != nil {
 		m.Fatal(err)
 	}
 	shell, err := exec.LookPath("busybox")

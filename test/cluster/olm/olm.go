@@ -18,7 +18,7 @@ import (
 
 	"github.com/operator-framework/api/crds"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )

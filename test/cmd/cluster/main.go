@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/listener-operator/listener-operator/internal/image"
+	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
