@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -83,7 +85,30 @@ type PodListenersList struct {
 // beyond its first generation.
 func (p *PodListeners) Trusted() bool { return p.Generation > 1 }
 
-// PodListenersName is the name of the PodListeners of the Pod with this uid (contract 1.2).
-func PodListenersName(podUID types.UID) string {
-	return "pod-" + string(podUID)
+// NewPodListeners returns the empty PodListeners of a Pod on a node.
+func NewPodListeners(pod types.NamespacedName, podUID types.UID, node string) *PodListeners {
+	return &PodListeners{
+		TypeMeta: metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: "PodListeners"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       pod.Namespace,
+			Name:            PodListenersName(podUID),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: podUID}},
+		},
+		Spec: PodListenersSpec{NodeName: node, Listeners: map[string]PodListener{}},
+	}
+}
+
+// podListenersPrefix and the uid of a Pod are the name of its PodListeners (contract 1.2).
+const podListenersPrefix = "pod-"
+
+// PodListenersName returns the name of the PodListeners of the Pod with this uid.
+func PodListenersName(podUID types.UID) string { return podListenersPrefix + string(podUID) }
+
+// PodUID returns the uid of the Pod that a PodListeners of this name is for, or "" if it is for none.
+func PodUID(podListenersName string) types.UID {
+	uid, ok := strings.CutPrefix(podListenersName, podListenersPrefix)
+	if !ok {
+		return ""
+	}
+	return types.UID(uid)
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,7 +67,7 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 		if !mount.Trusted() || mount.Spec.NodeName == "" {
 			continue
 		}
-		pod, err := r.pod(ctx, mount.Namespace, strings.TrimPrefix(mount.Name, listenersv1alpha1.PodListenersName("")))
+		pod, err := r.pod(ctx, mount.Namespace, listenersv1alpha1.PodUID(mount.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -102,14 +102,14 @@ func (r *Reconciler) spent(ctx context.Context, volume *corev1.PersistentVolume)
 	if owner == nil || owner.Kind != "Pod" {
 		return false, nil
 	}
-	pod, err := r.pod(ctx, claim.Namespace, string(owner.UID))
+	pod, err := r.pod(ctx, claim.Namespace, owner.UID)
 	return pod == nil || finished(pod), err
 }
 
 // pod returns the Pod of a uid, or nil if there is none.
-func (r *Reconciler) pod(ctx context.Context, namespace, uid string) (*corev1.Pod, error) {
+func (r *Reconciler) pod(ctx context.Context, namespace string, uid types.UID) (*corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{index.PodsByUID: uid}); err != nil {
+	if err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{index.PodsByUID: string(uid)}); err != nil {
 		return nil, fmt.Errorf("finding the pod with uid %s: %w", uid, err)
 	}
 	if len(pods.Items) == 0 {

@@ -58,13 +58,7 @@ func permitEverything(t *testing.T, c client.Client, namespace string) {
 
 // hint returns what a node agent creates for a Pod.
 func hint(namespace, node, uid string) *listenersv1alpha1.PodListeners {
-	return &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "pod-" + uid,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: types.UID(uid)}},
-		},
-		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{}},
-	}
+	return listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: namespace, Name: "web-0"}, types.UID(uid), node)
 }
 
 // What a denial says.

@@ -32,12 +32,12 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*li
 // pod finds the Pod whose uid the name of a PodListeners carries. A Pod that the cache has not seen yet is read from
 // the API, by the name in the hint's owner reference.
 func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, hint *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
-	uid, ok := strings.CutPrefix(key.Name, listenersv1alpha1.PodListenersName(""))
-	if !ok || uid == "" {
+	uid := listenersv1alpha1.PodUID(key.Name)
+	if uid == "" {
 		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: its object is removed
 	}
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{index.PodsByUID: uid}); err != nil {
+	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{index.PodsByUID: string(uid)}); err != nil {
 		return nil, fmt.Errorf("finding the Pod of PodListeners %s: %w", key, err)
 	}
 	if len(pods.Items) > 0 {
@@ -53,7 +53,7 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, hint *li
 		return nil, nil //nolint:nilnil // as above
 	case err != nil:
 		return nil, fmt.Errorf("reading Pod %s: %w", podKey, err)
-	case string(pod.UID) != uid:
+	case pod.UID != uid:
 		return nil, nil //nolint:nilnil // as above
 	}
 	return &pod, nil

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -147,14 +146,7 @@ func (r *Reconciler) replace(ctx context.Context, wrong *listenersv1alpha1.PodLi
 	if err := r.remove(ctx, wrong); err != nil || pod.Spec.NodeName == "" {
 		return err
 	}
-	right := &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            listenersv1alpha1.PodListenersName(pod.UID),
-			Namespace:       pod.Namespace,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
-		},
-		Spec: listenersv1alpha1.PodListenersSpec{Listeners: map[string]listenersv1alpha1.PodListener{}, NodeName: pod.Spec.NodeName},
-	}
+	right := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
 	err := r.Client.Create(ctx, right, client.FieldOwner(names.OwnerDefault))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(right), err)

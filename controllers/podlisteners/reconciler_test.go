@@ -85,14 +85,14 @@ func newWorld() *world {
 				}},
 			},
 		},
-		hint: &listenersv1alpha1.PodListeners{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: hintKey.Name, Namespace: hintKey.Namespace, UID: "hint-uid", Generation: 1,
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: podUID}},
-			},
-			Spec: listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{}},
-		},
+		hint: newHint(),
 	}
+}
+
+func newHint() *listenersv1alpha1.PodListeners {
+	hint := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: hintKey.Namespace, Name: "web-0"}, podUID, "node-1")
+	hint.UID, hint.Generation = "hint-uid", 1
+	return hint
 }
 
 // classBased makes the Pod's volume one with a Listener of its own.

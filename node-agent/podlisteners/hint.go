@@ -3,7 +3,6 @@ package podlisteners
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,25 +40,7 @@ func (p Pod) key() cache.ObjectName {
 
 // hint is the object that asks the operator for the addresses of a Pod.
 func (p Pod) hint(node string) *listenersv1alpha1.PodListeners {
-	key := p.key()
-	return &listenersv1alpha1.PodListeners{
-		TypeMeta: metav1.TypeMeta{APIVersion: listenersv1alpha1.GroupVersion.String(), Kind: "PodListeners"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       key.Namespace,
-			Name:            key.Name,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}},
-		},
-		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{}},
-	}
-}
-
-// uidOf is the uid of the Pod that a PodListeners of this name is for, or "".
-func uidOf(name string) types.UID {
-	uid, ok := strings.CutPrefix(name, listenersv1alpha1.PodListenersName(""))
-	if !ok {
-		return ""
-	}
-	return types.UID(uid)
+	return listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.UID, node)
 }
 
 // create creates the hint for a Pod, if there is none yet.

@@ -78,7 +78,7 @@ func (k *Keeper) keep(ctx context.Context, key cache.ObjectName) error {
 	if object == nil || !object.Trusted() {
 		return nil
 	}
-	published, err := k.host.Published(uidOf(key.Name))
+	published, err := k.host.Published(listenersv1alpha1.PodUID(key.Name))
 	// Whoever may write PodListeners in one namespace must not reach Pods of others by a name that has their uid.
 	published = slices.DeleteFunc(published, func(v volume.Published) bool { return v.Namespace != "" && v.Namespace != key.Namespace })
 	return errors.Join(err, k.rewrite(ctx, object, published))

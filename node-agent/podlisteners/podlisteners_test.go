@@ -292,13 +292,9 @@ func (w *world) create(listeners entries) {
 	if listeners == nil {
 		listeners = entries{}
 	}
-	if err := w.api.Create(w.t.Context(), &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.key().Namespace, Name: w.key().Name,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: w.pod.Name, UID: w.pod.UID}},
-		},
-		Spec: listenersv1alpha1.PodListenersSpec{NodeName: w.node, Listeners: listeners},
-	}); err != nil {
+	object := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: w.pod.Namespace, Name: w.pod.Name}, w.pod.UID, w.node)
+	object.Spec.Listeners = listeners
+	if err := w.api.Create(w.t.Context(), object); err != nil {
 		w.t.Fatal(err)
 	}
 }

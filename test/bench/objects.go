@@ -42,13 +42,7 @@ func (c *cluster) addListener(ctx context.Context, i int, node string) error {
 	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.OwnerVolume)); err != nil {
 		return fmt.Errorf("creating the Listener: %w", err)
 	}
-	hint := &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: listenersv1alpha1.PodListenersName(pod.UID),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
-		},
-		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{}},
-	}
+	hint := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, node)
 	if err := c.client.Create(ctx, hint); err != nil {
 		return fmt.Errorf("announcing the mount: %w", err)
 	}
