@@ -56,29 +56,6 @@ func (h *Host) Published(pod types.UID) ([]Published, error) {
 	return volumes, nil
 }
 
-// Pods returns the uids of the Pods that have published volumes of our driver on this node.
-func (h *Host) Pods() ([]types.UID, error) {
-	entries, err := os.ReadDir(h.pods)
-	if err != nil {
-		return nil, fmt.Errorf("listing the directory of Pods: %w", err)
-	}
-	var pods []types.UID
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		pod := types.UID(entry.Name())
-		volumes, err := h.Published(pod)
-		if err != nil {
-			return nil, err
-		}
-		if len(volumes) > 0 {
-			pods = append(pods, pod)
-		}
-	}
-	return pods, nil
-}
-
 // namespace returns the namespace that a volume was written for, and whether it was ever written.
 func (h *Host) namespace(target Target) (string, bool) {
 	mount, err := h.open(target, false)
