@@ -60,7 +60,7 @@ func TestRewriteThatFailsKeepsWhatWasThere(t *testing.T) {
 func TestMigrationThatFailsKeepsWhatWasThere(t *testing.T) {
 	n := newNode(t)
 	n.fill(t, "nr_inodes=22")
-	writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+	writeLikeStackable(t, n.mount, "192.0.2.1", "80")
 	_, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("writing to a full disk: %v", err)

@@ -248,8 +248,8 @@ func TestWriteThatWasKilledAnywhereIsCompletedByTheNext(t *testing.T) {
 	}
 }
 
-// writeLikeThePeer lays a volume out as Stackable's listener operator does.
-func writeLikeThePeer(t *testing.T, mount, address, port string) {
+// writeLikeStackable lays a volume out as Stackable's listener operator does.
+func writeLikeStackable(t *testing.T, mount, address, port string) {
 	t.Helper()
 	ports := filepath.Join(mount, "addresses", address, "ports")
 	must(t, os.MkdirAll(ports, 0o755))
@@ -260,7 +260,7 @@ func writeLikeThePeer(t *testing.T, mount, address, port string) {
 
 func TestVolumeThatThePeerWroteIsLeftAloneWhileItIsRight(t *testing.T) {
 	n := newNode(t)
-	writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+	writeLikeStackable(t, n.mount, "192.0.2.1", "80")
 	before := inodes(t, n.mount)
 	if n.write(ip("192.0.2.1", map[string]int32{"http": 80})).Changed {
 		t.Error("it was changed")
@@ -276,8 +276,8 @@ func TestVolumeThatThePeerWroteIsMigratedWhenItChanges(t *testing.T) {
 	want := seen(t, fresh)
 	for range 20 {
 		n := newNode(t)
-		writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
-		reader := startReading(t, n.mount, map[string]string{"192.0.2.1": "80", "192.0.2.2": "81"})
+		writeLikeStackable(t, n.mount, "192.0.2.1", "80")
+		reader := startReading(t, n.mount, map[string]string{"192.0.2.1": "80", "192.0.2.2": "81"}, true)
 		n.write(ip("192.0.2.2", map[string]int32{"http": 81}))
 		reader.stop()
 		if diff := cmp.Diff(want, seen(t, n)); diff != "" {
@@ -311,7 +311,7 @@ func TestMigrationThatWasKilledAnywhereIsCompletedByTheNextWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			writeLikeThePeer(t, n.mount, "192.0.2.1", "80")
+			writeLikeStackable(t, n.mount, "192.0.2.1", "80")
 			must(t, kill(n.mount))
 			if got := n.read("default-address/ports/http"); got != "80" {
 				t.Errorf("before the next write the Pod reads %q", got)

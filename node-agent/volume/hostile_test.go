@@ -206,7 +206,7 @@ func TestHostilePodNeitherEscapesNorBlocksItsVolume(t *testing.T) {
 func TestDirectoryThatIsFilledIsReplaced(t *testing.T) {
 	// A node that crashed does not unpublish. Whatever lies there when it is back is in nobody's way.
 	n, fresh := newNode(t), newNode(t)
-	writeLikeThePeer(t, n.mount, "192.0.2.9", "9")
+	writeLikeStackable(t, n.mount, "192.0.2.9", "9")
 	must(t, os.WriteFile(filepath.Join(n.mount, "of the Pod"), []byte("kept"), 0o644))
 	n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
 	fresh.write(ip("192.0.2.1", map[string]int32{"http": 80}))
