@@ -14,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -124,7 +125,7 @@ func (t *trimmer) service(service *corev1.Service) *corev1.Service {
 // volume keeps of ours what it is reserved for, and what decides when it is deleted; of others that they are there.
 func (t *trimmer) volume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	kept := &corev1.PersistentVolume{ObjectMeta: t.metadata(&pv.ObjectMeta)}
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != names.Driver {
+	if !claim.IsListenerVolume(pv) {
 		return kept
 	}
 	kept.Finalizers = pv.Finalizers
@@ -142,8 +143,8 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{
 		Driver: names.Driver, VolumeAttributes: t.shared(some(pv.Spec.CSI.VolumeAttributes, selects)),
 	}
-	if claim := pv.Spec.ClaimRef; claim != nil {
-		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: text(t, claim.Namespace), Name: claim.Name, UID: claim.UID}
+	if ref := pv.Spec.ClaimRef; ref != nil {
+		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: text(t, ref.Namespace), Name: ref.Name, UID: ref.UID}
 	}
 	kept.Status.Phase = text(t, pv.Status.Phase)
 	return kept

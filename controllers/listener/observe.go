@@ -167,7 +167,7 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		all = append(all, pod.Name)
-		if pod.DeletionTimestamp.IsZero() && !finished(pod) {
+		if pod.DeletionTimestamp.IsZero() && !claim.PodFinished(pod) {
 			staying = append(staying, pod.Name)
 		}
 	}

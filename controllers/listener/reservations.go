@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its volumes reserves
@@ -32,7 +32,7 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 	reserved := sets.New[string]()
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
-		if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver {
+		if !claim.IsListenerVolume(volume) {
 			continue
 		}
 		if pinned := index.PinnedNodes(volume); len(pinned) > 0 {
@@ -71,7 +71,7 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 		if err != nil {
 			return nil, err
 		}
-		if pod != nil && finished(pod) {
+		if pod != nil && claim.PodFinished(pod) {
 			continue
 		}
 		for _, l := range mount.Spec.Listeners {
@@ -89,21 +89,21 @@ func (r *Reconciler) spent(ctx context.Context, volume *corev1.PersistentVolume)
 	if ref == nil {
 		return false, nil
 	}
-	claim, key := &corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	switch err := r.Client.Get(ctx, key, claim); {
+	pvc, key := &corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	switch err := r.Client.Get(ctx, key, pvc); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("reading claim %s: %w", key, err)
-	case claim.UID != ref.UID:
+	case pvc.UID != ref.UID:
 		return true, nil
 	}
-	owner := metav1.GetControllerOf(claim)
+	owner := metav1.GetControllerOf(pvc)
 	if owner == nil || owner.Kind != "Pod" {
 		return false, nil
 	}
-	pod, err := r.pod(ctx, claim.Namespace, owner.UID)
-	return pod == nil || finished(pod), err
+	pod, err := r.pod(ctx, pvc.Namespace, owner.UID)
+	return pod == nil || claim.PodFinished(pod), err
 }
 
 // pod returns the Pod of a uid, or nil if there is none.
@@ -116,9 +116,4 @@ func (r *Reconciler) pod(ctx context.Context, namespace string, uid types.UID) (
 		return nil, nil //nolint:nilnil // a Pod that is gone is no error
 	}
 	return &pods.Items[0], nil
-}
-
-// finished tells whether a Pod has run to its end. No phase follows.
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -28,6 +28,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -184,10 +185,7 @@ func asked() predicate.Predicate {
 // reserved passes volumes of ours that come, go, lose their claim, or change their Listener or node.
 func reserved() predicate.Predicate {
 	return predicate.And(
-		predicate.NewPredicateFuncs(func(o client.Object) bool {
-			csi := o.(*corev1.PersistentVolume).Spec.CSI
-			return csi != nil && csi.Driver == names.Driver
-		}),
+		predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerVolume(o.(*corev1.PersistentVolume)) }),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			return !slices.Equal(index.VolumeListener(e.ObjectOld), index.VolumeListener(e.ObjectNew)) ||
 				!slices.Equal(index.VolumeNodes(e.ObjectOld), index.VolumeNodes(e.ObjectNew)) ||
@@ -205,7 +203,7 @@ func ended() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !finished(e.ObjectOld.(*corev1.Pod)) && finished(e.ObjectNew.(*corev1.Pod))
+			return !claim.PodFinished(e.ObjectOld.(*corev1.Pod)) && claim.PodFinished(e.ObjectNew.(*corev1.Pod))
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false }, // its PodListeners goes with it
 	}
@@ -266,8 +264,8 @@ func ofPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 // ofPod asks for the Listeners that the Pod is labelled with, and those of its own claims, which are named like them.
 func ofPod(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for _, claim := range index.PodClaims(o) {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: claim}})
+	for _, name := range index.PodClaims(o) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
 	}
 	for label, name := range o.GetLabels() {
 		if strings.HasPrefix(label, names.PodMountLabelPrefix) {

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // users are who uses volumes of ours, sorted.
@@ -74,17 +74,17 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 		if !inUse(volume) {
 			continue
 		}
-		claim := volume.Spec.ClaimRef
+		ref := volume.Spec.ClaimRef
 		var pods corev1.PodList
-		err := r.Client.List(ctx, &pods, client.InNamespace(claim.Namespace), client.MatchingFields{index.PodsByClaim: claim.Name})
+		err := r.Client.List(ctx, &pods, client.InNamespace(ref.Namespace), client.MatchingFields{index.PodsByClaim: ref.Name})
 		if err != nil {
-			return users{}, fmt.Errorf("listing the pods of claim %s/%s: %w", claim.Namespace, claim.Name, err)
+			return users{}, fmt.Errorf("listing the pods of claim %s/%s: %w", ref.Namespace, ref.Name, err)
 		}
 		for j := range pods.Items {
 			found.pods = append(found.pods, podUser{pods.Items[j].Namespace + "/" + pods.Items[j].Name, pods.Items[j].Spec.NodeName})
 		}
 		if len(pods.Items) == 0 {
-			found.claims = append(found.claims, claim.Namespace+"/"+claim.Name)
+			found.claims = append(found.claims, ref.Namespace+"/"+ref.Name)
 		}
 	}
 	slices.SortFunc(found.pods, func(a, b podUser) int { return strings.Compare(a.key, b.key) })
@@ -95,7 +95,7 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 
 // inUse tells whether a volume is ours and has a claim. A new volume has one before it is Bound.
 func inUse(volume *corev1.PersistentVolume) bool {
-	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != names.Driver || volume.Spec.ClaimRef == nil {
+	if !claim.IsListenerVolume(volume) || volume.Spec.ClaimRef == nil {
 		return false
 	}
 	return volume.Status.Phase != corev1.VolumeReleased && volume.Status.Phase != corev1.VolumeFailed

@@ -13,7 +13,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // mount is one listener volume of a Pod, with all that decides its addresses.
@@ -32,7 +31,7 @@ type mount struct {
 // ours tells whether claim and PersistentVolume are bound to each other and were provisioned by us, or by the peer, and
 // reads the selector.
 func (m *mount) ours() bool {
-	if m.pv.Spec.CSI == nil || m.pv.Spec.CSI.Driver != names.Driver || m.pv.Spec.ClaimRef == nil || m.pv.Spec.ClaimRef.UID != m.claim.UID {
+	if m.pv.Spec.ClaimRef == nil || m.pv.Spec.ClaimRef.UID != m.claim.UID {
 		return false
 	}
 	var err error

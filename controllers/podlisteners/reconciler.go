@@ -22,6 +22,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -136,8 +137,7 @@ func stranded(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
 // recreatable tells whether a Pod without PodListeners had one that somebody deleted: it carries the label of a mounted
 // Listener.
 func recreatable(pod *corev1.Pod) bool {
-	return hasMountLabel(pod) && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
-		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return hasMountLabel(pod) && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !claim.PodFinished(pod)
 }
 
 // replace makes the right hint for a Pod instead of a wrong one or none. It is filled in the pass that its creation

@@ -48,9 +48,14 @@ func ParseSelector(annotations map[string]string) (Selector, error) {
 	}
 }
 
-// VolumeSelector reads the selector that one of our volumes was provisioned with.
+// IsListenerVolume reports whether a PersistentVolume belongs to our CSI driver, whichever operator provisioned it.
+func IsListenerVolume(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == names.Driver
+}
+
+// VolumeSelector reads the selector that a listener volume was provisioned with. Any other volume has none.
 func VolumeSelector(pv *corev1.PersistentVolume) (Selector, error) {
-	if pv.Spec.CSI == nil {
+	if !IsListenerVolume(pv) {
 		return Selector{}, ErrNoSelector
 	}
 	selector, err := ParseSelector(pv.Spec.CSI.VolumeAttributes)
@@ -86,6 +91,12 @@ func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 		}
 	}
 	return ports
+}
+
+// PodFinished reports whether a Pod has run to its end, which is final. A finished Pod mounts nothing, although it and
+// its PodListeners exist.
+func PodFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // OwnedBy tells whether a Listener was made for the claim, or for an earlier claim of the same name, rather than by a

@@ -39,12 +39,35 @@ func TestParseSelector(t *testing.T) {
 
 func TestVolumesThatAskForBothGoOnWithTheClass(t *testing.T) {
 	pv := &corev1.PersistentVolume{}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{VolumeAttributes: map[string]string{
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: map[string]string{
 		names.AnnotationListenerClass: "public", names.AnnotationListenerName: "web",
 	}}
 	got, err := claim.VolumeSelector(pv)
 	if err != nil || got != (claim.Selector{Class: "public"}) {
 		t.Errorf("got %v, %v; want the class", got, err)
+	}
+}
+
+func TestOnlyVolumesOfOurDriverAreListenerVolumes(t *testing.T) {
+	attributes := map[string]string{names.AnnotationListenerClass: "public"}
+	for name, tc := range map[string]struct {
+		source *corev1.CSIPersistentVolumeSource
+		want   bool
+	}{
+		"of our driver":     {&corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: attributes}, true},
+		"of another driver": {&corev1.CSIPersistentVolumeSource{Driver: "other.example.com", VolumeAttributes: attributes}, false},
+		"without a driver":  {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := &corev1.PersistentVolume{}
+			pv.Spec.CSI = tc.source
+			if got := claim.IsListenerVolume(pv); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+			if _, err := claim.VolumeSelector(pv); (err == nil) != tc.want {
+				t.Errorf("error %v", err)
+			}
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -88,7 +89,7 @@ func VolumeListener(o client.Object) []string {
 // one recorded at the last mount.
 func VolumeNodes(o client.Object) []string {
 	pv := o.(*corev1.PersistentVolume)
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != names.Driver {
+	if !claim.IsListenerVolume(pv) {
 		return nil
 	}
 	if pinned := PinnedNodes(pv); len(pinned) > 0 {
@@ -136,8 +137,8 @@ func PodClaims(o client.Object) []string {
 	pod := o.(*corev1.Pod)
 	var claims []string
 	for i := range pod.Spec.Volumes {
-		if claim := ClaimName(pod, &pod.Spec.Volumes[i]); claim != "" {
-			claims = append(claims, claim)
+		if name := ClaimName(pod, &pod.Spec.Volumes[i]); name != "" {
+			claims = append(claims, name)
 		}
 	}
 	return claims

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/claim"
 )
 
 // kinds are those of the objects that the operator installs, and of what these bring along. A kind that the cluster
@@ -87,7 +87,7 @@ func unused(ctx context.Context, e *environment) error {
 		return fmt.Errorf("listing volumes: %w", err)
 	}
 	for i := range volumes.Items {
-		if v := &volumes.Items[i]; v.Spec.CSI != nil && v.Spec.CSI.Driver == names.Driver && v.Spec.ClaimRef != nil {
+		if v := &volumes.Items[i]; claim.IsListenerVolume(v) && v.Spec.ClaimRef != nil {
 			return fmt.Errorf("the claim %s/%s has a listener volume: removal would wait for its end, so it was not tried",
 				v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name)
 		}
