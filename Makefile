@@ -74,7 +74,7 @@ verify: generate bundle lint ## Check what needs no cluster: generated files are
 ##@ Test
 
 .PHONY: test
-test: test-unit test-e2e test-olm ## Run all tests: unit, API server, CSI conformance, end to end on real clusters, and the scorecard.
+test: test-unit test-apiserver test-e2e test-olm ## Run all tests: unit, API server, CSI conformance, end to end on real clusters, and the scorecard.
 
 .PHONY: tools
 tools: ## Build the programs of the test cluster, once, from Go modules; about fifteen minutes.
@@ -87,13 +87,21 @@ cc:
 		{ echo "error: the race detector needs a C compiler: install the packages gcc and libc6-dev" >&2; exit 1; }
 
 .PHONY: test-unit
-test-unit: tools cc ## Run the tests that need no cluster; those of the API bring up an API server.
+test-unit: cc ## Run the tests that need nothing but Go; those that need an API server are skipped.
 	go test -race ./...
 	go -C hack test -race ./...
 	cd test/scc && go test ./... # OpenShift's own rules, in a module of their own
 
+# The results of packages without such tests come from the cache of test-unit.
+.PHONY: test-apiserver
+test-apiserver: cc ## Run the tests that need an API server, after building etcd and Kubernetes, once; about ten minutes.
+	sets=($$(go run ./test/cmd/cluster build-tools etcd kubernetes)); \
+		export TEST_ASSET_ETCD=$${sets[0]}/etcd TEST_ASSET_KUBE_APISERVER=$${sets[1]}/kube-apiserver; \
+		go test -race ./...
+
 .PHONY: test-e2e
-test-e2e: ## Run the stories on a real cluster, which is brought up and taken down.
+test-e2e: cc ## Run the tests of the test cluster, and those of the operator on one, which is brought up and taken down.
+	go test -race -tags e2e -p 1 ./test/cluster/... ./test/router/...
 	go test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./test/e2e
 
 .PHONY: test-olm

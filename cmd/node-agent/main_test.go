@@ -149,7 +149,7 @@ func TestAPodIsMountedFromTheFirstWordToTheLast(t *testing.T) {
 	g := NewWithT(t)
 	k := startAgent(t)
 	driver := csi.NewNodeClient(k.register(&registrationv1.RegistrationStatus{PluginRegistered: true}))
-	g.Eventually(k.ready).WithTimeout(apiserver.Patience).Should(Equal(http.StatusOK))
+	g.Eventually(k.ready).WithTimeout(apiserver.Timeout).Should(Equal(http.StatusOK))
 
 	mount := filepath.Join(k.dir, "pods", podUID, "volumes", "kubernetes.io~csi", "pvc-1", "mount")
 	if err := os.MkdirAll(filepath.Dir(mount), 0o750); err != nil {
@@ -192,7 +192,7 @@ func answer(t *testing.T, key client.ObjectKey) {
 	t.Helper()
 	api := apiserver.Client(t)
 	var hint listenersv1alpha1.PodListeners
-	NewWithT(t).Eventually(func() error { return api.Get(t.Context(), key, &hint) }).WithTimeout(apiserver.Patience).Should(Succeed())
+	NewWithT(t).Eventually(func() error { return api.Get(t.Context(), key, &hint) }).WithTimeout(apiserver.Timeout).Should(Succeed())
 	original := hint.DeepCopy()
 	hint.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": {
 		Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: "pvc-1", ListenerName: "web",

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // one that somebody has changed is put right.
 func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(apiserver.Patience)
+	g.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	options := cacheOptions("operators")
 	options.Scheme = apiserver.Scheme()

@@ -58,7 +58,7 @@ func newFixture(t *testing.T, cfg *rest.Config, spec listenersv1alpha1.ListenerC
 		key:   client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"},
 		class: &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Spec: spec},
 	}
-	f.SetDefaultEventuallyTimeout(apiserver.Patience)
+	f.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	f.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	f.Expect(f.client.Create(t.Context(), f.class)).To(Succeed())
 	f.abandoned = gather(f.WithT, "workqueue_depth")

@@ -335,7 +335,7 @@ func TestWithoutTheRightToHostsThoseOfTheRouterWork(t *testing.T) {
 	f.eventuallyAddresses(generated)
 
 	grant("listener-operator-custom-host")
-	f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted), apiserver.Patience).Should(Equal(listenersv1alpha1.ReasonAccepted))
+	f.Eventually(f.reason(listenersv1alpha1.ListenerAccepted), apiserver.Timeout).Should(Equal(listenersv1alpha1.ReasonAccepted))
 	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
 }
 

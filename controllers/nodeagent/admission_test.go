@@ -85,7 +85,7 @@ func confined(t *testing.T) (admin client.Client, namespace string) {
 	// The API server takes a moment to put a new policy, and new rights, in force.
 	NewWithT(t).Eventually(func() error {
 		return agent.Create(t.Context(), hint(namespace, "node-b", "probe"), client.DryRunAll)
-	}, apiserver.Patience, "50ms").Should(MatchError(ContainSubstring(otherNode)))
+	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(otherNode)))
 	return admin, namespace
 }
 

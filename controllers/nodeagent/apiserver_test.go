@@ -125,13 +125,13 @@ func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 		return ""
 	}
 	const fine = "listener volumes can be provisioned, and mounted on the nodes that have an agent"
-	g.Eventually(available, apiserver.Patience, "50ms").Should(Equal(fine))
+	g.Eventually(available, apiserver.Timeout, "50ms").Should(Equal(fine))
 
 	crds.Install(t, c, crds.SecurityContextConstraints)
 	constraints := componentOf(t, "SecurityContextConstraints")
 	object := constraints.empty().(*unstructured.Unstructured)
 	read := func() error { return c.Get(t.Context(), constraints.key(namespace), object) }
-	g.Eventually(read, apiserver.Patience, "50ms").Should(Succeed())
+	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
 	want, err := constraints.object(config, settings{namespace: namespace})
 	g.Expect(err).NotTo(HaveOccurred())
 	for field, value := range want.Object {
@@ -150,14 +150,14 @@ func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 	g.Eventually(func() any {
 		g.Expect(read()).To(Succeed())
 		return object.Object["allowPrivilegedContainer"]
-	}, apiserver.Patience, "50ms").Should(BeFalse())
+	}, apiserver.Timeout, "50ms").Should(BeFalse())
 	g.Expect(c.Delete(t.Context(), object)).To(Succeed())
-	g.Eventually(read, apiserver.Patience, "50ms").Should(Succeed())
+	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
 
 	crds.Remove(t, c, crds.SecurityContextConstraints)
 	g.Consistently(available, "1s", "50ms").Should(Equal(fine))
 	crds.Install(t, c, crds.SecurityContextConstraints)
-	g.Eventually(read, apiserver.Patience, "50ms").Should(Succeed())
+	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
 	crds.Remove(t, c, crds.SecurityContextConstraints)
 }
 
@@ -172,12 +172,12 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 		err := c.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config)
 		return err == nil && meta.IsStatusConditionTrue(config.Status.Conditions, operatorv1alpha1.ConditionAvailable)
 	}
-	g.Eventually(available, apiserver.Patience, "50ms").Should(BeTrue())
+	g.Eventually(available, apiserver.Timeout, "50ms").Should(BeTrue())
 
 	// What somebody deletes or changes comes back, and the status of the agents is followed.
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}
 	g.Expect(c.Delete(t.Context(), class)).To(Succeed())
-	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, apiserver.Patience, "50ms").Should(Succeed())
+	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, apiserver.Timeout, "50ms").Should(Succeed())
 
 	agents := &appsv1.DaemonSet{}
 	key := client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}
@@ -187,14 +187,14 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Eventually(func() string {
 		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
 		return agents.Spec.Template.Spec.Containers[0].Image
-	}, apiserver.Patience, "50ms").Should(Equal("listener-operator:test"))
+	}, apiserver.Timeout, "50ms").Should(Equal("listener-operator:test"))
 	agents.Status = appsv1.DaemonSetStatus{
 		ObservedGeneration: agents.Generation, DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2,
 	}
 	g.Expect(c.Status().Update(t.Context(), agents)).To(Succeed())
 	g.Eventually(func() bool {
 		return available() && config.Status.NodeAgent.Ready == 2 && meta.IsStatusConditionFalse(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
-	}, apiserver.Patience, "50ms").Should(BeTrue())
+	}, apiserver.Timeout, "50ms").Should(BeTrue())
 
 	// A volume that is deleted lets a removal go on, whose message follows who uses it.
 	pv := volume("in-use", "claim", corev1.VolumeBound)
@@ -211,9 +211,9 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
 		return meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded).Message
 	}
-	g.Eventually(message, apiserver.Patience, "50ms").Should(HaveSuffix(": Pods " + namespace + "/web"))
+	g.Eventually(message, apiserver.Timeout, "50ms").Should(HaveSuffix(": Pods " + namespace + "/web"))
 	g.Expect(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
-	g.Eventually(message, apiserver.Patience, "50ms").Should(HaveSuffix(": claims without a Pod " + namespace + "/claim"))
+	g.Eventually(message, apiserver.Timeout, "50ms").Should(HaveSuffix(": claims without a Pod " + namespace + "/claim"))
 	pv.Finalizers = nil
 	g.Expect(c.Update(t.Context(), pv)).To(Succeed())
 	g.Expect(c.Delete(t.Context(), pv)).To(Succeed())
@@ -222,14 +222,14 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Eventually(func() []string {
 		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
 		return agents.Finalizers
-	}, apiserver.Patience, "50ms").Should(ConsistOf(metav1.FinalizerDeleteDependents))
+	}, apiserver.Timeout, "50ms").Should(ConsistOf(metav1.FinalizerDeleteDependents))
 	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: names.Driver}, class)).NotTo(Succeed())
 	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: names.Driver}, &storagev1.CSIDriver{})).To(Succeed())
 	g.Expect(message()).To(Equal("nothing is wrong"))
 	collectGarbage(t, c, agents)
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))
-	}, apiserver.Patience, "50ms").Should(BeTrue())
+	}, apiserver.Timeout, "50ms").Should(BeTrue())
 	for _, component := range everywhere() {
 		err := c.Get(t.Context(), component.key(namespace), component.empty())
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", component.kind, err)
@@ -239,7 +239,7 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Expect((&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context())).To(Succeed())
 	g.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))).To(BeTrue())
 	config = createConfig(t, c)
-	g.Eventually(available, apiserver.Patience, "50ms").Should(BeTrue())
+	g.Eventually(available, apiserver.Timeout, "50ms").Should(BeTrue())
 }
 
 // collectGarbage does for a DaemonSet that is deleted in the foreground what the garbage collector does once its Pods

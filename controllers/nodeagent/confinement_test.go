@@ -83,7 +83,7 @@ func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
 	// The API server takes a moment to put a new policy, and new rights, in force.
 	NewWithT(t).Eventually(func() error {
 		return operator.Delete(t.Context(), pod.DeepCopy(), client.DryRunAll)
-	}, apiserver.Patience, "50ms").Should(MatchError(ContainSubstring(onlyLabel)))
+	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(onlyLabel)))
 
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)

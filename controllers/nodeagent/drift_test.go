@@ -144,7 +144,7 @@ func TestEachRepairIsCountedOnce(t *testing.T) {
 	})
 	driver := &storagev1.CSIDriver{ObjectMeta: objectMeta(names.Driver)}
 	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}
-	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, apiserver.Patience, "20ms").Should(Succeed())
+	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, apiserver.Timeout, "20ms").Should(Succeed())
 	before := repairs(t)
 	for i := range 5 {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(driver), driver)).To(Succeed())
@@ -157,9 +157,9 @@ func TestEachRepairIsCountedOnce(t *testing.T) {
 		g.Eventually(func() bool {
 			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(driver), driver)).To(Succeed())
 			return *driver.Spec.PodInfoOnMount
-		}, apiserver.Patience, "10ms").Should(BeTrue())
+		}, apiserver.Timeout, "10ms").Should(BeTrue())
 	}
 	want := map[string]float64{"CSIDriver " + names.Driver: 5}
-	g.Eventually(func() map[string]float64 { return since(t, before) }, apiserver.Patience, "10ms").Should(Equal(want))
+	g.Eventually(func() map[string]float64 { return since(t, before) }, apiserver.Timeout, "10ms").Should(Equal(want))
 	g.Consistently(func() map[string]float64 { return since(t, before) }, "500ms", "50ms").Should(Equal(want))
 }

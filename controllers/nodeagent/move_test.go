@@ -158,9 +158,9 @@ func TestTheMoveIsFinishedByItself(t *testing.T) {
 	g.Eventually(func() []string {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(left), left)).To(Succeed())
 		return left.Finalizers
-	}, apiserver.Patience, "20ms").Should(ConsistOf(metav1.FinalizerDeleteDependents))
+	}, apiserver.Timeout, "20ms").Should(ConsistOf(metav1.FinalizerDeleteDependents))
 	agents := client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}
 	g.Expect(apierrors.IsNotFound(c.Get(t.Context(), agents, &appsv1.DaemonSet{}))).To(BeTrue())
 	collectGarbage(t, c, left)
-	g.Eventually(func() error { return c.Get(t.Context(), agents, &appsv1.DaemonSet{}) }, apiserver.Patience, "20ms").Should(Succeed())
+	g.Eventually(func() error { return c.Get(t.Context(), agents, &appsv1.DaemonSet{}) }, apiserver.Timeout, "20ms").Should(Succeed())
 }

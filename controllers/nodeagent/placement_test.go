@@ -223,19 +223,19 @@ func TestAgentsLeaveWhenTheirPodsHave(t *testing.T) {
 			agents := &appsv1.DaemonSet{}
 			g.Eventually(func() error {
 				return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents)
-			}, apiserver.Patience, "20ms").Should(Succeed())
+			}, apiserver.Timeout, "20ms").Should(Succeed())
 			narrow := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeAgent":{"nodeSelector":{"infra":""}}}}`))
 			g.Expect(c.Patch(t.Context(), config, narrow)).To(Succeed())
 			g.Eventually(func() string {
 				g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
 				return conditionMessage(config, operatorv1alpha1.ConditionDegraded)
-			}, apiserver.Patience, "20ms").Should(HaveSuffix(": Pods " + namespace + "/web"))
+			}, apiserver.Timeout, "20ms").Should(HaveSuffix(": Pods " + namespace + "/web"))
 
 			end(g, c, pod, worker)
 			g.Eventually(func() map[string]string {
 				g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(agents), agents)).To(Succeed())
 				return agents.Spec.Template.Spec.NodeSelector
-			}, apiserver.Patience, "20ms").Should(Equal(linux("infra")))
+			}, apiserver.Timeout, "20ms").Should(Equal(linux("infra")))
 		})
 	}
 }

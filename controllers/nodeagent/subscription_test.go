@@ -110,23 +110,23 @@ func TestAgentsFollowTheOperatorsDeployment(t *testing.T) {
 		}
 		return ""
 	}
-	g.Eventually(noProxy, apiserver.Patience, "20ms").Should(Equal(".cluster.local,10.0.0.0/8"))
+	g.Eventually(noProxy, apiserver.Timeout, "20ms").Should(Equal(".cluster.local,10.0.0.0/8"))
 	g.Expect(pod().NodeSelector).To(Equal(map[string]string{corev1.LabelOSStable: "linux"}))
 
 	deployment.Spec.Template.Spec.Containers[1].Env[1].Value = "10.0.0.0/8"
 	deployment.Spec.Template.Spec.ImagePullSecrets = nil
 	g.Expect(c.Update(t.Context(), deployment)).To(Succeed())
-	g.Eventually(noProxy, apiserver.Patience, "20ms").Should(Equal("10.0.0.0/8"))
+	g.Eventually(noProxy, apiserver.Timeout, "20ms").Should(Equal("10.0.0.0/8"))
 	g.Expect(pod().ImagePullSecrets).To(BeEmpty())
 
 	like := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeAgent":{"placement":"LikeOperator"}}}`))
 	g.Expect(c.Patch(t.Context(), config, like)).To(Succeed())
-	g.Eventually(func() map[string]string { return pod().NodeSelector }, apiserver.Patience, "20ms").Should(HaveKey("node-role.kubernetes.io/infra"))
+	g.Eventually(func() map[string]string { return pod().NodeSelector }, apiserver.Timeout, "20ms").Should(HaveKey("node-role.kubernetes.io/infra"))
 
 	g.Expect(c.Delete(t.Context(), deployment)).To(Succeed())
 	verbose := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nodeAgent":{"logLevel":"debug"}}}`))
 	g.Expect(c.Patch(t.Context(), config, verbose)).To(Succeed())
-	g.Eventually(func() []string { return pod().Containers[0].Args }, apiserver.Patience, "20ms").Should(ContainElement("--log-level=debug"))
+	g.Eventually(func() []string { return pod().Containers[0].Args }, apiserver.Timeout, "20ms").Should(ContainElement("--log-level=debug"))
 	g.Expect(pod().NodeSelector).To(HaveKey("node-role.kubernetes.io/infra"))
 	g.Expect(noProxy()).To(Equal("10.0.0.0/8"))
 }

@@ -71,7 +71,7 @@ func TestTheLifecycleManagerLearnsWhenAnUpgradeHadBetterWait(t *testing.T) {
 	g.Eventually(func() error { // the right takes a moment
 		_, err := r.Reconcile(t.Context(), config)
 		return err
-	}, apiserver.Patience, "50ms").Should(Succeed(), "before there is a condition")
+	}, apiserver.Timeout, "50ms").Should(Succeed(), "before there is a condition")
 	g.Expect(olm.Create(t.Context(), condition)).To(Succeed())
 
 	told := func() string {

@@ -88,7 +88,7 @@ func (c *cluster) told(claim *corev1.PersistentVolumeClaim, reason string) {
 			}
 		}
 		return reasons, err
-	}).WithContext(c.t.Context()).WithTimeout(apiserver.Patience).Should(ContainElement(reason))
+	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(ContainElement(reason))
 }
 
 // provisioned waits for the volume of the claim.
@@ -97,7 +97,7 @@ func (c *cluster) provisioned(claim *corev1.PersistentVolumeClaim) *corev1.Persi
 	pv := &corev1.PersistentVolume{}
 	c.Eventually(func(ctx context.Context) error {
 		return c.api.Get(ctx, client.ObjectKey{Name: "pvc-" + string(claim.UID)}, pv)
-	}).WithContext(c.t.Context()).WithTimeout(apiserver.Patience).Should(Succeed())
+	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
 	return pv
 }
 

@@ -59,13 +59,13 @@ func TestAnAPIThatComesAndGoesIsNoticed(t *testing.T) {
 	g.Expect(serves()).To(BeFalse())
 	for range 2 {
 		crds.Install(t, c, crds.ServiceMonitors)
-		g.Eventually(serves, apiserver.Patience, "10ms").Should(BeTrue())
+		g.Eventually(serves, apiserver.Timeout, "10ms").Should(BeTrue())
 		g.Expect(apis.Serves(route)).To(BeFalse())
 		again, err := platform.Watch(t.Context(), apiserver.Config(t))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(again.Serves(serviceMonitor)).To(BeTrue(), "at the first look")
 		crds.Remove(t, c, crds.ServiceMonitors)
-		g.Eventually(serves, apiserver.Patience, "10ms").Should(BeFalse())
+		g.Eventually(serves, apiserver.Timeout, "10ms").Should(BeFalse())
 	}
 }
 
@@ -81,7 +81,7 @@ func TestADefinitionWithoutTheVersionIsNotEnough(t *testing.T) {
 	g.Eventually(func() bool {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
 		return strings.Contains(toJSON(g, other), `"type":"Established"`)
-	}, apiserver.Patience, "10ms").Should(BeTrue())
+	}, apiserver.Timeout, "10ms").Should(BeTrue())
 	g.Consistently(func() bool { return apis.Serves(serviceMonitor) }, "300ms", "10ms").Should(BeFalse())
 	crds.Remove(t, c, crds.ServiceMonitors)
 }
@@ -98,18 +98,18 @@ func TestADefinitionThatIsBeingDeletedIsNoLongerServed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	crds.Install(t, c, crds.ServiceMonitors)
-	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, apiserver.Patience, "10ms").Should(BeTrue())
+	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, apiserver.Timeout, "10ms").Should(BeTrue())
 	held := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"endpoints": []any{}, "selector": map[string]any{}}}}
 	held.SetGroupVersionKind(serviceMonitor)
 	held.SetNamespace(apiserver.Namespace(t))
 	held.SetName("held")
 	held.SetFinalizers([]string{"example.com/hold"})
-	g.Eventually(func() error { return c.Create(t.Context(), held) }, apiserver.Patience, "50ms").Should(Succeed())
+	g.Eventually(func() error { return c.Create(t.Context(), held) }, apiserver.Timeout, "50ms").Should(Succeed())
 	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.ServiceMonitors)}}
 	admin, err := client.New(apiserver.Config(t), client.Options{Scheme: definitions(g)})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(admin.Delete(t.Context(), definition)).To(Succeed())
-	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, apiserver.Patience, "10ms").Should(BeFalse())
+	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, apiserver.Timeout, "10ms").Should(BeFalse())
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed(), "it is still there")
 	g.Expect(c.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	crds.Remove(t, c, crds.ServiceMonitors)
@@ -126,14 +126,14 @@ func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	service := aggregateRoutes(t, c)
-	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Patience, "10ms").Should(BeTrue())
+	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Timeout, "10ms").Should(BeTrue())
 	view := routes(g, apis)
 	g.Expect(view.Served()).To(BeTrue())
 	err := view.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, &routev1.Route{})
 	g.Expect(err).To(MatchError(ContainSubstring("did not answer")))
 	g.Expect(meta.IsNoMatchError(err)).To(BeFalse())
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
-	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Patience, "10ms").Should(BeFalse())
+	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Timeout, "10ms").Should(BeFalse())
 }
 
 // aggregateRoutes has the API server ask another one for Routes, which never answers, as soon as it has forgotten those
@@ -151,7 +151,7 @@ func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 	g := NewWithT(t)
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(service), service.DeepCopy()))
-	}, apiserver.Patience, "20ms").Should(BeTrue())
+	}, apiserver.Timeout, "20ms").Should(BeTrue())
 	g.Expect(c.Create(t.Context(), service)).To(Succeed())
 	return service
 }
@@ -184,21 +184,21 @@ func TestAControllerStartsWhateverBecomesOfAKind(t *testing.T) {
 	g.Expect(meta.IsNoMatchError(read(absent))).To(BeTrue())
 
 	crds.Install(t, c, crds.Routes)
-	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Patience, "10ms").Should(BeTrue())
+	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Timeout, "10ms").Should(BeTrue())
 	view := start()
 	g.Expect(wait(view)).To(BeFalse())
 	g.Expect(read(view)).To(Succeed())
 
 	crds.Remove(t, c, crds.Routes)
-	g.Eventually(view.Served, apiserver.Patience, "10ms").Should(BeFalse())
+	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeFalse())
 	service := aggregateRoutes(t, c)
-	g.Eventually(view.Served, apiserver.Patience, "10ms").Should(BeTrue())
-	g.Eventually(func() error { return read(view) }, apiserver.Patience, "10ms").Should(MatchError(ContainSubstring("did not answer")))
+	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeTrue())
+	g.Eventually(func() error { return read(view) }, apiserver.Timeout, "10ms").Should(MatchError(ContainSubstring("did not answer")))
 	unanswered := start()
 	g.Expect(wait(unanswered)).To(BeTrue())
 	g.Expect(read(unanswered)).To(MatchError(ContainSubstring("did not answer")))
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
-	g.Eventually(view.Served, apiserver.Patience, "10ms").Should(BeFalse())
+	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeFalse())
 }
 
 func routes(g Gomega, apis *platform.APIs) *platform.Kind {
@@ -242,7 +242,7 @@ func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
 		woken.Store(0)
 		seen.Store(0)
 		crds.Install(t, c, crds.Routes)
-		g.Eventually(woken.Load, apiserver.Patience, "10ms").Should(BeEquivalentTo(1))
+		g.Eventually(woken.Load, apiserver.Timeout, "10ms").Should(BeEquivalentTo(1))
 		g.Expect(client.IgnoreNotFound(read())).To(Succeed())
 		for name, ours := range map[string]string{"web": "true", "other": "false"} {
 			created := &unstructured.Unstructured{Object: map[string]any{
@@ -254,13 +254,13 @@ func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
 			created.SetLabels(map[string]string{"ours": ours})
 			g.Expect(c.Create(t.Context(), created)).To(Succeed())
 		}
-		g.Eventually(read, apiserver.Patience, "10ms").Should(Succeed())
-		g.Eventually(seen.Load, apiserver.Patience, "10ms").Should(BeEquivalentTo(1))
+		g.Eventually(read, apiserver.Timeout, "10ms").Should(Succeed())
+		g.Eventually(seen.Load, apiserver.Timeout, "10ms").Should(BeEquivalentTo(1))
 		var list routev1.RouteList
 		g.Expect(view.List(t.Context(), &list)).To(Succeed())
 		g.Expect(list.Items).To(HaveLen(1), "only those with the label")
 		crds.Remove(t, c, crds.Routes)
-		g.Eventually(woken.Load, apiserver.Patience, "10ms").Should(BeEquivalentTo(2))
+		g.Eventually(woken.Load, apiserver.Timeout, "10ms").Should(BeEquivalentTo(2))
 	}
 }
 
@@ -295,10 +295,10 @@ func TestTheTLSProfileOfTheClusterIsFollowed(t *testing.T) {
 	server := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"tlsSecurityProfile": map[string]any{"type": "Modern", "modern": map[string]any{}}}}}
 	server.SetGroupVersionKind(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "APIServer"})
 	server.SetName("cluster")
-	g.Eventually(func() error { return c.Create(t.Context(), server) }, apiserver.Patience, "50ms").Should(Succeed())
-	g.Eventually(minimum, apiserver.Patience, "20ms").Should(BeEquivalentTo(tls.VersionTLS13))
+	g.Eventually(func() error { return c.Create(t.Context(), server) }, apiserver.Timeout, "50ms").Should(Succeed())
+	g.Eventually(minimum, apiserver.Timeout, "20ms").Should(BeEquivalentTo(tls.VersionTLS13))
 	g.Expect(c.Patch(t.Context(), server, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tlsSecurityProfile":{"type":"Old","old":{}}}}`)))).To(Succeed())
-	g.Eventually(minimum, apiserver.Patience, "20ms").Should(BeEquivalentTo(tls.VersionTLS10))
+	g.Eventually(minimum, apiserver.Timeout, "20ms").Should(BeEquivalentTo(tls.VersionTLS10))
 	crds.Remove(t, c, crds.APIServers)
-	g.Eventually(minimum, apiserver.Patience, "20ms").Should(BeEquivalentTo(tls.VersionTLS12))
+	g.Eventually(minimum, apiserver.Timeout, "20ms").Should(BeEquivalentTo(tls.VersionTLS12))
 }

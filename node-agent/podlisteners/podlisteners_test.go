@@ -92,7 +92,7 @@ func (w *world) startAgent() {
 
 func (w *world) eventually(f any) AsyncAssertion {
 	w.t.Helper()
-	return NewWithT(w.t).Eventually(f).WithTimeout(apiserver.Patience).WithPolling(2 * time.Millisecond)
+	return NewWithT(w.t).Eventually(f).WithTimeout(apiserver.Timeout).WithPolling(2 * time.Millisecond)
 }
 
 type answer struct {
@@ -239,7 +239,7 @@ func received(t *testing.T, answers <-chan answer) []listenersv1alpha1.IngressAd
 			t.Fatal(a.err)
 		}
 		return a.addresses
-	case <-time.After(apiserver.Patience):
+	case <-time.After(apiserver.Timeout):
 		t.Fatal("no answer")
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	waiting "github.com/listener-operator/listener-operator/internal/await"
+	waiting "github.com/listener-operator/listener-operator/test/await"
 )
 
 // patience is how long a test waits for one thing, on a cluster that may be busy.

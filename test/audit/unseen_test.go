@@ -99,7 +99,7 @@ func userWith(t *testing.T, rights []Right) user {
 		t.Fatal(err)
 	}
 	u := user{Client: c, name: role.Name}
-	NewWithT(t).Eventually(func() error { return u.asked(t, probe) }, apiserver.Patience, "20ms").Should(Succeed())
+	NewWithT(t).Eventually(func() error { return u.asked(t, probe) }, apiserver.Timeout, "20ms").Should(Succeed())
 	return u
 }
 

@@ -27,6 +27,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -54,7 +55,7 @@ type cluster struct {
 
 // startCluster starts an API server with room for many Services, and installs the operator's kinds and rights.
 func startCluster(ctx context.Context) (*cluster, error) {
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return nil, err
 	}

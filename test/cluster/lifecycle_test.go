@@ -1,3 +1,5 @@
+//go:build e2e
+
 package cluster
 
 import (
@@ -22,7 +24,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/listener-operator/listener-operator/hack/image"
-	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
 // lifecycleName is the name of the cluster that the test brings up, beside whatever others there are.
@@ -34,7 +35,6 @@ const patience = 2 * time.Minute
 // A cluster comes up, also after an interrupt, does what a cluster does, loses nodes and gets them back, and is gone
 // without a trace.
 func TestClusterLifecycle(t *testing.T) {
-	requireCluster(t)
 	if err := Down(t.Context(), lifecycleName, t.Output()); err != nil { // what an earlier run may have left
 		t.Fatal(err)
 	}
@@ -59,24 +59,6 @@ func TestClusterLifecycle(t *testing.T) {
 	t.Run("a kubelet restarts under its Pods", s.kubeletRestarts)
 	t.Run("a node that lost power comes back", s.nodeReboots)
 	t.Run("a node that is lost is replaced", s.nodeIsReplaced)
-}
-
-// requireCluster skips the test where it cannot run.
-func requireCluster(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("takes a minute: run without -short")
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes namespaces, mounts and control groups")
-	}
-	for _, name := range toolSets {
-		if ok, err := tools.Built(t.Context(), name); err != nil {
-			t.Fatal(err)
-		} else if !ok {
-			t.Skipf("needs tool set %s: run \"go run ./test/cmd/cluster build-tools\" first, it takes minutes", name)
-		}
-	}
 }
 
 // interruptUp brings the cluster up and interrupts that in the middle.
@@ -465,7 +447,6 @@ func expectAbsent(t *testing.T, path string) {
 
 // Two clusters that come up at the same time get different subnets and do not disturb each other.
 func TestTwoClustersComeUpAtOnce(t *testing.T) {
-	requireCluster(t)
 	var group sync.WaitGroup
 	hosts := make([]string, 2)
 	for i := range hosts {

@@ -7,7 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	waiting "github.com/listener-operator/listener-operator/internal/await"
+	waiting "github.com/listener-operator/listener-operator/test/await"
 )
 
 // await waits until missing says "" of a list of objects, and returns that list. It looks again whenever one of the

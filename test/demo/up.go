@@ -18,8 +18,8 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster"
-	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
 // nodes is how many nodes the cluster has: one for each member of etcd.
@@ -71,7 +71,7 @@ func (d *demo) show(ctx context.Context) error {
 
 // start brings up the cluster.
 func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return nil, err
 	}

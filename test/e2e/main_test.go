@@ -31,8 +31,8 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster"
-	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
 // clusterName is the cluster's name, "e2e" unless the environment variable CLUSTER names one that nobody else's tests
@@ -116,7 +116,7 @@ func newClient(c *cluster.Cluster) (client.WithWatch, error) {
 
 // loadServer builds the test server and gives its image to all nodes.
 func loadServer(ctx context.Context) error {
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func loadServer(ctx context.Context) error {
 
 // deploy installs the operator as a user would, and waits until it and its node agents work.
 func deploy(ctx context.Context) error {
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
-	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
 // release is a version of the operator that is built from this checkout, and published for clusters that have a mirror
@@ -30,7 +30,7 @@ type release struct {
 // dir.
 func newRelease(ctx context.Context, dir, version string) (release, error) {
 	r := release{version: version, images: images{}, dir: dir}
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return r, err
 	}
@@ -61,7 +61,7 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 // newCatalogue makes a catalogue of releases, the oldest first, copies it and all that it names into the mirror, and
 // returns its image.
 func newCatalogue(ctx context.Context, dir string, releases ...release) (string, error) {
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return "", err
 	}

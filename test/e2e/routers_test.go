@@ -26,10 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 	platform "github.com/listener-operator/listener-operator/internal/testutil/openshift"
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
-	"github.com/listener-operator/listener-operator/test/cluster/tools"
 	"github.com/listener-operator/listener-operator/test/router"
 )
 
@@ -94,7 +94,7 @@ func preparePrograms(t testing.TB) {
 }
 
 func makePrograms(ctx context.Context) error {
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -95,7 +96,7 @@ func judge(t *testing.T, status v1alpha3.TestStatus) []string {
 // bundle for them.
 func (m *managed) loadTests(sdk string) {
 	m.Helper()
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		m.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 // Package apiserver gives tests a real kube-apiserver and etcd, with this project's CustomResourceDefinitions
-// installed. The programs are built once from pinned modules, see test/cluster/tools. There is no controller manager
-// and no kubelet: namespaces are never removed, nothing is garbage-collected, and Pods never run.
+// installed. Which programs it starts is envtest's convention: KUBEBUILDER_ASSETS names the directory that contains
+// them, or TEST_ASSET_KUBE_APISERVER and TEST_ASSET_ETCD name the programs. `make test-apiserver` builds them and sets
+// these variables; tests that need the API server are skipped without them. There is no controller manager and no
+// kubelet: namespaces are never removed, nothing is garbage-collected, and Pods never run.
 //
 // One API server serves all tests of a package. It is started by the first test that asks for it, and stopped by Run:
 //
@@ -15,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -36,16 +39,16 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/test/cluster/tools"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// Patience is how long tests wait for one thing that the API server or a controller does. It is many times what that
-// takes, for the machine may have other work.
-const Patience = time.Minute
+// Timeout is how long tests wait for one thing that the API server or a controller does. It is many times what that
+// takes, because the machine may have other work.
+const Timeout = time.Minute
 
 // shared is the API server of this test binary.
 var shared struct {
-	running bool // Run is in charge
+	running bool // Run will stop it
 	once    sync.Once
 	env     *envtest.Environment
 	config  *rest.Config
@@ -66,49 +69,40 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// Config returns the configuration of a client of the API server that may do everything. With -short it skips the test.
+// programVariables are the environment variables that name the programs, or the directory that holds them.
+var programVariables = []string{"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD"}
+
+// Config returns the configuration of a client of the API server that has all permissions. It skips the test if the
+// environment does not name the programs.
 func Config(t testing.TB) *rest.Config {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs a real kube-apiserver and etcd, which -short leaves out")
+	if !slices.ContainsFunc(programVariables, func(name string) bool { return os.Getenv(name) != "" }) {
+		t.Skip("needs kube-apiserver and etcd: run `make test-apiserver`, or set KUBEBUILDER_ASSETS to a directory that contains them")
 	}
 	if !shared.running {
-		t.Fatal("TestMain must call apiserver.Run, or the API server would never be stopped")
+		t.Fatal("TestMain must call apiserver.Run, which stops the API server")
 	}
-	shared.once.Do(func() { shared.config, shared.err = start(context.Background()) })
+	shared.once.Do(func() { shared.config, shared.err = start() })
 	if shared.err != nil {
 		t.Fatal("starting the API server: ", shared.err)
 	}
 	return rest.CopyConfig(shared.config)
 }
 
-// start finds or builds the programs, and starts them.
-func start(ctx context.Context) (*rest.Config, error) {
-	root, err := tools.ModuleRoot()
-	if err != nil {
-		return nil, err
-	}
-	etcd, err := tools.Ensure(ctx, "etcd")
-	if err != nil {
-		return nil, err
-	}
-	kubernetes, err := tools.Ensure(ctx, "kubernetes")
+// start starts etcd and the API server.
+func start() (*rest.Config, error) {
+	root, err := checkout.Root()
 	if err != nil {
 		return nil, err
 	}
 	shared.env = &envtest.Environment{
-		CRDInstallOptions: envtest.CRDInstallOptions{
-			Paths:              []string{filepath.Join(root, "config", "crd", "bases")},
-			ErrorIfPathMissing: true,
-			MaxTime:            Patience,
-		},
-		ControlPlaneStartTimeout: Patience,
-		ControlPlaneStopTimeout:  Patience,
+		CRDInstallOptions:        envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "config", "crd", "bases")}, MaxTime: Timeout},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: Timeout,
+		ControlPlaneStopTimeout:  Timeout,
 	}
-	shared.env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(etcd, "etcd")}
-	shared.env.ControlPlane.APIServer = &envtest.APIServer{Path: filepath.Join(kubernetes, "kube-apiserver")}
-	// As on OpenShift, where an owner reference that blocks deletion needs rights on the owner.
-	shared.env.ControlPlane.APIServer.Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	// As on OpenShift, where an owner reference that blocks deletion requires permissions on the owner.
+	shared.env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	cfg, err := shared.env.Start()
 	if err != nil {
 		return nil, errors.Join(err, shared.env.Stop())

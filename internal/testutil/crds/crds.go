@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/listener-operator/listener-operator/test/cluster/tools"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
 // CRD is the name of a CustomResourceDefinition.
@@ -135,7 +135,7 @@ func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 // module returns the directory of a module, which is downloaded first if need be.
 func module(t testing.TB, f file) string {
 	t.Helper()
-	root, err := tools.ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 	config := apiserver.Config(t)
 	w.admin = newClient(t, config)
 	crds.Install(t, w.admin, crds.Routes)
-	ctx, cancel := context.WithTimeout(t.Context(), apiserver.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), apiserver.Timeout)
 	defer cancel()
 	if err := openshift.Install(ctx, w.admin, domain); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestTheWildcardPolicyNeverChanges(t *testing.T) {
 func (w *world) eventually(try func() error) {
 	w.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, apiserver.Patience, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, apiserver.Timeout, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	})

@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,13 +18,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
-
-// modulePath is the module whose checkout holds hack/tools.
-const modulePath = "github.com/listener-operator/listener-operator"
-
-// ErrNoCheckout says that no directory above the current one is a checkout of this module.
-var ErrNoCheckout = errors.New("not inside a checkout of " + modulePath)
 
 // Names returns the names of all sets, in alphabetical order.
 func Names() []string {
@@ -57,19 +52,13 @@ func Ensure(ctx context.Context, name string) (string, error) {
 	return dir, nil
 }
 
-// Built tells whether the cache has the programs of the named set, so that Ensure would return at once.
-func Built(ctx context.Context, name string) (bool, error) {
-	_, _, dir, err := locate(ctx, name)
-	return err == nil && isDir(dir), err
-}
-
 // locate returns the named set, the directory of its module and the directory that its programs are or will be in.
 func locate(ctx context.Context, name string) (set Set, source, dir string, err error) {
 	set, ok := sets[name]
 	if !ok {
 		return Set{}, "", "", fmt.Errorf("no tool set %q (there are %s)", name, strings.Join(Names(), ", "))
 	}
-	root, err := ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return Set{}, "", "", err
 	}
@@ -87,31 +76,12 @@ func locate(ctx context.Context, name string) (set Set, source, dir string, err 
 
 // BuildLocal builds packages of this module, given relative to its root, as static programs into dir.
 func BuildLocal(ctx context.Context, dir string, packages ...string) error {
-	root, err := ModuleRoot()
+	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}
 	args := append(buildArgs(Set{}, dir), packages...)
 	return runGo(ctx, root, args...)
-}
-
-// ModuleRoot returns the root of the checkout that the current directory lies in, or ErrNoCheckout.
-func ModuleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("finding the checkout: %w", err)
-	}
-	for {
-		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && strings.HasPrefix(string(data), "module "+modulePath+"\n") {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", ErrNoCheckout
-		}
-		dir = parent
-	}
 }
 
 // cacheDir returns the directory that holds all built sets, and creates it.

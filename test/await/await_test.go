@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/listener-operator/listener-operator/internal/await"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/test/await"
 )
 
 // none is what is missing until there is a ConfigMap.

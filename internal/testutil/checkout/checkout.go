@@ -1,0 +1,35 @@
+// Package checkout finds the root of the repository, for tests and test tools that read its files or build its programs.
+package checkout
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// modulePath is the path of the module in the repository's root.
+const modulePath = "github.com/listener-operator/listener-operator"
+
+// ErrNotFound is returned outside of a checkout.
+var ErrNotFound = errors.New("not inside a checkout of " + modulePath)
+
+// Root returns the root of the checkout that contains the working directory, also from a nested module, or ErrNotFound.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the checkout: %w", err)
+	}
+	for {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(data), "module "+modulePath+"\n") {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", ErrNotFound
+		}
+		dir = parent
+	}
+}
