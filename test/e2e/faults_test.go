@@ -88,8 +88,8 @@ func (s *story) agentBack(gone *corev1.Pod) {
 	}
 }
 
-// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled; the Pods come back at their
-// addresses.
+// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled, and the same Pods run again at
+// their addresses.
 func TestANodeRestartsWithItsPods(t *testing.T) {
 	s := tell(t)
 	class := s.class(pinned())
@@ -108,6 +108,9 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.answers(own, "broker-0")
+	if after := s.running("broker-0"); after.UID != p.UID {
+		t.Errorf("the Pod was replaced: its uid was %s and is %s", p.UID, after.UID)
+	}
 	if diff := cmp.Diff(wantFiles("listener", own), s.files(own)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}

@@ -488,7 +488,7 @@ func TestAnInlineVolumeIsRefused(t *testing.T) {
 	s.get(space, client.ObjectKey{Name: s.namespace})
 	s.patch(space, func() { space.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
 	s.create(p)
-	note := s.event("Pod", "inline", "FailedMount")
+	note := s.event("Pod", "inline", "FailedMount", "InvalidArgument", "inline", "volumeClaimTemplate", "storageClassName "+names.Driver)
 	t.Logf("the user is told: %s", note)
 }
 
