@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -139,9 +138,7 @@ func (r *Reconciler) ofObject(foreignReason string) handler.MapFunc {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
 		}
 		var listeners listenersv1alpha1.ListenerList
-		if !r.list(ctx, &listeners, client.InNamespace(o.GetNamespace())) {
-			return nil
-		}
+		index.List(ctx, r.Client, &listeners, client.InNamespace(o.GetNamespace()))
 		var requests []reconcile.Request
 		for i := range listeners.Items {
 			l := &listeners.Items[i]
@@ -234,9 +231,7 @@ func (r *Reconciler) ofConfiguration(ctx context.Context, _ client.Object) []rec
 
 func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var listeners listenersv1alpha1.ListenerList
-	if !r.list(ctx, &listeners, options...) {
-		return nil
-	}
+	index.List(ctx, r.Client, &listeners, options...)
 	requests := make([]reconcile.Request, 0, len(listeners.Items))
 	for i := range listeners.Items {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listeners.Items[i])})
@@ -279,26 +274,14 @@ func ofPod(_ context.Context, o client.Object) []reconcile.Request {
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	var volumes corev1.PersistentVolumeList
-	if r.list(ctx, &volumes, client.MatchingFields{index.VolumesByNode: o.GetName()}) {
-		for i := range volumes.Items {
-			requests = append(requests, ofVolume(ctx, &volumes.Items[i])...)
-		}
+	index.List(ctx, r.Client, &volumes, client.MatchingFields{index.VolumesByNode: o.GetName()})
+	for i := range volumes.Items {
+		requests = append(requests, ofVolume(ctx, &volumes.Items[i])...)
 	}
 	var mounts listenersv1alpha1.PodListenersList
-	if r.list(ctx, &mounts, client.MatchingFields{index.PodListenersByNode: o.GetName()}) {
-		for i := range mounts.Items {
-			requests = append(requests, ofPodListeners(ctx, &mounts.Items[i])...)
-		}
+	index.List(ctx, r.Client, &mounts, client.MatchingFields{index.PodListenersByNode: o.GetName()})
+	for i := range mounts.Items {
+		requests = append(requests, ofPodListeners(ctx, &mounts.Items[i])...)
 	}
 	return requests
-}
-
-// list reads from the cache, which only fails when an index is missing. The objects are the cache's and must not be
-// changed.
-func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
-	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
-		return false
-	}
-	return true
 }

@@ -2,7 +2,6 @@ package podlisteners
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -12,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -67,9 +65,7 @@ func ofPod(_ context.Context, o client.Object) []reconcile.Request {
 
 func (r *Reconciler) ofClaim(ctx context.Context, o client.Object) []reconcile.Request {
 	var pods corev1.PodList
-	if !r.list(ctx, &pods, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodsByClaim: o.GetName()}) {
-		return nil
-	}
+	index.List(ctx, r.Client, &pods, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodsByClaim: o.GetName()})
 	var requests []reconcile.Request
 	for i := range pods.Items {
 		requests = append(requests, ofPod(ctx, &pods.Items[i])...)
@@ -89,9 +85,7 @@ func (r *Reconciler) ofVolume(ctx context.Context, o client.Object) []reconcile.
 
 func (r *Reconciler) ofListener(ctx context.Context, o client.Object) []reconcile.Request {
 	var volumes corev1.PersistentVolumeList
-	if !r.list(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))}) {
-		return nil
-	}
+	index.List(ctx, r.Client, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
 	var requests []reconcile.Request
 	for i := range volumes.Items {
 		requests = append(requests, r.ofVolume(ctx, &volumes.Items[i])...)
@@ -101,9 +95,7 @@ func (r *Reconciler) ofListener(ctx context.Context, o client.Object) []reconcil
 
 func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
 	var listeners listenersv1alpha1.ListenerList
-	if !r.list(ctx, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()}) {
-		return nil
-	}
+	index.List(ctx, r.Client, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
 	var requests []reconcile.Request
 	for i := range listeners.Items {
 		requests = append(requests, r.ofListener(ctx, &listeners.Items[i])...)
@@ -113,22 +105,10 @@ func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []reconcile.R
 
 func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
 	var all listenersv1alpha1.PodListenersList
-	if !r.list(ctx, &all, client.MatchingFields{index.PodListenersByNode: o.GetName()}) {
-		return nil
-	}
+	index.List(ctx, r.Client, &all, client.MatchingFields{index.PodListenersByNode: o.GetName()})
 	requests := make([]reconcile.Request, 0, len(all.Items))
 	for i := range all.Items {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
 	}
 	return requests
-}
-
-// list reads from an index of the cache, which only fails when the index is missing. The objects are the cache's and
-// must not be changed.
-func (r *Reconciler) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) bool {
-	if err := r.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
-		return false
-	}
-	return true
 }

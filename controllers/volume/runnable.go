@@ -142,7 +142,7 @@ func (i *nudgedInformer) AddEventHandlerWithResyncPeriod(
 func (i *nudgedInformer) nudge(claim *corev1.PersistentVolumeClaim) { i.handler.OnUpdate(claim, claim) }
 
 // waitingFunc returns the claims that may wait for an object.
-type waitingFunc func(context.Context, client.Object) ([]types.NamespacedName, error)
+type waitingFunc func(context.Context, client.Object) []types.NamespacedName
 
 // nudger finds the claims that wait for an object.
 type nudger struct {
@@ -161,12 +161,7 @@ func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.Resource
 		if !ok {
 			return
 		}
-		keys, err := waiting(ctx, object)
-		if err != nil {
-			log.FromContext(ctx).Error(err, "Finding waiting claims", "object", client.ObjectKeyFromObject(object))
-			return
-		}
-		for _, key := range keys {
+		for _, key := range waiting(ctx, object) {
 			n.nudgeUnbound(ctx, key)
 		}
 	}
@@ -190,48 +185,37 @@ func (n nudger) nudgeUnbound(ctx context.Context, key types.NamespacedName) {
 }
 
 // ofClass returns the claims that ask for the class, and those that name a Listener of the class.
-func (n nudger) ofClass(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
-	keys, err := n.claims(ctx, index.ClaimsByClass, o.GetName())
-	if err != nil {
-		return nil, err
-	}
+func (n nudger) ofClass(ctx context.Context, o client.Object) []types.NamespacedName {
+	keys := n.claims(ctx, index.ClaimsByClass, o.GetName())
 	var listeners listenersv1alpha1.ListenerList
-	if err := n.reader.List(ctx, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the Listeners of class %s: %w", o.GetName(), err)
-	}
+	index.List(ctx, n.reader, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
 	for i := range listeners.Items {
-		named, err := n.claims(ctx, index.ClaimsByListener, listeners.Items[i].Name, client.InNamespace(listeners.Items[i].Namespace))
-		if err != nil {
-			return nil, err
-		}
-		keys = append(keys, named...)
+		keys = append(keys, n.claims(ctx, index.ClaimsByListener, listeners.Items[i].Name, client.InNamespace(listeners.Items[i].Namespace))...)
 	}
-	return keys, nil
+	return keys
 }
 
 // ofListener returns the claims that name the Listener, and the class-based claim of the same name.
-func (n nudger) ofListener(ctx context.Context, o client.Object) ([]types.NamespacedName, error) {
-	keys, err := n.claims(ctx, index.ClaimsByListener, o.GetName(), client.InNamespace(o.GetNamespace()))
-	return append(keys, client.ObjectKeyFromObject(o)), err
+func (n nudger) ofListener(ctx context.Context, o client.Object) []types.NamespacedName {
+	keys := n.claims(ctx, index.ClaimsByListener, o.GetName(), client.InNamespace(o.GetNamespace()))
+	return append(keys, client.ObjectKeyFromObject(o))
 }
 
 // ofPod returns the claims that the Pod mounts.
-func (n nudger) ofPod(_ context.Context, o client.Object) ([]types.NamespacedName, error) {
+func (n nudger) ofPod(_ context.Context, o client.Object) []types.NamespacedName {
 	var keys []types.NamespacedName
 	for _, name := range index.PodClaims(o) {
 		keys = append(keys, types.NamespacedName{Namespace: o.GetNamespace(), Name: name})
 	}
-	return keys, nil
+	return keys
 }
 
-func (n nudger) claims(ctx context.Context, field, value string, options ...client.ListOption) ([]types.NamespacedName, error) {
+func (n nudger) claims(ctx context.Context, field, value string, options ...client.ListOption) []types.NamespacedName {
 	var claims corev1.PersistentVolumeClaimList
-	if err := n.reader.List(ctx, &claims, append(options, client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil, fmt.Errorf("listing claims by %s %s: %w", field, value, err)
-	}
+	index.List(ctx, n.reader, &claims, append(options, client.MatchingFields{field: value})...)
 	keys := make([]types.NamespacedName, 0, len(claims.Items))
 	for i := range claims.Items {
 		keys = append(keys, client.ObjectKeyFromObject(&claims.Items[i]))
 	}
-	return keys, nil
+	return keys
 }

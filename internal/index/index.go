@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -63,6 +64,14 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
+}
+
+// List reads a list from the cache without copying the objects, which must not be changed. It is for the map functions
+// of watches: an error, which only a missing index can cause, is logged and leaves the list empty.
+func List(ctx context.Context, cache client.Reader, list client.ObjectList, options ...client.ListOption) {
+	if err := cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
+	}
 }
 
 // ListenerClass extracts the name of a Listener's class.
