@@ -125,7 +125,7 @@ func run(ctx context.Context, options Options) error {
 	}
 	// The API server's priority and fairness protects it; a second limit here would only delay mounts.
 	config.QPS = -1
-	apis, err := platform.Watch(ctx, config)
+	apis, err := platform.Watch(ctx, config, backends.All().OptionalKinds()...)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func election(openShift bool) electionTimes {
 func newManager(config *rest.Config, options Options, times electionTimes, metricsTLS ...func(*tls.Config)) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.AddToScheme,
+		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering kinds: %w", err)

@@ -1,7 +1,6 @@
 package listener
 
 import (
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -26,7 +25,7 @@ func (r *Reconciler) expose(o *observed) exposed {
 	if wanted.Complete {
 		return exposed{wanted: wanted, used: wanted}
 	}
-	if before, ok := r.fromBefore(o); ok {
+	if before, ok := r.previousExposure(o); ok {
 		return exposed{wanted: wanted, used: before, before: true}
 	}
 	used := wanted
@@ -36,21 +35,18 @@ func (r *Reconciler) expose(o *observed) exposed {
 	return exposed{wanted: wanted, used: used}
 }
 
-// fromBefore returns where the Listener can be reached by what its class no longer asks for but still exists.
-func (r *Reconciler) fromBefore(o *observed) (exposure.Exposed, bool) {
-	for _, backend := range r.Backends {
-		if backend == o.backend {
-			continue
-		}
+// previousExposure returns the addresses that objects of other backends, or the type that the Service still has,
+// provide. ok is false if there are none.
+func (r *Reconciler) previousExposure(o *observed) (exposed exposure.Exposed, ok bool) {
+	for _, backend := range r.otherBackends(o) {
 		l := o.forBackend(backend)
-		if len(backend.Kinds()) > 0 && len(l.Objects) == 0 {
+		switch {
+		case !backend.PlainService() && len(l.Objects) == 0:
 			continue
-		}
-		if len(backend.Kinds()) == 0 {
-			if o.service.Spec.Type == "" || listenersv1alpha1.ServiceType(o.service.Spec.Type) == o.class.Spec.ServiceType {
-				continue
-			}
-			l.Class = o.asBefore()
+		case backend.PlainService() && !o.serviceTypeDiffers():
+			continue
+		case backend.PlainService():
+			l.Class = o.classOfCurrentType()
 		}
 		if e := backend.Addresses(l); len(e.Addresses) > 0 {
 			return e, true

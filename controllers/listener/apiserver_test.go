@@ -53,6 +53,11 @@ type fixture struct {
 
 func newFixture(t *testing.T, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
+	return newFixtureWithBackends(t, backends.All(), cfg, spec)
+}
+
+func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
+	t.Helper()
 	f := &fixture{
 		WithT: NewWithT(t), t: t, client: apiserver.Client(t),
 		key:   client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"},
@@ -65,11 +70,12 @@ func newFixture(t *testing.T, cfg *rest.Config, spec listenersv1alpha1.ListenerC
 	if cfg == nil {
 		cfg = apiserver.Config(t)
 	}
-	apis, err := platform.Watch(t.Context(), cfg)
+	apis, err := platform.Watch(t.Context(), cfg, list.OptionalKinds()...)
 	f.Expect(err).NotTo(HaveOccurred())
 	apiserver.StartManager(t, cfg, func(mgr ctrl.Manager) error {
+		f.Expect(list.AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: backends.All(),
+			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list,
 		}).SetupWithManager(mgr)
 	})
 	return f

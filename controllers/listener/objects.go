@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -147,13 +148,13 @@ func (r *Reconciler) retire(ctx context.Context, o *observed, e exposed) (time.D
 
 // former returns the other backends that the Listener still has objects of.
 func (r *Reconciler) former(o *observed) []exposure.Backend {
-	var former []exposure.Backend
-	for _, backend := range r.Backends {
-		if backend != o.backend && len(o.forBackend(backend).Objects) > 0 {
-			former = append(former, backend)
-		}
-	}
-	return former
+	return slices.DeleteFunc(r.otherBackends(o), func(b exposure.Backend) bool { return len(o.forBackend(b).Objects) == 0 })
+}
+
+// otherBackends returns all backends but that of the class. Backends are compared by name: a comparison of interface
+// values panics if their type is not comparable.
+func (r *Reconciler) otherBackends(o *observed) []exposure.Backend {
+	return slices.DeleteFunc(slices.Clone(r.Backends), func(b exposure.Backend) bool { return b.Name() == o.backend.Name() })
 }
 
 // remaining returns how long what the Listener was exposed through before, if there is anything, still has to stay.
@@ -167,9 +168,9 @@ func (r *Reconciler) remaining(o *observed, e exposed, anything bool) time.Durat
 		return 0
 	}
 	since, ok := r.stood[o.listener.UID]
-	if !ok || since.backend != o.backend {
+	if !ok || since.backend != o.backend.Name() {
 		maps.DeleteFunc(r.stood, func(_ types.UID, s standing) bool { return r.clock.Since(s.time) > time.Hour }) // of Listeners that were deleted meanwhile
-		since = standing{backend: o.backend, time: r.clock.Now()}
+		since = standing{backend: o.backend.Name(), time: r.clock.Now()}
 		r.stood[o.listener.UID] = since
 	}
 	return since.time.Add(r.overlap).Sub(r.clock.Now())

@@ -58,7 +58,7 @@ const overlap = 10 * time.Second
 
 // standing is since when the addresses of a backend are complete.
 type standing struct {
-	backend exposure.Backend
+	backend string // its name
 	time    time.Time
 }
 

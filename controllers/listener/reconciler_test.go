@@ -35,6 +35,7 @@ type world struct {
 	service       *corev1.Service
 	configuration *operatorv1alpha1.ListenerOperator
 	others        []client.Object
+	backends      backends.List
 }
 
 var key = client.ObjectKey{Namespace: "shop", Name: "web"}
@@ -42,6 +43,7 @@ var key = client.ObjectKey{Namespace: "shop", Name: "web"}
 // newWorld has a Listener of a class of the type, and the Service that it got in an earlier pass.
 func newWorld(serviceType listenersv1alpha1.ServiceType) *world {
 	w := &world{
+		backends: backends.All(),
 		listener: &listenersv1alpha1.Listener{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "listener-uid", Generation: 3},
 			Spec: listenersv1alpha1.ListenerSpec{
@@ -178,9 +180,9 @@ type optional struct {
 func (o optional) Served() bool { return o.served }
 
 // newReconciler returns one whose cluster serves every kind.
-func newReconciler(c client.Client, live client.Reader, recorder events.EventRecorder) *Reconciler {
+func newReconciler(list backends.List, c client.Client, live client.Reader, recorder events.EventRecorder) *Reconciler {
 	r := &Reconciler{
-		Client: c, Events: recorder, Backends: backends.All(),
+		Client: c, Events: recorder, Backends: list,
 		live: live, applier: apply.New(c, names.OwnerService), kinds: map[schema.GroupVersionKind]optionalKind{},
 		clock: clock.RealClock{}, stood: map[types.UID]standing{},
 	}
@@ -205,7 +207,7 @@ func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*listenersv1alp
 	}
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
-	r := newReconciler(c, c, recorder)
+	r := newReconciler(w.backends, c, c, recorder)
 	listener, service := &listenersv1alpha1.Listener{}, &corev1.Service{}
 	if err := c.Get(t.Context(), key, listener); err != nil {
 		t.Fatal(err)
@@ -535,7 +537,7 @@ func TestForeignServiceThatTheCacheLacksStaysUntouched(t *testing.T) {
 	live := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	w.service = nil
 	cached := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-	r := newReconciler(cached, live, events.NewFakeRecorder(10))
+	r := newReconciler(w.backends, cached, live, events.NewFakeRecorder(10))
 	listener := &listenersv1alpha1.Listener{}
 	if err := cached.Get(t.Context(), key, listener); err != nil {
 		t.Fatal(err)
@@ -581,7 +583,7 @@ func TestEveryWriteThatFailsIsMadeUpForByTheNextPass(t *testing.T) {
 		intercept, writes := failures(n, broken)
 		w := fresh()
 		c := fakeclient.New(t, intercept, w.objects()...)
-		r := newReconciler(c, c, events.NewFakeRecorder(10))
+		r := newReconciler(w.backends, c, c, events.NewFakeRecorder(10))
 		listener, service := &listenersv1alpha1.Listener{}, &corev1.Service{}
 		for pass, want := range []error{broken, nil} {
 			if err := c.Get(t.Context(), key, listener); err != nil {
@@ -658,7 +660,7 @@ func TestSecondPassWritesAndTellsNothing(t *testing.T) {
 		w = w.with(newNode("a", "10.0.0.1"), newVolume("pv", on("a")))
 		c := fakeclient.New(t, intercept, w.objects()...)
 		recorder := events.NewFakeRecorder(100)
-		r := newReconciler(c, c, recorder)
+		r := newReconciler(w.backends, c, c, recorder)
 		listener := &listenersv1alpha1.Listener{}
 		var counts [][2]int
 		for range 3 {

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -27,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -117,7 +115,7 @@ func (w *world) passes(t *testing.T, n int, intercept interceptor.Funcs, change 
 	t.Helper()
 	status := w.listener.Status
 	w.listener.Status = nil
-	fake := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+	fake := fakeclient.NewWithBackends(t, w.backends, interceptor.Funcs{}, w.objects()...)
 	if status != nil {
 		if err := (&Reconciler{Client: fake}).applyStatus(t.Context(), w.listener, status); err != nil {
 			t.Fatal(err)
@@ -125,7 +123,7 @@ func (w *world) passes(t *testing.T, n int, intercept interceptor.Funcs, change 
 	}
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
-	r := newReconciler(c, c, recorder)
+	r := newReconciler(w.backends, c, c, recorder)
 	if change != nil {
 		change(r)
 	}
@@ -505,8 +503,8 @@ type overlap10s struct {
 func (w *world) overlapping(t *testing.T) *overlap10s {
 	t.Helper()
 	intercept, writes := counting(-1, nil)
-	c := fakeclient.New(t, intercept, w.objects()...)
-	o := &overlap10s{Reconciler: newReconciler(c, c, events.NewFakeRecorder(100)), t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
+	c := fakeclient.NewWithBackends(t, w.backends, intercept, w.objects()...)
+	o := &overlap10s{Reconciler: newReconciler(w.backends, c, c, events.NewFakeRecorder(100)), t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
 	o.clock, o.overlap = o.now, 10*time.Second
 	return o
 }
@@ -606,25 +604,6 @@ func TestWhatWasBeforeStaysLongerWhenTheNewAddressesFail(t *testing.T) {
 	o.withdraws(10 * time.Second)
 }
 
-// Clients have to learn of addresses of the third way from those of the first, too.
-func TestAThirdWayLetsWhatWasBeforeStayAnew(t *testing.T) {
-	w := newRouteWorld(ownRoute("http", admittedAs("h.example.com")), &corev1.ConfigMap{ObjectMeta: ownRoute("http").ObjectMeta}).but(asNodePort)
-	w.class.Spec.ServiceType, w.class.Spec.Route, w.class.Annotations = listenersv1alpha1.ServiceTypeNodePort, nil, map[string]string{"by": "ConfigMap"}
-	o := w.overlapping(t)
-	byConfigMaps(o.Reconciler)
-	o.wants(0, 10*time.Second)
-	class := w.class.DeepCopy()
-	if err := o.Client.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
-		t.Fatal(err)
-	}
-	class.Annotations = nil
-	if err := o.Client.Update(t.Context(), class); err != nil {
-		t.Fatal(err)
-	}
-	o.wants(9*time.Second, 10*time.Second)
-	o.withdraws(10 * time.Second)
-}
-
 // TestListenersThatWereDeletedMeanwhileAreForgotten when another one begins to wait, and those that still wait are not.
 func TestListenersThatWereDeletedMeanwhileAreForgotten(t *testing.T) {
 	o := toRoutes().overlapping(t)
@@ -703,77 +682,6 @@ func TestPodsOfAListenersOwnClaimNameItsHosts(t *testing.T) {
 		if o.err != nil || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q (%v)", name, got, tc.want, o.err)
 		}
-	}
-}
-
-// byConfigMap is a way of reaching Listeners that the controller has never heard of.
-type byConfigMap struct{}
-
-var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
-
-func (byConfigMap) Exposes(class *listenersv1alpha1.ListenerClass) bool {
-	return class.Annotations["by"] == "ConfigMap"
-}
-
-func (byConfigMap) AddToScheme(*runtime.Scheme) error { return nil }
-
-func (byConfigMap) Kinds() []exposure.Kind {
-	return []exposure.Kind{{
-		GroupVersionKind: configMapKind, ForeignReason: "ForeignConfigMap", RejectedReason: "ConfigMapRejected", Remedy: func(string) string { return "" },
-	}}
-}
-
-func (byConfigMap) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
-	o := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"host": l.Name + ".example.com"}}}
-	o.SetGroupVersionKind(configMapKind)
-	o.SetNamespace(l.Namespace)
-	o.SetName(l.Name)
-	exposure.SetOwner(o, l.Listener)
-	return []exposure.Desired{{Unstructured: o}}, nil
-}
-
-func (byConfigMap) Addresses(l *exposure.Listener) exposure.Exposed {
-	e := exposure.Exposed{Reason: "WaitingForConfigMap"}
-	for _, o := range l.Objects {
-		host := o.(*corev1.ConfigMap).Data["host"]
-		e = exposure.Exposed{Complete: true, Addresses: []listenersv1alpha1.IngressAddress{{Address: host, AddressType: "Hostname", Ports: map[string]int32{}}}}
-	}
-	return e
-}
-
-// unindexed lists all objects of a namespace. The controller picks those that are the Listener's.
-type unindexed struct{ client.Reader }
-
-func (unindexed) Served() bool { return true }
-
-func (u unindexed) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	return u.Reader.List(ctx, list, client.InNamespace(key.Namespace))
-}
-
-// byConfigMaps has a Reconciler know of them.
-func byConfigMaps(r *Reconciler) {
-	r.Backends = append([]exposure.Backend{byConfigMap{}}, r.Backends...)
-	r.kinds[configMapKind] = unindexed{r.Client}
-}
-
-func TestAnotherBackendNeedsNothingOfTheController(t *testing.T) {
-	w := newRouteWorld(ownRoute("http", admittedAs("http.example.com"))).but(func(w *world) {
-		w.class.Spec.Route, w.class.Annotations = nil, map[string]string{"by": "ConfigMap"}
-	})
-	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	o := w.passes(t, 1, interceptor.Funcs{}, byConfigMaps)
-	if diff := cmp.Diff([]string{"web.example.commap[]"}, o.addresses()); diff != "" || o.err != nil {
-		t.Errorf("error %v, addresses (-want +got):\n%s", o.err, diff)
-	}
-	if len(o.routes) > 0 {
-		t.Errorf("what was before is left: %v", o.routes)
-	}
-	o = w.with(foreign).passes(t, 1, interceptor.Funcs{}, byConfigMaps)
-	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != "ForeignConfigMap" {
-		t.Errorf("got reason %s of an object of somebody else", got)
-	}
-	if diff := cmp.Diff([]string{"http.example.commap[http:443]"}, o.addresses()); diff != "" {
-		t.Errorf("addresses while it is in the way (-want +got):\n%s", diff)
 	}
 }
 

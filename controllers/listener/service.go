@@ -61,7 +61,7 @@ func decide(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	if err != nil || !o.narrows(desired) {
 		return desired, err
 	}
-	if desired, err = exposure.Service(o.asBefore(), o.listener); err == nil {
+	if desired, err = exposure.Service(o.classOfCurrentType(), o.listener); err == nil {
 		// A cache that lags behind must not open again what has just been closed.
 		desired.WithResourceVersion(o.service.ResourceVersion)
 	}
@@ -71,14 +71,19 @@ func decide(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 // narrows tells whether the desired Service closes a way in that the one which exists has, while the addresses to come
 // do not depend on the Service's type. Then that way stays open until they stand.
 func (o *observed) narrows(desired *corev1ac.ServiceApplyConfiguration) bool {
-	if len(o.backend.Kinds()) == 0 || o.service == nil || *desired.Spec.Type == o.service.Spec.Type {
+	if o.backend.PlainService() || o.service == nil || *desired.Spec.Type == o.service.Spec.Type {
 		return false
 	}
 	return o.service.Spec.Type == corev1.ServiceTypeNodePort || o.service.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// asBefore returns the class with what concerns the type of the Service as it is.
-func (o *observed) asBefore() *listenersv1alpha1.ListenerClass {
+// serviceTypeDiffers reports whether the existing Service has another type than the class asks for.
+func (o *observed) serviceTypeDiffers() bool {
+	return o.service.Spec.Type != "" && listenersv1alpha1.ServiceType(o.service.Spec.Type) != o.class.Spec.ServiceType
+}
+
+// classOfCurrentType returns the class with the type, and the settings that depend on it, of the existing Service.
+func (o *observed) classOfCurrentType() *listenersv1alpha1.ListenerClass {
 	class, spec := o.class.DeepCopy(), &o.service.Spec
 	class.Spec.ServiceType = listenersv1alpha1.ServiceType(spec.Type)
 	class.Spec.ServiceExternalTrafficPolicy = nil

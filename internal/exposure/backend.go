@@ -10,31 +10,40 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// Backend is one way in which Listeners are reached. All that is special about it is here and in its fields of the
-// ListenerClass: the controller applies, watches and removes its objects, and guards those of others, without knowing
-// them.
+// Backend exposes Listeners of some classes. All that is specific to a backend is in its package and in its field of the
+// ListenerClass: the controller applies, watches and deletes its objects, and leaves objects of other owners alone,
+// without knowing any backend.
 type Backend interface {
-	// Exposes tells whether Listeners of the class are reached in this way.
+	// Name returns the name of the backend, which is unique among the backends and never changes.
+	Name() string
+	// Exposes reports whether the backend exposes Listeners of the class.
 	Exposes(class *listenersv1alpha1.ListenerClass) bool
-	// Kinds are those of the objects that it generates next to the Service; none means that the Service, with the type
-	// that the class says, is all.
+	// PlainService reports whether clients connect to the Service itself, at the addresses that its type provides. For
+	// any other backend the type of the Service does not matter.
+	PlainService() bool
+	// Kinds returns the kinds of the objects that the backend generates in addition to the Service.
 	Kinds() []Kind
-	// AddToScheme registers the types of these kinds.
-	AddToScheme(scheme *runtime.Scheme) error
-	// Objects returns the objects that there should be. The error is a *Refusal if there is something that the author
-	// of the Listener or of the class has to mend.
+	// Objects returns the desired objects. The error is a *Refusal if the author of the Listener or of the class has to
+	// change something.
 	Objects(l *Listener) ([]Desired, error)
-	// Addresses returns where the Listener can be reached by what there is.
+	// Addresses returns the addresses that the observed objects provide.
 	Addresses(l *Listener) Exposed
 }
 
-// Kind is a kind of object that a backend generates, on clusters that serve it.
+// Kind is a kind of object that a backend generates. Not every cluster serves it.
 type Kind struct {
 	schema.GroupVersionKind
-	// ForeignReason and RejectedReason are those of listenersv1alpha1.ListenerAccepted for an object that belongs to
-	// somebody else, and for one that the API server does not want.
+	// Resource is the plural name of the kind in API paths.
+	Resource string
+	// Aggregated states that on some platforms an aggregated API server serves the kind, rather than a
+	// CustomResourceDefinition.
+	Aggregated bool
+	// AddToScheme registers the Go types of the kind and of its list.
+	AddToScheme func(scheme *runtime.Scheme) error
+	// ForeignReason and RejectedReason are the reasons of the condition listenersv1alpha1.ListenerAccepted for an
+	// object that the Listener does not control, and for an object that the API server rejects.
 	ForeignReason, RejectedReason string
-	// Remedy says what to do about what the API server said against an object, or is "" if that speaks for itself.
+	// Remedy returns what to do about a rejection by the API server, or "" if its message suffices.
 	Remedy func(rejection string) string
 }
 

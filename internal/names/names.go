@@ -63,9 +63,6 @@ const (
 	// a Listener whose Pod is away for a moment come from it.
 	AnnotationNode = "listeners.stackable.tech/node"
 
-	// AnnotationPod on a Route is the Pod that its host is named after.
-	AnnotationPod = "listeners.stackable.tech/pod"
-
 	// Operator is the name of the operator's Deployment, ServiceAccount and image.
 	Operator = "listener-operator"
 	// NodeAgent is the name of the node agent's DaemonSet and ServiceAccount.

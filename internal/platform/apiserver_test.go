@@ -37,6 +37,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 var (
 	route          = routev1.GroupVersion.WithKind("Route")
+	routeKind      = platform.OptionalKind{GroupVersionKind: route, Resource: "routes", Aggregated: true}
 	serviceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
 )
 
@@ -45,7 +46,7 @@ func watch(t *testing.T) (*platform.APIs, client.Client) {
 	t.Helper()
 	c := apiserver.Client(t)
 	crds.Remove(t, c, crds.Routes, crds.ServiceMonitors)
-	apis, err := platform.Watch(t.Context(), apiserver.Config(t))
+	apis, err := platform.Watch(t.Context(), apiserver.Config(t), routeKind)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestAnAPIThatComesAndGoesIsNoticed(t *testing.T) {
 		crds.Install(t, c, crds.ServiceMonitors)
 		g.Eventually(serves, apiserver.Timeout, "10ms").Should(BeTrue())
 		g.Expect(apis.Serves(route)).To(BeFalse())
-		again, err := platform.Watch(t.Context(), apiserver.Config(t))
+		again, err := platform.Watch(t.Context(), apiserver.Config(t), routeKind)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(again.Serves(serviceMonitor)).To(BeTrue(), "at the first look")
 		crds.Remove(t, c, crds.ServiceMonitors)

@@ -54,9 +54,9 @@ const (
 	byAggregator origin = "APIService"
 )
 
-// Watch returns what the cluster serves now, and follows it until ctx is done, even if it could not find out and
-// returns an error.
-func Watch(ctx context.Context, config *rest.Config) (*APIs, error) {
+// Watch returns which optional kinds the cluster serves now, and follows changes until ctx is done, even if it returns
+// an error. The kinds are those that the operator always uses and the given ones, which are those of the backends.
+func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKind) (*APIs, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the API server: %w", err)
@@ -73,10 +73,11 @@ func Watch(ctx context.Context, config *rest.Config) (*APIs, error) {
 		config: config, httpClient: httpClient, mapper: mapper,
 		defined: map[schema.GroupVersionKind]map[origin]bool{}, changed: make(chan struct{}),
 	}
-	for _, o := range kinds() {
-		a.defined[o.kind] = map[origin]bool{}
+	optional := append(kinds(), backendKinds...)
+	for _, o := range optional {
+		a.defined[o.GroupVersionKind] = map[origin]bool{}
 	}
-	if err := a.follow(ctx, reader); err != nil {
+	if err := a.follow(ctx, reader, optional); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -138,22 +139,22 @@ func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, by origin,
 }
 
 // follow starts the watches, and returns when each has seen what there is.
-func (a *APIs) follow(ctx context.Context, reader dynamic.Interface) error {
+func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []OptionalKind) error {
 	lastErr := &lastError{}
 	var synced []toolscache.InformerSynced
-	for _, o := range kinds() {
+	for _, o := range optional {
 		definition := watched{
-			kind: o.kind, origin: byDefinition, name: o.plural + "." + o.kind.Group,
+			kind: o.GroupVersionKind, origin: byDefinition, name: o.Resource + "." + o.Group,
 			resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
-			defines:  func(u *unstructured.Unstructured) (bool, error) { return established(u, o.kind.Version) },
+			defines:  func(u *unstructured.Unstructured) (bool, error) { return established(u, o.Version) },
 		}
 		service := watched{
-			kind: o.kind, origin: byAggregator, name: o.kind.Version + "." + o.kind.Group,
+			kind: o.GroupVersionKind, origin: byAggregator, name: o.Version + "." + o.Group,
 			resource: schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
 			defines:  aggregated,
 		}
 		watches := []watched{definition}
-		if o.aggregated {
+		if o.Aggregated {
 			watches = append(watches, service)
 		}
 		for _, w := range watches {

@@ -1,5 +1,9 @@
-// Package backends is the list of the ways in which Listeners are reached. A backend is added here, and nowhere else in
-// the code.
+// Package backends is the list of the backends that expose Listeners.
+//
+// To add a backend, write a package beside this one that implements exposure.Backend, add it to All, and add the field
+// by which a ListenerClass asks for it to package listenersv1alpha1. The kinds that the backend generates are
+// registered, discovered and watched from what its Kinds returns. The operator's role has to allow the requests for
+// them (config/rbac/operator.yaml).
 package backends
 
 import (
@@ -9,23 +13,42 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
-	"github.com/listener-operator/listener-operator/internal/exposure/service"
+	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
+	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
-// All returns the backends. The first one that exposes a class is that of its Listeners.
-func All() []exposure.Backend {
-	return []exposure.Backend{
+// List is a list of backends. The first one that exposes a class is the backend of its Listeners.
+type List []exposure.Backend
+
+// All returns the backends of the operator.
+func All() List {
+	return List{
 		route.Backend{},
-		service.Backend{}, // exposes every class
+		serviceaddresses.Backend{}, // exposes every class
 	}
 }
 
 // AddToScheme registers the types of the kinds that the backends generate.
-func AddToScheme(scheme *runtime.Scheme) error {
-	for _, b := range All() {
-		if err := b.AddToScheme(scheme); err != nil {
-			return fmt.Errorf("registering the kinds of %T: %w", b, err)
+func (l List) AddToScheme(scheme *runtime.Scheme) error {
+	for _, backend := range l {
+		for _, kind := range backend.Kinds() {
+			if err := kind.AddToScheme(scheme); err != nil {
+				return fmt.Errorf("registering kind %s of backend %s: %w", kind.Kind, backend.Name(), err)
+			}
 		}
 	}
 	return nil
+}
+
+// OptionalKinds returns the kinds that the backends generate, for platform.Watch.
+func (l List) OptionalKinds() []platform.OptionalKind {
+	var kinds []platform.OptionalKind
+	for _, backend := range l {
+		for _, kind := range backend.Kinds() {
+			kinds = append(kinds, platform.OptionalKind{
+				GroupVersionKind: kind.GroupVersionKind, Resource: kind.Resource, Aggregated: kind.Aggregated,
+			})
+		}
+	}
+	return kinds
 }

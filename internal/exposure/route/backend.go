@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -15,7 +14,17 @@ import (
 // Backend is the one for classes with spec.route.
 type Backend struct{}
 
-var _ exposure.Backend = Backend{}
+var (
+	_ exposure.Backend = Backend{}
+
+	routeKind = routev1.GroupVersion.WithKind("Route")
+)
+
+// Name implements exposure.Backend.
+func (Backend) Name() string { return "Route" }
+
+// PlainService implements exposure.Backend.
+func (Backend) PlainService() bool { return false }
 
 // Exposes implements exposure.Backend.
 func (Backend) Exposes(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil }
@@ -23,15 +32,15 @@ func (Backend) Exposes(class *listenersv1alpha1.ListenerClass) bool { return cla
 // Kinds implements exposure.Backend.
 func (Backend) Kinds() []exposure.Kind {
 	return []exposure.Kind{{
-		GroupVersionKind: routev1.GroupVersion.WithKind("Route"),
+		GroupVersionKind: routeKind,
+		Resource:         "routes",
+		Aggregated:       true, // by OpenShift's API server; elsewhere a CustomResourceDefinition
+		AddToScheme:      routev1.Install,
 		ForeignReason:    listenersv1alpha1.ReasonForeignRoute,
 		RejectedReason:   listenersv1alpha1.ReasonRouteRejected,
 		Remedy:           remedy,
 	}}
 }
-
-// AddToScheme implements exposure.Backend.
-func (Backend) AddToScheme(scheme *runtime.Scheme) error { return routev1.Install(scheme) }
 
 // remedy recognises that the operator lacks the right routes/custom-host. OpenShift checks it in the strategy of
 // Routes, where it is no ordinary lack of a right but a field that may not be set.

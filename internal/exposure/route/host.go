@@ -12,7 +12,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // The placeholders that need the Pod.
@@ -132,8 +131,8 @@ func podOf(l *exposure.Listener) (string, error) {
 func recorded(l *exposure.Listener) []string {
 	var pods []string
 	for _, o := range l.Objects {
-		if route, ok := o.(*routev1.Route); ok && route.Annotations[names.AnnotationPod] != "" {
-			pods = append(pods, route.Annotations[names.AnnotationPod])
+		if route, ok := o.(*routev1.Route); ok && route.Annotations[annotationPod] != "" {
+			pods = append(pods, route.Annotations[annotationPod])
 		}
 	}
 	slices.Sort(pods)

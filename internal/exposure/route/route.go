@@ -12,11 +12,14 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// annotationGenerated is what OpenShift's API server puts on a Route whose host it has chosen.
-const annotationGenerated = "openshift.io/host.generated"
+const (
+	// annotationPod is the name of the Pod that the host of a Route is made from.
+	annotationPod = "listeners.stackable.tech/pod"
+	// annotationGenerated is set by OpenShift's API server on a Route whose host it has chosen.
+	annotationGenerated = "openshift.io/host.generated"
+)
 
 const (
 	// maxLabel is how long a part of a host name may be between two dots.
@@ -98,14 +101,14 @@ func desired(l *exposure.Listener, port, host, pod string) exposure.Desired {
 		spec["wildcardPolicy"] = string(class.WildcardPolicy)
 	}
 	route := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	route.SetGroupVersionKind(routev1.GroupVersion.WithKind("Route"))
+	route.SetGroupVersionKind(routeKind)
 	route.SetNamespace(l.Namespace)
 	route.SetName(nameOf(l, port))
 	route.SetLabels(exposure.Labels(l.Listener, class.Labels))
 	annotations := map[string]string{}
 	maps.Copy(annotations, class.Annotations)
 	if pod != "" {
-		annotations[names.AnnotationPod] = pod
+		annotations[annotationPod] = pod
 	}
 	if len(annotations) > 0 {
 		route.SetAnnotations(annotations)

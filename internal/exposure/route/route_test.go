@@ -13,7 +13,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
@@ -136,7 +135,7 @@ func TestHosts(t *testing.T) {
 		"a Listener whose Pod is being replaced": {
 			listener: func() *exposure.Listener {
 				l := ofClaim(newListener(listenersv1alpha1.RouteExposure{}))
-				l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: map[string]string{names.AnnotationPod: "web-3"}}}}
+				l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: map[string]string{"listeners.stackable.tech/pod": "web-3"}}}}
 				return l
 			}(),
 			template: "{podIndex}.example.com", want: "3.example.com",

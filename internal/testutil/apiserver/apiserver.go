@@ -117,7 +117,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(listenersv1alpha1.AddToScheme(scheme))
 	utilruntime.Must(operatorv1alpha1.AddToScheme(scheme))
-	utilruntime.Must(backends.AddToScheme(scheme))
+	utilruntime.Must(backends.All().AddToScheme(scheme))
 	return scheme
 }
 

@@ -27,7 +27,7 @@ func Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.AddToScheme,
+		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatalf("registering kinds: %v", err)
@@ -39,14 +39,23 @@ func Scheme(t testing.TB) *runtime.Scheme {
 // New returns a client that holds the objects; intercept may make its requests fail.
 func New(t testing.TB, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
+	return NewWithBackends(t, backends.All(), intercept, objects...)
+}
+
+// NewWithBackends is New with the kinds of these backends, rather than those of the operator's own.
+func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
+	t.Helper()
 	scheme := Scheme(t)
+	if err := list.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).
 		WithStatusSubresource(&listenersv1alpha1.Listener{}, &operatorv1alpha1.ListenerOperator{}).
 		WithTypeConverters(knownTypes{applyconfigurations.NewTypeConverter(clientgoscheme.Scheme)}, managedfields.NewDeducedTypeConverter())
 	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
 		t.Fatalf("registering indexes: %v", err)
 	}
-	for _, backend := range backends.All() {
+	for _, backend := range list {
 		for _, kind := range backend.Kinds() {
 			o, err := scheme.New(kind.GroupVersionKind)
 			if err != nil {

@@ -1,4 +1,4 @@
-package service
+package serviceaddresses
 
 import (
 	corev1 "k8s.io/api/core/v1"

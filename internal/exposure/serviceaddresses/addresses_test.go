@@ -1,4 +1,4 @@
-package service_test
+package serviceaddresses_test
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/service"
+	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
 )
 
 const (
@@ -127,7 +127,7 @@ func TestAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for prefer, want := range tc.want {
 				class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: prefer}}
-				got := service.Backend{}.Addresses(&exposure.Listener{
+				got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{
 					Listener: &listenersv1alpha1.Listener{}, Class: class, Service: tc.service, Nodes: tc.nodes, ClusterDomain: "example.org",
 				}).Addresses
 				if diff := cmp.Diff(want, got); diff != "" {

@@ -1,12 +1,12 @@
-// Package service reaches Listeners by their Service alone, in the way that its type says: at ports of nodes, through a
-// load balancer, or from inside the cluster (contract 1.5).
-package service
+// Package serviceaddresses is the backend of classes that ask for nothing but a Service. It builds no object: package
+// exposure builds the Service. It returns the addresses that the type of the Service provides: node addresses with node
+// ports, those of a load balancer, or the cluster IPs or DNS name of the Service (contract 1.5).
+package serviceaddresses
 
 import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -16,19 +16,22 @@ import (
 // maxListed is how many nodes a message names.
 const maxListed = 10
 
-// Backend is the one for classes that ask for no other.
+// Backend exposes the Listeners of classes that no other backend exposes.
 type Backend struct{}
 
 var _ exposure.Backend = Backend{}
+
+// Name implements exposure.Backend.
+func (Backend) Name() string { return "Service" }
+
+// PlainService implements exposure.Backend.
+func (Backend) PlainService() bool { return true }
 
 // Exposes implements exposure.Backend.
 func (Backend) Exposes(*listenersv1alpha1.ListenerClass) bool { return true }
 
 // Kinds implements exposure.Backend.
 func (Backend) Kinds() []exposure.Kind { return nil }
-
-// AddToScheme implements exposure.Backend.
-func (Backend) AddToScheme(*runtime.Scheme) error { return nil }
 
 // Objects implements exposure.Backend.
 func (Backend) Objects(*exposure.Listener) ([]exposure.Desired, error) { return nil, nil }

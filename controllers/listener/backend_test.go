@@ -1,0 +1,154 @@
+package listener
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+)
+
+// TunnelAnnotation among a class's serviceAnnotations stands for the field by which a class would ask for TunnelBackend.
+const TunnelAnnotation = "example.com/tunnel"
+
+// TunnelBackend is a backend that the operator does not have, with a kind of its own. Its slice makes the comparison of
+// two backends with == panic.
+type TunnelBackend struct{ Domains []string }
+
+// BackendsWithTunnel is what backends.All returns when TunnelBackend is added to it.
+func BackendsWithTunnel() backends.List {
+	return slices.Concat(backends.List{TunnelBackend{Domains: []string{"example.com"}}}, backends.All())
+}
+
+// Name implements exposure.Backend.
+func (TunnelBackend) Name() string { return "Tunnel" }
+
+// PlainService implements exposure.Backend.
+func (TunnelBackend) PlainService() bool { return false }
+
+// Exposes implements exposure.Backend.
+func (TunnelBackend) Exposes(class *listenersv1alpha1.ListenerClass) bool {
+	return class.Spec.ServiceAnnotations[TunnelAnnotation] != ""
+}
+
+// Kinds implements exposure.Backend.
+func (TunnelBackend) Kinds() []exposure.Kind {
+	return []exposure.Kind{{
+		GroupVersionKind: tunnelVersion.WithKind("Tunnel"), Resource: "tunnels",
+		AddToScheme: func(scheme *runtime.Scheme) error {
+			scheme.AddKnownTypes(tunnelVersion, &Tunnel{}, &TunnelList{})
+			metav1.AddToGroupVersion(scheme, tunnelVersion)
+			return nil
+		},
+		ForeignReason: "ForeignTunnel", RejectedReason: "TunnelRejected", Remedy: func(string) string { return "" },
+	}}
+}
+
+// Objects implements exposure.Backend.
+func (b TunnelBackend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
+	o := &unstructured.Unstructured{Object: map[string]any{"host": l.Name + "." + b.Domains[0]}}
+	o.SetGroupVersionKind(tunnelVersion.WithKind("Tunnel"))
+	o.SetNamespace(l.Namespace)
+	o.SetName(l.Name)
+	exposure.SetOwner(o, l.Listener)
+	return []exposure.Desired{{Unstructured: o}}, nil
+}
+
+// Addresses implements exposure.Backend.
+func (TunnelBackend) Addresses(l *exposure.Listener) exposure.Exposed {
+	if len(l.Objects) == 0 {
+		return exposure.Exposed{Reason: "WaitingForTunnel"}
+	}
+	return exposure.Exposed{Complete: true, Addresses: []listenersv1alpha1.IngressAddress{{
+		Address: l.Objects[0].(*Tunnel).Host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{},
+	}}}
+}
+
+var tunnelVersion = schema.GroupVersion{Group: "tunnels.example.com", Version: "v1"}
+
+// Tunnel is the kind of TunnelBackend.
+type Tunnel struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Host string `json:"host"`
+}
+
+// TunnelList is a list of Tunnels.
+type TunnelList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Tunnel `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (t *Tunnel) DeepCopyObject() runtime.Object {
+	c := *t
+	t.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *TunnelList) DeepCopyObject() runtime.Object {
+	c := &TunnelList{TypeMeta: l.TypeMeta, ListMeta: l.ListMeta}
+	for i := range l.Items {
+		c.Items = append(c.Items, *l.Items[i].DeepCopyObject().(*Tunnel))
+	}
+	return c
+}
+
+func byTunnel(w *world) {
+	w.backends = BackendsWithTunnel()
+	w.class.Spec.Route, w.class.Spec.ServiceAnnotations = nil, map[string]string{TunnelAnnotation: "true"}
+}
+
+func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
+	w := newRouteWorld(ownRoute("http", admittedAs("http.example.com"))).but(byTunnel)
+	o := w.passes(t, 1, interceptor.Funcs{}, nil)
+	if diff := cmp.Diff([]string{"web.example.commap[]"}, o.addresses()); diff != "" || o.err != nil {
+		t.Errorf("error %v, addresses (-want +got):\n%s", o.err, diff)
+	}
+	if len(o.routes) > 0 {
+		t.Errorf("Routes of the previous backend are left: %v", o.routes)
+	}
+	o = w.with(&Tunnel{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}).passes(t, 1, interceptor.Funcs{}, nil)
+	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != "ForeignTunnel" {
+		t.Errorf("got reason %s for a Tunnel that the Listener does not control", got)
+	}
+	if diff := cmp.Diff([]string{"http.example.commap[http:443]"}, o.addresses()); diff != "" {
+		t.Errorf("addresses beside a foreign Tunnel (-want +got):\n%s", diff)
+	}
+}
+
+// Clients need time to learn the addresses of the third backend, too.
+func TestPreviousExposureStaysWhenBackendChangesTwice(t *testing.T) {
+	tunnel := &Tunnel{ObjectMeta: ownRoute("http").ObjectMeta}
+	w := newRouteWorld(ownRoute("http", admittedAs("h.example.com")), tunnel).but(asNodePort).but(byTunnel)
+	w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
+	o := w.overlapping(t)
+	o.wants(0, 10*time.Second)
+	class := w.class.DeepCopy()
+	if err := o.Client.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
+		t.Fatal(err)
+	}
+	class.Spec.ServiceAnnotations = nil
+	if err := o.Client.Update(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	o.wants(9*time.Second, 10*time.Second)
+	o.withdraws(10 * time.Second)
+	if got := (&corev1.Service{}); o.Client.Get(t.Context(), key, got) != nil || got.Spec.Type != corev1.ServiceTypeNodePort {
+		t.Errorf("got a Service of type %q, want NodePort", got.Spec.Type)
+	}
+}

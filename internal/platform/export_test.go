@@ -1,0 +1,4 @@
+package platform
+
+// Kinds is kinds, for tests of other packages' contributions.
+var Kinds = kinds
