@@ -60,6 +60,7 @@ fmt: ## Format the code.
 lint: ## Run the linters.
 	$(GOLANGCI_LINT) run ./...
 	go -C hack tool -modfile=tools/lint/go.mod golangci-lint run ./...
+	go -C scorecard tool -modfile=../hack/tools/lint/go.mod golangci-lint run ./...
 
 .PHONY: verify
 verify: generate bundle lint ## Check what needs no cluster: generated files are current, code is formatted, linted and tidy.
@@ -67,6 +68,7 @@ verify: generate bundle lint ## Check what needs no cluster: generated files are
 	@git diff --exit-code -- api config bundle bundle.Dockerfile || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	go mod tidy -diff
 	go -C hack mod tidy -diff
+	go -C scorecard mod tidy -diff
 	$(KUSTOMIZE) build config/default >/dev/null
 	@# An architecture with the other byte order stands for all that this machine is not; make release looks at each.
 	CGO_ENABLED=0 GOARCH=s390x go vet -trimpath ./cmd/operator ./cmd/node-agent
@@ -90,6 +92,7 @@ cc:
 test-unit: cc ## Run the tests that need nothing but Go; those that need an API server are skipped.
 	go test -race ./...
 	go -C hack test -race ./...
+	go -C scorecard test -race ./...
 	cd test/scc && go test ./... # OpenShift's own rules, in a module of their own
 
 # The results of packages without such tests come from the cache of test-unit.

@@ -10,23 +10,23 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 func main() {
-	var output string
+	var output, dir string
+	flag.StringVar(&dir, "C", ".", "directory of the module that the packages belong to")
 	flag.StringVar(&output, "output", "bin/licenses", "directory for the licenses, of which modules/ is replaced")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: licenses [-output DIR] PACKAGE...\ngathers the licenses of what is linked into the programs of the packages")
+		fmt.Fprintln(os.Stderr, "usage: licenses [-C DIR] [-output DIR] PACKAGE...\ngathers the licenses of what is linked into the programs of the packages")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
 	if err == nil {
-		err = run(ctx, ".", output, flag.Args())
+		err = run(ctx, dir, output, flag.Args())
 	}
 	stop()
 	if err != nil {
@@ -35,12 +35,12 @@ func main() {
 	}
 }
 
-// run gathers the licenses of packages of the checkout in root.
-func run(ctx context.Context, root, output string, packages []string) error {
+// run gathers the licenses of packages of the module in dir.
+func run(ctx context.Context, dir, output string, packages []string) error {
 	if len(packages) == 0 {
 		return errors.New("no package is given, like ./cmd/operator")
 	}
-	modules, err := linked(ctx, root, image.Architectures(), packages)
+	modules, err := linked(ctx, dir, image.Architectures(), packages)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func run(ctx context.Context, root, output string, packages []string) error {
 	if err != nil {
 		return err
 	}
-	return write(output, filepath.Join(root, "LICENSE"), found)
+	return write(output, "LICENSE", found)
 }
 
 // licenses finds the licenses of modules. The error names every module that may not be linked.

@@ -188,13 +188,14 @@ func TestLicensesOfTheCheckoutAreGathered(t *testing.T) {
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), root, output, []string{"./cmd/operator", "./cmd/node-agent"}); err != nil {
+	t.Chdir(root)
+	if err := run(t.Context(), ".", output, []string{"./cmd/operator", "./cmd/node-agent"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(stale); err == nil {
 		t.Error("a module that is not linked any more is still there")
 	}
-	own, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	own, err := os.ReadFile("LICENSE")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,9 @@ type module struct {
 // String names the module as the go command does.
 func (m *module) String() string { return m.Path + "@" + m.Version }
 
+// ownModule is the module of the checkout, which its other modules use from the directory that it is in.
+const ownModule = "github.com/listener-operator/listener-operator"
+
 // standardLibrary is what bills of material call Go's own packages.
 const standardLibrary = "stdlib"
 
@@ -86,7 +89,7 @@ func (l listed) module(goVersion string) *module {
 	switch {
 	case l.Standard:
 		m.Path, m.Version, m.Dir = standardLibrary, goVersion, l.Root
-	case l.Module.Main:
+	case l.Module.Main, l.Module.Path == ownModule:
 		return nil
 	case l.Module.Replace != nil:
 		m.Path, m.Version, m.Dir = l.Module.Replace.Path, l.Module.Replace.Version, l.Module.Replace.Dir

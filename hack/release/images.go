@@ -50,12 +50,12 @@ func (r *release) makeScorecardImage(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	licenses := filepath.Join(dir, "licenses")
-	if err := gather(ctx, licenses, "./scorecard/tests"); err != nil {
+	if err := gather(ctx, "scorecard", licenses, "./tests"); err != nil {
 		return err
 	}
 	return r.makeImage("scorecard", r.Image+"-scorecard", "v"+r.Version, func(architecture string) (image.Spec, error) {
 		programs := filepath.Join(dir, architecture)
-		if err := build(ctx, ".", programs, r.Version, architecture, "./scorecard/tests"); err != nil {
+		if err := build(ctx, "scorecard", programs, r.Version, architecture, "./tests"); err != nil {
 			return image.Spec{}, err
 		}
 		if err := r.depend(filepath.Join(programs, "tests")); err != nil {

@@ -13,7 +13,7 @@ import (
 // materials.
 func (r *release) gatherLicenses(ctx context.Context) error {
 	dir := filepath.Join(r.dir, "licenses")
-	if err := gather(ctx, dir, commands()...); err != nil {
+	if err := gather(ctx, ".", dir, commands()...); err != nil {
 		return err
 	}
 	table, err := os.ReadFile(filepath.Join(dir, "modules.csv"))
@@ -33,8 +33,8 @@ func (r *release) gatherLicenses(ctx context.Context) error {
 	return nil
 }
 
-// gather gathers the licenses of what is linked into the programs of packages in a directory.
-func gather(ctx context.Context, dir string, packages ...string) error {
-	_, err := command(ctx, "go", append([]string{"-C", "hack", "run", "./licenses", "-output", dir}, packages...)...)
+// gather gathers the licenses of what is linked into the programs of a module's packages in a directory.
+func gather(ctx context.Context, module, dir string, packages ...string) error {
+	_, err := command(ctx, "go", append([]string{"-C", "hack", "run", "./licenses", "-C", module, "-output", dir}, packages...)...)
 	return err
 }

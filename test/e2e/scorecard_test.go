@@ -101,11 +101,13 @@ func (m *managed) loadTests(sdk string) {
 		m.Fatal(err)
 	}
 	dir := m.TempDir()
-	if err := tools.BuildLocal(m.ctx, dir, "./scorecard/tests"); err != nil {
+	build := exec.CommandContext(m.ctx, "go", "-C", "scorecard", "build", "-trimpath", "-o", dir, "./tests")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if err := build.Run(); err != nil {
 		m.Fatal(err)
 	}
 	licenses := filepath.Join(dir, "licenses")
-	if _, err := output(m.ctx, root, nil, "go", "-C", "hack", "run", "./licenses", "-output", licenses, "./scorecard/tests"); err != nil {
+	if _, err := output(m.ctx, root, nil, "go", "-C", "hack", "run", "./licenses", "-C", "scorecard", "-output", licenses, "./tests"); err != nil {
 		m.Fatal(err)
 	}
 	shell, err := exec.LookPath("busybox")
