@@ -208,7 +208,7 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 		return err
 	}
 	events := mgr.GetEventRecorder(names.EventReporter)
-	listeners := apply.New(mgr.GetClient(), names.OwnerVolume)
+	listeners := apply.New(mgr.GetClient(), names.FieldManagerVolume)
 	for _, controller := range []struct {
 		name  string
 		setup func(manager.Manager) error

@@ -116,7 +116,7 @@ func (t *trimmer) service(service *corev1.Service) *corev1.Service {
 		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
 	}
 	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
-		apply.SummarizeService(service, names.OwnerService)
+		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
 	}
 	return kept

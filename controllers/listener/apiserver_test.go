@@ -210,7 +210,7 @@ func TestClusterIPListenerIsReachableAtOnce(t *testing.T) {
 	f.Expect(service.Spec.PublishNotReadyAddresses).To(BeFalse())
 	f.Expect(service.Spec.Ports[0].TargetPort.IntValue()).To(Equal(80))
 	for _, entry := range service.ManagedFields {
-		f.Expect(entry.Manager).To(Equal(names.OwnerService))
+		f.Expect(entry.Manager).To(Equal(names.FieldManagerService))
 	}
 	f.Eventually(func() []string {
 		var list eventsv1.EventList
@@ -540,7 +540,7 @@ spec:
   ports: [{name: http, port: 80, protocol: TCP}, {name: stale, port: 81, protocol: TCP}]
 `)
 	service.SetNamespace(namespace)
-	g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(service), client.FieldOwner(names.OwnerService), client.ForceOwnership)).To(Succeed())
+	g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(service), client.FieldOwner(names.FieldManagerService), client.ForceOwnership)).To(Succeed())
 	status := parse(t, `
 apiVersion: listeners.stackable.tech/v1alpha1
 kind: Listener
@@ -551,7 +551,7 @@ status:
   nodePorts: {http: 1, stale: 2}
 `)
 	status.SetNamespace(namespace)
-	g.Expect(c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(names.OwnerListenerStatus), client.ForceOwnership)).To(Succeed())
+	g.Expect(c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(names.FieldManagerListenerStatus), client.ForceOwnership)).To(Succeed())
 	before := &corev1.Service{}
 	key := client.ObjectKeyFromObject(l)
 	g.Expect(c.Get(t.Context(), key, before)).To(Succeed())
@@ -569,7 +569,7 @@ status:
 	f.Expect(got.Status.NodePorts).To(Equal(map[string]int32{"http": before.Spec.Ports[0].NodePort}))
 	f.Expect(got.Generation).To(BeEquivalentTo(1))
 	for _, entry := range after.ManagedFields {
-		f.Expect(entry.Manager).To(Equal(names.OwnerService))
+		f.Expect(entry.Manager).To(Equal(names.FieldManagerService))
 	}
 }
 

@@ -183,7 +183,7 @@ func (o optional) Served() bool { return o.served }
 func newReconciler(list backends.List, c client.Client, live client.Reader, recorder events.EventRecorder) *Reconciler {
 	r := &Reconciler{
 		Client: c, Events: recorder, Backends: list,
-		live: live, applier: apply.New(c, names.OwnerService), kinds: map[schema.GroupVersionKind]optionalKind{},
+		live: live, applier: apply.New(c, names.FieldManagerService), kinds: map[schema.GroupVersionKind]optionalKind{},
 		clock: clock.RealClock{}, stood: map[types.UID]standing{},
 	}
 	for _, backend := range r.Backends {

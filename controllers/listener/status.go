@@ -128,7 +128,7 @@ func (r *Reconciler) applyStatus(ctx context.Context, listener *listenersv1alpha
 	desired.SetName(key.Name)
 	desired.SetUID(listener.UID) // so that a namesake is never written to
 	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-		client.FieldOwner(names.OwnerListenerStatus), client.ForceOwnership)
+		client.FieldOwner(names.FieldManagerListenerStatus), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of listener %s: %w", key, err)
 	}

@@ -43,7 +43,7 @@ const workers = 8
 // SetupWithManager registers the controller and everything that it waits for.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
-	r.applier = apply.New(r.Client, names.OwnerService)
+	r.applier = apply.New(r.Client, names.FieldManagerService)
 	r.clock, r.overlap, r.stood = clock.RealClock{}, overlap, map[types.UID]standing{}
 	later := predicates.AfterStart() // all Listeners are looked at then
 	controlled := ctrl.NewControllerManagedBy(mgr).

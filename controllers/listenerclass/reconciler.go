@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 // ensure creates the class if there is none of its name. It asks the API server rather than the cache, which may not
 // know yet.
 func (r *Reconciler) ensure(ctx context.Context, class *listenersv1alpha1.ListenerClass) error {
-	err := r.Client.Create(ctx, class, client.FieldOwner(names.OwnerOperator))
+	err := r.Client.Create(ctx, class, client.FieldOwner(names.FieldManagerOperator))
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

@@ -78,7 +78,7 @@ func createConfig(t *testing.T, c client.Client) *operatorv1alpha1.ListenerOpera
 func reconciler(c client.Client, namespace string) *Reconciler {
 	return &Reconciler{
 		Client: c, Namespace: namespace, Image: "listener-operator:test",
-		live: c, serves: servesNothingOptional, applier: apply.New(c, names.OwnerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
+		live: c, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
 	}
 }
 

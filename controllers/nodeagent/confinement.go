@@ -49,7 +49,7 @@ func (r *Reconciler) confine(ctx context.Context, o *observed) error {
 		}
 		// Not managed: it is not for the operator to repair or prune.
 		desired.SetLabels(map[string]string{labelName: names.Operator, labelComponent: componentOperator})
-		err = r.Client.Create(ctx, desired, client.FieldOwner(names.OwnerOperator))
+		err = r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerOperator))
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating %s %s: %w", c.kind, c.name, err)
 		}

@@ -57,7 +57,7 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		return fmt.Errorf("reading config map %s/%s: %w", s.namespace, names.Operator, err)
 	}
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-	err = s.writer.Create(ctx, config, client.FieldOwner(names.OwnerOperator))
+	err = s.writer.Create(ctx, config, client.FieldOwner(names.FieldManagerOperator))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
 	}
@@ -72,7 +72,7 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
 			" has existed. While this is here, the operator does not create it again.\n"},
 	}
-	err = s.writer.Create(ctx, memory, client.FieldOwner(names.OwnerOperator))
+	err = s.writer.Create(ctx, memory, client.FieldOwner(names.FieldManagerOperator))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating config map %s/%s: %w", s.namespace, names.Operator, err)
 	}

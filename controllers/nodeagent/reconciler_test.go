@@ -46,7 +46,7 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	h.Reconciler = &Reconciler{
 		Client: c, Namespace: namespace, Image: "listener-operator:test",
-		live: c, serves: servesNothingOptional, applier: apply.New(c, names.OwnerOperator), events: h.events, clock: h.clock,
+		live: c, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, clock: h.clock,
 	}
 	return h
 }

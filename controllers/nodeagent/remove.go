@@ -141,7 +141,7 @@ func (r *Reconciler) hold(ctx context.Context, config *operatorv1alpha1.Listener
 	desired.SetName(config.Name)
 	desired.SetUID(config.UID) // so that a namesake is never written to
 	desired.SetFinalizers([]string{operatorv1alpha1.FinalizerNodeAgent})
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.OwnerOperator), client.ForceOwnership)
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerOperator), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("adding the finalizer to ListenerOperator %s: %w", config.Name, err)
 	}
@@ -157,7 +157,7 @@ func (r *Reconciler) release(ctx context.Context, config *operatorv1alpha1.Liste
 		return nil
 	}
 	unchanged := client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(r.Client.Patch(ctx, released, unchanged, client.FieldOwner(names.OwnerOperator))); err != nil {
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, released, unchanged, client.FieldOwner(names.FieldManagerOperator))); err != nil {
 		return fmt.Errorf("taking the finalizer off ListenerOperator %s: %w", config.Name, err)
 	}
 	config.Finalizers = released.Finalizers

@@ -22,7 +22,7 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 	c, namespace := fresh(t)
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: objectMeta(operatorv1alpha1.ListenerOperatorName)}
 	config.Finalizers = []string{"example.com/a"}
-	if err := c.Create(t.Context(), config, client.FieldOwner(names.OwnerOperator)); err != nil {
+	if err := c.Create(t.Context(), config, client.FieldOwner(names.FieldManagerOperator)); err != nil {
 		t.Fatal(err)
 	}
 	r := reconciler(c, namespace)

@@ -267,7 +267,7 @@ func (r *Reconciler) report(ctx context.Context, config *operatorv1alpha1.Listen
 	desired.SetName(config.Name)
 	desired.SetUID(config.UID) // so that a namesake is never written to
 	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-		client.FieldOwner(names.OwnerOperator), client.ForceOwnership)
+		client.FieldOwner(names.FieldManagerOperator), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of ListenerOperator %s: %w", config.Name, err)
 	}

@@ -46,7 +46,7 @@ func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.Liste
 	desired.SetNamespace(r.Namespace)
 	desired.SetName(r.OperatorCondition)
 	desired.SetUID(observed.GetUID()) // so that none is made
-	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.OwnerOperator), client.ForceOwnership)
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerOperator), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("applying OperatorCondition %s: %w", r.OperatorCondition, err)
 	}

@@ -35,7 +35,7 @@ import (
 // ListenerOperator/cluster when the operator first starts.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
-	r.applier = apply.New(r.Client, names.OwnerOperator)
+	r.applier = apply.New(r.Client, names.FieldManagerOperator)
 	r.events = mgr.GetEventRecorder(names.EventReporter)
 	r.clock = clock.RealClock{}
 	r.serves = r.APIs.Serves

@@ -52,7 +52,7 @@ func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, 
 	}
 	// The uid keeps it from a volume of the same name that was made since.
 	desired := corev1ac.PersistentVolume(m.pv.Name).WithUID(m.pv.UID).WithLabels(labels).WithAnnotations(annotations)
-	if err := r.Client.Apply(ctx, desired, client.FieldOwner(names.OwnerVolume), client.ForceOwnership); err != nil {
+	if err := r.Client.Apply(ctx, desired, client.FieldOwner(names.FieldManagerVolume), client.ForceOwnership); err != nil {
 		return fmt.Errorf("labelling PersistentVolume %s: %w", m.pv.Name, err)
 	}
 	return nil
@@ -70,7 +70,7 @@ func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, labels map[st
 		return fmt.Errorf("encoding a patch of labels: %w", err)
 	}
 	// A copy takes the answer: the object belongs to the cache's reader.
-	err = r.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.OwnerDefault))
+	err = r.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("labelling Pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}

@@ -147,7 +147,7 @@ func (r *Reconciler) replace(ctx context.Context, wrong *listenersv1alpha1.PodLi
 		return err
 	}
 	right := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
-	err := r.Client.Create(ctx, right, client.FieldOwner(names.OwnerDefault))
+	err := r.Client.Create(ctx, right, client.FieldOwner(names.FieldManagerDefault))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(right), err)
 	}
@@ -191,7 +191,7 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 		return nil
 	}
 	patch := client.MergeFromWithOptions(hint, client.MergeFromWithOptimisticLock{})
-	err = r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.OwnerDefault))
+	err = r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("publishing the addresses of Pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}

@@ -43,7 +43,7 @@ type record struct {
 	resourceVersion string
 }
 
-// New returns an Applier that writes as owner, one of the names.Owner constants.
+// New returns an Applier that writes as owner, one of the names.FieldManager constants.
 func New(writer client.Writer, owner string) *Applier {
 	return &Applier{writer: writer, owner: client.FieldOwner(owner), applied: map[types.UID]record{}}
 }

@@ -41,16 +41,16 @@ const (
 
 // Field managers (contract 1.2). They are those of the peer, so that taking its objects over is nothing special.
 const (
-	// OwnerVolume applies Listeners of class-based claims, and labels of PersistentVolumes.
-	OwnerVolume = "listeners.stackable.tech/volume"
-	// OwnerService applies Services of Listeners.
-	OwnerService = "listeners.stackable.tech/listeners.stackable.tech_listener"
-	// OwnerListenerStatus applies the status of Listeners.
-	OwnerListenerStatus = "listeners.stackable.tech/listener"
-	// OwnerDefault creates, and merge-patches Pods and PodListeners.
-	OwnerDefault = "listeners.stackable.tech"
-	// OwnerOperator applies what the operator installs: the node agent, the StorageClass, presets.
-	OwnerOperator = "listener-operator"
+	// FieldManagerVolume applies Listeners of class-based claims, and labels of PersistentVolumes.
+	FieldManagerVolume = "listeners.stackable.tech/volume"
+	// FieldManagerService applies Services of Listeners.
+	FieldManagerService = "listeners.stackable.tech/listeners.stackable.tech_listener"
+	// FieldManagerListenerStatus applies the status of Listeners.
+	FieldManagerListenerStatus = "listeners.stackable.tech/listener"
+	// FieldManagerDefault creates, and merge-patches Pods and PodListeners.
+	FieldManagerDefault = "listeners.stackable.tech"
+	// FieldManagerOperator applies what the operator installs: the node agent, the StorageClass, presets.
+	FieldManagerOperator = "listener-operator"
 )
 
 // Names of our own, which no consumer relies on.

@@ -18,10 +18,10 @@ func TestNamesAreTheContract(t *testing.T) {
 		"listener":                                                     names.ServiceAppName,
 		"listeners.stackable.tech_listener":                            names.ServiceManagedBy,
 		"listener.listeners.stackable.tech":                            names.EventReporter,
-		"listeners.stackable.tech/volume":                              names.OwnerVolume,
-		"listeners.stackable.tech/listeners.stackable.tech_listener":   names.OwnerService,
-		"listeners.stackable.tech/listener":                            names.OwnerListenerStatus,
-		"listener-operator":                                            names.OwnerOperator,
+		"listeners.stackable.tech/volume":                              names.FieldManagerVolume,
+		"listeners.stackable.tech/listeners.stackable.tech_listener":   names.FieldManagerService,
+		"listeners.stackable.tech/listener":                            names.FieldManagerListenerStatus,
+		"listener-operator":                                            names.FieldManagerOperator,
 		"listener.stackable.tech/mnt.0123abcd00004000800000000000beef": names.PodMountLabel("0123abcd-0000-4000-8000-00000000beef"),
 	} {
 		if got != want {
@@ -33,7 +33,7 @@ func TestNamesAreTheContract(t *testing.T) {
 		t.Errorf("got %q", names.AnnotationNode)
 	}
 	// Both are the contract's, and would collide as keys of the map.
-	if names.LabelListenerName != "listeners.stackable.tech/listener-name" || names.OwnerDefault != "listeners.stackable.tech" {
-		t.Errorf("got %q and %q", names.LabelListenerName, names.OwnerDefault)
+	if names.LabelListenerName != "listeners.stackable.tech/listener-name" || names.FieldManagerDefault != "listeners.stackable.tech" {
+		t.Errorf("got %q and %q", names.LabelListenerName, names.FieldManagerDefault)
 	}
 }

@@ -49,7 +49,7 @@ func (w *Watch) create(ctx context.Context, pod Pod) error {
 	defer cancel()
 	hint := pod.hint(w.node)
 	err := w.client.Post().Namespace(hint.Namespace).Resource(resource).
-		VersionedParams(&metav1.CreateOptions{FieldManager: names.OwnerDefault}, metav1.ParameterCodec).
+		VersionedParams(&metav1.CreateOptions{FieldManager: names.FieldManagerDefault}, metav1.ParameterCodec).
 		Body(hint).Do(ctx).Error()
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating PodListeners %s/%s: %w", hint.Namespace, hint.Name, err)

@@ -89,7 +89,7 @@ func notInstalled(l *operatorv1alpha1.ListenerOperatorList) string {
 func writers(config *operatorv1alpha1.ListenerOperator) []string {
 	var others []string
 	for _, f := range config.ManagedFields {
-		if f.Manager != names.OwnerOperator && f.Manager != owner {
+		if f.Manager != names.FieldManagerOperator && f.Manager != owner {
 			others = append(others, f.Manager)
 		}
 	}

@@ -140,7 +140,7 @@ func TestARightThatIsNotSeenIsNeeded(t *testing.T) {
 				t.Helper()
 				pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web-listener", UID: "pvc-uid"}}
 				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"}}
-				applier := apply.New(operator, names.OwnerVolume)
+				applier := apply.New(operator, names.FieldManagerVolume)
 				if err := applier.Apply(t.Context(), claim.Listener(pvc, nil, "a-class", nil), nil); err != nil {
 					t.Fatal(err)
 				}
@@ -163,15 +163,15 @@ func TestARightThatIsNotSeenIsNeeded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return apply.New(operator, names.OwnerService).Apply(t.Context(), desired, nil)
+				return apply.New(operator, names.FieldManagerService).Apply(t.Context(), desired, nil)
 			},
 			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "create"}: func(t *testing.T, operator user) error {
 				t.Helper()
-				return apply.New(operator, names.OwnerService).Apply(t.Context(), route(apiserver.Namespace(t), "web.example.com"), nil)
+				return apply.New(operator, names.FieldManagerService).Apply(t.Context(), route(apiserver.Namespace(t), "web.example.com"), nil)
 			},
 			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "update"}: func(t *testing.T, operator user) error {
 				t.Helper()
-				applier, namespace := apply.New(operator, names.OwnerService), apiserver.Namespace(t)
+				applier, namespace := apply.New(operator, names.FieldManagerService), apiserver.Namespace(t)
 				if err := applier.Apply(t.Context(), route(namespace, "web.example.com"), nil); err != nil {
 					t.Fatal(err)
 				}

@@ -39,7 +39,7 @@ func (c *cluster) addListener(ctx context.Context, i int, node string) error {
 		return fmt.Errorf("creating the Pod: %w", err)
 	}
 	listener := claim.Listener(pvc, pv, className, claim.PodPorts(pod))
-	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.OwnerVolume)); err != nil {
+	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.FieldManagerVolume)); err != nil {
 		return fmt.Errorf("creating the Listener: %w", err)
 	}
 	hint := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, node)
