@@ -2,7 +2,10 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 IMG ?=
-NAMESPACE := listener-operator
+
+# All Go modules, except for those of hack/tools, and how to run a command in each.
+MODULES := . hack scorecard test test/scc
+each = for module in $(1); do echo "$$module: $(2)"; (cd $$module; $(2)); done
 
 MODULE := github.com/listener-operator/listener-operator
 LDFLAGS := -s -w -X $(MODULE)/internal/version.Version=$(VERSION)
@@ -10,7 +13,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
 
 CONTROLLER_GEN := go tool -modfile=hack/tools/dev/go.mod controller-gen
 KUSTOMIZE = $(shell go tool -modfile=hack/tools/dev/go.mod -n kustomize)
-GOLANGCI_LINT := go tool -modfile=hack/tools/lint/go.mod golangci-lint
+GOLANGCI_LINT := go tool -modfile=$(CURDIR)/hack/tools/lint/go.mod golangci-lint
 KUBECTL ?= kubectl
 
 SHELL := /usr/bin/env bash -o pipefail
@@ -27,11 +30,11 @@ help: ## List all targets.
 
 .PHONY: demo
 demo: ## Bring up a real cluster with the operator and a three-member etcd, and use it from outside.
-	go run ./test/demo up
+	go -C test run ./demo up
 
 .PHONY: demo-down
 demo-down: ## Take the demo's cluster down.
-	go run ./test/demo down
+	go -C test run ./demo down
 
 ##@ Develop
 
@@ -49,7 +52,7 @@ bundle: ## Generate bundle/ for the Operator Lifecycle Manager from config/: mak
 # Without VERSION and IMG, the catalogue has the release that bundle/ has; without BUNDLE_IMG, its image lies beside the operator's.
 .PHONY: catalog
 catalog: bundle ## Make dist/catalog of the published releases and bundle/: make catalog [VERSION=… IMG=…] [BUNDLE_IMG=…] [CHANNELS=candidate]
-	tools=$$(go run ./test/cmd/cluster build-tools olm); go -C hack run ./catalog -opm "$$tools/opm" \
+	tools=$$(go -C test run ./cmd/cluster build-tools olm); go -C hack run ./catalog -opm "$$tools/opm" \
 		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS))
 
 .PHONY: fmt
@@ -58,17 +61,14 @@ fmt: ## Format the code.
 
 .PHONY: lint
 lint: ## Run the linters.
-	$(GOLANGCI_LINT) run ./...
-	go -C hack tool -modfile=tools/lint/go.mod golangci-lint run ./...
-	go -C scorecard tool -modfile=../hack/tools/lint/go.mod golangci-lint run ./...
+	@$(call each,$(MODULES),$(GOLANGCI_LINT) run ./...)
 
 .PHONY: verify
 verify: generate bundle lint ## Check what needs no cluster: generated files are current, code is formatted, linted and tidy.
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "error: these files are not formatted; run 'make fmt':" $$files >&2; exit 1; }
+	@git ls-files '*.go' '*.md' | LC_ALL=C xargs awk -f hack/width.awk || { echo "error: wrap these comments and pages at 120 columns" >&2; exit 1; }
 	@git diff --exit-code -- api config bundle bundle.Dockerfile || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
-	go mod tidy -diff
-	go -C hack mod tidy -diff
-	go -C scorecard mod tidy -diff
+	@$(call each,$(MODULES),go mod tidy -diff)
 	$(KUSTOMIZE) build config/default >/dev/null
 	@# An architecture with the other byte order stands for all that this machine is not; make release looks at each.
 	CGO_ENABLED=0 GOARCH=s390x go vet -trimpath ./cmd/operator ./cmd/node-agent
@@ -80,7 +80,7 @@ test: test-unit test-apiserver test-e2e test-olm ## Run all tests: unit, API ser
 
 .PHONY: tools
 tools: ## Build the programs of the test cluster, once, from Go modules; about fifteen minutes.
-	go run ./test/cmd/cluster build-tools
+	go -C test run ./cmd/cluster build-tools
 
 # The race detector needs a C compiler.
 .PHONY: cc
@@ -89,27 +89,25 @@ cc:
 		{ echo "error: the race detector needs a C compiler: install the packages gcc and libc6-dev" >&2; exit 1; }
 
 .PHONY: test-unit
-test-unit: cc ## Run the tests that need nothing but Go; those that need an API server are skipped.
-	go test -race ./...
-	go -C hack test -race ./...
-	go -C scorecard test -race ./...
-	cd test/scc && go test ./... # OpenShift's own rules, in a module of their own
+test-unit: cc ## Run the tests that need nothing but Go, and skip those that need an API server.
+	@$(call each,$(filter-out test/scc,$(MODULES)),go test -race ./...)
+	go -C test/scc test ./... # compiles Kubernetes, which takes minutes longer with the race detector
 
-# The results of packages without such tests come from the cache of test-unit.
+# Packages that need no API server are not tested twice: their results are in the cache of the go command.
 .PHONY: test-apiserver
-test-apiserver: cc ## Run the tests that need an API server, after building etcd and Kubernetes, once; about ten minutes.
-	sets=($$(go run ./test/cmd/cluster build-tools etcd kubernetes)); \
+test-apiserver: cc ## Run the tests that need an API server, and first build etcd and Kubernetes, once; about ten minutes.
+	sets=($$(go -C test run ./cmd/cluster build-tools etcd kubernetes)); \
 		export TEST_ASSET_ETCD=$${sets[0]}/etcd TEST_ASSET_KUBE_APISERVER=$${sets[1]}/kube-apiserver; \
-		go test -race ./...
+		$(call each,. test,go test -race ./...)
 
 .PHONY: test-e2e
 test-e2e: cc ## Run the tests of the test cluster, and those of the operator on one, which is brought up and taken down.
-	go test -race -tags e2e -p 1 ./test/cluster/... ./test/router/...
-	go test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./test/e2e
+	go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...
+	go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
 
 .PHONY: test-olm
 test-olm: ## Install, upgrade and uninstall the operator through a real Operator Lifecycle Manager, on a cluster of its own.
-	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go test -tags e2e -count 1 -timeout 30m -run '^TestTheOperatorUnderOLM$$$(CHAPTER)' -v ./test/e2e
+	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run '^TestTheOperatorUnderOLM$$$(CHAPTER)' -v ./e2e
 
 .PHONY: scorecard
 scorecard: ## Run the Operator SDK's scorecard of the bundle on an installation through the Operator Lifecycle Manager, a chapter of test-olm.
@@ -124,17 +122,17 @@ fuzz: ## Fuzz what is made of untrusted input, FUZZTIME for each target.
 
 .PHONY: bench
 bench: tools build ## Measure what a volume costs a Pod on a real cluster, and the operator with 10,000 Listeners on 1,000 nodes; about an hour.
-	go test -tags e2e -timeout 60m -run '^$$' -bench 'PodToRunning|AddressToFile' -benchtime 100x ./test/e2e
-	go test -tags e2e -timeout 60m -run '^$$' -bench CrowdToRunning -benchtime 3x ./test/e2e
-	go run ./test/bench
+	go -C test test -tags e2e -timeout 60m -run '^$$' -bench 'PodToRunning|AddressToFile' -benchtime 100x ./e2e
+	go -C test test -tags e2e -timeout 60m -run '^$$' -bench CrowdToRunning -benchtime 3x ./e2e
+	go -C test run ./bench
 
 .PHONY: cluster-up
 cluster-up: ## Bring up a cluster without the operator.
-	go run ./test/cmd/cluster up
+	go -C test run ./cmd/cluster up
 
 .PHONY: cluster-down
 cluster-down: ## Take that cluster down.
-	go run ./test/cmd/cluster down
+	go -C test run ./cmd/cluster down
 
 ##@ Build and install
 
@@ -156,9 +154,9 @@ image: ## Build the image IMG with docker; BASE sets what it stands on.
 release: ## Make dist/VERSION with all that is published, on a release's commit: make release VERSION=1.2.3 IMG=registry/listener-operator
 	@test "$(origin VERSION)" = "command line" -a -n "$(IMG)" || \
 		{ echo "error: say what to release, and the repository that its image goes to: make release VERSION=1.2.3 IMG=registry/listener-operator" >&2; exit 1; }
-	go test ./test/bundle
+	go -C test test ./bundle
 	go -C hack test ./...
-	tools=$$(go run ./test/cmd/cluster build-tools olm); go -C hack run ./release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
+	tools=$$(go -C test run ./cmd/cluster build-tools olm); go -C hack run ./release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
 
 .PHONY: deploy
 deploy: ## Install the operator with image IMG on the cluster that kubectl talks to.

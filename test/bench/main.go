@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
 // options are what is measured.
@@ -32,8 +34,12 @@ func main() {
 	var o options
 	flag.IntVar(&o.listeners, "listeners", 10000, "`number` of Listeners, each with a Service, a claim, a volume and a Pod")
 	flag.IntVar(&o.nodes, "nodes", 1000, "`number` of nodes")
-	flag.StringVar(&o.operator, "operator", "bin/operator", "`path` of the operator's program")
+	flag.StringVar(&o.operator, "operator", "bin/operator", "`path` of the operator's program, from the repository's root")
 	flag.Parse()
+	// `go -C test run` starts it in test/, but users give paths from the repository's root.
+	if root, err := checkout.Root(); err == nil {
+		_ = os.Chdir(root)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	err := run(ctx, o, os.Stdout, os.Stderr)
 	stop()

@@ -182,7 +182,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 			return fmt.Errorf("creating a directory: %w", err)
 		}
 	}
-	if err := tools.BuildLocal(ctx, c.binDir(), "./test/cluster/nodeinit", "./test/cluster/pause", "./test/cluster/registry"); err != nil {
+	if err := tools.BuildLocal(ctx, "test", c.binDir(), "./cluster/nodeinit", "./cluster/pause", "./cluster/registry"); err != nil {
 		return fmt.Errorf("building the cluster's own programs: %w", err)
 	}
 	c.progress.say("programs are built")

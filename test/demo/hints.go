@@ -22,7 +22,7 @@ Look around:
 
 From outside, as a client that has no route to Pods and Services:
 
-  go run ./test/cmd/cluster client --name %s curl http://ADDRESS:PORT/version
+  go -C test run ./cmd/cluster client --name %s curl http://ADDRESS:PORT/version
 
 Take everything down: make demo-down
 `, d.cluster.Kubeconfig(), d.cluster.Kubectl(), clusterName)

@@ -53,7 +53,7 @@ func (d *demo) loadOperator(ctx context.Context) (string, error) {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	d.progress.say("building the operator (a minute or two, the first time)")
-	if err := tools.BuildLocal(ctx, dir, "./cmd/operator", "./cmd/node-agent"); err != nil {
+	if err := tools.BuildLocal(ctx, ".", dir, "./cmd/operator", "./cmd/node-agent"); err != nil {
 		return "", err
 	}
 	licenses := filepath.Join(dir, "licenses")

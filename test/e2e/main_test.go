@@ -121,7 +121,7 @@ func loadServer(ctx context.Context) error {
 		return err
 	}
 	server := filepath.Join(root, "bin", "e2e-server")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", server, "./test/e2e/server")
+	build := exec.CommandContext(ctx, "go", "-C", "test", "build", "-trimpath", "-o", server, "./e2e/server")
 	build.Dir, build.Stderr, build.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the test server: %w", err)

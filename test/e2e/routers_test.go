@@ -99,7 +99,7 @@ func makePrograms(ctx context.Context) error {
 		return err
 	}
 	openshift.program = filepath.Join(root, "bin", "test-router")
-	build := exec.CommandContext(ctx, "go", "build", "-o", openshift.program, "./test/cmd/router")
+	build := exec.CommandContext(ctx, "go", "-C", "test", "build", "-o", openshift.program, "./cmd/router")
 	build.Dir, build.Stderr = root, os.Stderr
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the router: %w", err)

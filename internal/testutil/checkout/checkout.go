@@ -1,4 +1,5 @@
-// Package checkout finds the root of the repository, for tests and test tools that read its files or build its programs.
+// Package checkout finds the root of the repository, for tests and test tools that read its files or build its
+// programs.
 package checkout
 
 import (

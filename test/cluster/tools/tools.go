@@ -74,14 +74,15 @@ func locate(ctx context.Context, name string) (set Set, source, dir string, err 
 	return set, source, filepath.Join(cache, name+"-"+hash), nil
 }
 
-// BuildLocal builds packages of this module, given relative to its root, as static programs into dir.
-func BuildLocal(ctx context.Context, dir string, packages ...string) error {
+// BuildLocal builds packages of a module of this repository as static programs into dir. The module is given by its
+// directory, relative to the repository's root.
+func BuildLocal(ctx context.Context, module, dir string, packages ...string) error {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
 	}
 	args := append(buildArgs(Set{}, dir), packages...)
-	return runGo(ctx, root, args...)
+	return runGo(ctx, filepath.Join(root, module), args...)
 }
 
 // cacheDir returns the directory that holds all built sets, and creates it.

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
@@ -44,6 +45,10 @@ const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS]
 `
 
 func main() {
+	// `go -C test run` starts it in test/, but users give paths from the repository's root.
+	if root, err := checkout.Root(); err == nil {
+		_ = os.Chdir(root)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
