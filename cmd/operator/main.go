@@ -208,7 +208,7 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 		return err
 	}
 	events := mgr.GetEventRecorder(names.EventReporter)
-	listeners := apply.New(mgr.GetClient(), names.FieldManagerVolume)
+	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
 	for _, controller := range []struct {
 		name  string
 		setup func(manager.Manager) error
@@ -217,9 +217,9 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(),
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Listeners: listeners,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier,
 		}).SetupWithManager},
-		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, listeners) }},
+		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, applier) }},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
 			APIs: apis,

@@ -71,7 +71,7 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	case desired.Anew:
 		return nil, r.remove(ctx, o, kind, existing) // and made anew when it is gone
 	}
-	err = r.applier.Apply(ctx, desired.Unstructured, existing)
+	_, err = r.applier.Apply(ctx, desired.Unstructured, existing)
 	if message, ok := rejected(err); ok {
 		if remedy := kind.Remedy(message); remedy != "" {
 			message += "; " + remedy

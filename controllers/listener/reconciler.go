@@ -40,10 +40,11 @@ type Reconciler struct {
 	Backends []exposure.Backend
 
 	// live reads without the cache.
-	live    client.Reader
-	applier *apply.Applier
-	kinds   map[schema.GroupVersionKind]optionalKind
-	clock   clock.PassiveClock
+	live     client.Reader
+	applier  *apply.Applier
+	statuses *apply.Applier
+	kinds    map[schema.GroupVersionKind]optionalKind
+	clock    clock.PassiveClock
 	// overlap is how long what a Listener was exposed through before stays beside new addresses that stand.
 	overlap time.Duration
 

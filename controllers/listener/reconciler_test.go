@@ -183,7 +183,7 @@ func (o optional) Served() bool { return o.served }
 func newReconciler(list backends.List, c client.Client, live client.Reader, recorder events.EventRecorder) *Reconciler {
 	r := &Reconciler{
 		Client: c, Events: recorder, Backends: list,
-		live: live, applier: apply.New(c, names.FieldManagerService), kinds: map[schema.GroupVersionKind]optionalKind{},
+		live: live, applier: apply.New(c, names.FieldManagerService), statuses: apply.New(c, names.FieldManagerListenerStatus), kinds: map[schema.GroupVersionKind]optionalKind{},
 		clock: clock.RealClock{}, stood: map[types.UID]standing{},
 	}
 	for _, backend := range r.Backends {
@@ -201,7 +201,7 @@ func (w *world) pass(t *testing.T, intercept interceptor.Funcs) (*listenersv1alp
 	w.listener.Status = nil
 	fake := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	if status != nil { // written as the controller would have, so that it owns the fields
-		if err := (&Reconciler{Client: fake}).applyStatus(t.Context(), w.listener, status); err != nil {
+		if err := apply.New(fake, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), w.listener, status); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,7 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -117,7 +119,7 @@ func (w *world) passes(t *testing.T, n int, intercept interceptor.Funcs, change 
 	w.listener.Status = nil
 	fake := fakeclient.NewWithBackends(t, w.backends, interceptor.Funcs{}, w.objects()...)
 	if status != nil {
-		if err := (&Reconciler{Client: fake}).applyStatus(t.Context(), w.listener, status); err != nil {
+		if err := apply.New(fake, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), w.listener, status); err != nil {
 			t.Fatal(err)
 		}
 	}

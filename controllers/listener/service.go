@@ -125,12 +125,8 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 	if o.service != nil {
 		existing = o.service
 	}
-	version := desired.GetResourceVersion()
-	if err := r.applier.Apply(ctx, desired, existing); err != nil {
+	if result, err := r.applier.Apply(ctx, desired, existing); err != nil || result == apply.Unchanged {
 		return err
-	}
-	if desired.GetResourceVersion() == version {
-		return nil // nothing had to be sent, or it changed nothing
 	}
 	o.service = &corev1.Service{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o.service); err != nil {

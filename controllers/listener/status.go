@@ -13,10 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // report writes the status if it changes, and tells users of changed conditions.
@@ -26,7 +24,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, e exposed, refusal
 	if o.listener.Status != nil && reflect.DeepEqual(before, after) {
 		return nil
 	}
-	if err := r.applyStatus(ctx, o.listener, after); err != nil {
+	if err := r.statuses.ApplyStatus(ctx, o.listener, after); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Reported status", "addresses", len(after.IngressAddresses))
@@ -114,25 +112,6 @@ func ready(o *observed, e exposed, status *listenersv1alpha1.ListenerStatus, ref
 			"anew; if that takes long, see which of its finalizers is left"
 	}
 	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-}
-
-func (r *Reconciler) applyStatus(ctx context.Context, listener *listenersv1alpha1.Listener, status *listenersv1alpha1.ListenerStatus) error {
-	key := client.ObjectKeyFromObject(listener)
-	desired, err := apply.Unstructured(&listenersv1alpha1.Listener{Status: status})
-	if err != nil {
-		return fmt.Errorf("encoding the status of listener %s: %w", key, err)
-	}
-	desired.Object = map[string]any{"status": desired.Object["status"]}
-	desired.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("Listener"))
-	desired.SetNamespace(key.Namespace)
-	desired.SetName(key.Name)
-	desired.SetUID(listener.UID) // so that a namesake is never written to
-	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-		client.FieldOwner(names.FieldManagerListenerStatus), client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of listener %s: %w", key, err)
-	}
-	return nil
 }
 
 // tell makes an event of each condition that changed, and of what is newly missing although there are addresses.

@@ -43,14 +43,14 @@ const workers = 8
 // SetupWithManager registers the controller and everything that it waits for.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
-	r.applier = apply.New(r.Client, names.FieldManagerService)
+	r.applier, r.statuses = apply.New(r.Client, names.FieldManagerService), apply.New(r.Client, names.FieldManagerListenerStatus)
 	r.clock, r.overlap, r.stood = clock.RealClock{}, overlap, map[types.UID]standing{}
 	later := predicates.AfterStart() // all Listeners are looked at then
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(asked())).
 		// By name, not by owner: a foreign Service that makes way has to be noticed, too.
-		Watches(&corev1.Service{}, r.applier.Forgetting(handler.EnqueueRequestsFromMapFunc(ofService)), builder.WithPredicates(later)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(ofService), builder.WithPredicates(later)).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
 			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(later, reserved())).
@@ -86,7 +86,7 @@ func (r *Reconciler) kindSource(kind exposure.Kind) (*platform.Kind, error) {
 		Object:     o,
 		Cache:      cache.ByObject{Transform: r.trimForeign(kind.GroupVersionKind)},
 		Indexes:    map[string]client.IndexerFunc{index.ObjectsByController: index.Controller},
-		Handler:    r.applier.Forgetting(handler.EnqueueRequestsFromMapFunc(r.ofObject(kind.ForeignReason))),
+		Handler:    handler.EnqueueRequestsFromMapFunc(r.ofObject(kind.ForeignReason)),
 		Predicates: []predicate.Predicate{concerning()},
 		Changed:    func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
 	})

@@ -58,7 +58,6 @@ type Reconciler struct {
 
 	// What is remembered from pass to pass, of which there is never more than one at a time.
 	operator  corev1.PodSpec
-	drift     drift
 	announced *metav1.Condition
 	// waiting says that the latest pass asked for the users of volumes.
 	waiting atomic.Bool
@@ -220,27 +219,19 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, p *part) error {
 	if err != nil {
 		return err
 	}
-	before, asked := p.object, desired.DeepCopy()
-	if err := r.applier.Apply(ctx, desired, before); err != nil {
+	result, err := r.applier.Apply(ctx, desired, p.object)
+	if err != nil || result == apply.Unchanged {
 		return err
 	}
-	if desired.GetResourceVersion() == "" {
-		return nil // nothing was sent
+	log.FromContext(ctx).Info(result.String(), p.kind, p.name)
+	if result == apply.Repaired {
+		driftRepairs.WithLabelValues(p.kind, p.name).Inc()
 	}
-	after := p.empty()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, after); err != nil {
+	applied := p.empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, applied); err != nil {
 		return fmt.Errorf("decoding %s %s: %w", p.kind, p.name, err)
 	}
-	p.object = after
-	repaired, err := r.drift.repaired(p.component, asked, before, after)
-	switch {
-	case err != nil:
-		return err
-	case repaired:
-		log.FromContext(ctx).Info("Repaired what somebody else had changed", p.kind, p.name)
-	case before == nil || before.GetResourceVersion() != after.GetResourceVersion():
-		log.FromContext(ctx).Info("Applied", p.kind, p.name)
-	}
+	p.object = applied
 	return nil
 }
 

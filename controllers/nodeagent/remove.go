@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -112,15 +111,13 @@ func (r *Reconciler) delete(ctx context.Context, p part) error {
 	if !p.object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
-	options := []client.DeleteOption{client.Preconditions{UID: ptr.To(p.object.GetUID())}}
+	var options []client.DeleteOption
 	if p.kind == "DaemonSet" {
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}
-	if err := client.IgnoreNotFound(r.Client.Delete(ctx, p.object, options...)); err != nil {
-		return fmt.Errorf("deleting %s %s: %w", p.kind, p.name, err)
+	if err := r.applier.Delete(ctx, p.object, options...); err != nil {
+		return err
 	}
-	r.applier.Forget(p.object.GetUID())
-	r.drift.forget(p.component)
 	log.FromContext(ctx).Info("Deleted", p.kind, p.name)
 	return nil
 }
@@ -139,10 +136,8 @@ func (r *Reconciler) hold(ctx context.Context, config *operatorv1alpha1.Listener
 	desired := &unstructured.Unstructured{}
 	desired.SetGroupVersionKind(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
 	desired.SetName(config.Name)
-	desired.SetUID(config.UID) // so that a namesake is never written to
 	desired.SetFinalizers([]string{operatorv1alpha1.FinalizerNodeAgent})
-	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerOperator), client.ForceOwnership)
-	if err != nil {
+	if _, err := r.applier.Apply(ctx, desired, config); err != nil {
 		return fmt.Errorf("adding the finalizer to ListenerOperator %s: %w", config.Name, err)
 	}
 	controllerutil.AddFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)

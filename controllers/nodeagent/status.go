@@ -14,9 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/message"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
@@ -258,18 +256,8 @@ func (r *Reconciler) report(ctx context.Context, config *operatorv1alpha1.Listen
 	if gone := !config.DeletionTimestamp.IsZero() && len(config.Finalizers) == 0; gone || reflect.DeepEqual(config.Status, status) {
 		return nil
 	}
-	desired, err := apply.Unstructured(&operatorv1alpha1.ListenerOperator{Status: status})
-	if err != nil {
-		return fmt.Errorf("encoding the status of ListenerOperator %s: %w", config.Name, err)
-	}
-	desired.Object = map[string]any{"status": desired.Object["status"]}
-	desired.SetGroupVersionKind(operatorv1alpha1.GroupVersion.WithKind("ListenerOperator"))
-	desired.SetName(config.Name)
-	desired.SetUID(config.UID) // so that a namesake is never written to
-	err = r.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
-		client.FieldOwner(names.FieldManagerOperator), client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of ListenerOperator %s: %w", config.Name, err)
+	if err := r.applier.ApplyStatus(ctx, config, &status); err != nil {
+		return err
 	}
 	log.FromContext(ctx).Info("Reported status", "nodeAgent", status.NodeAgent)
 	r.tell(config, status)

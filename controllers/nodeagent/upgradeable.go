@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // operatorCondition is the kind by which the Operator Lifecycle Manager learns of conditions. It makes one object for
@@ -45,10 +44,8 @@ func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.Liste
 	desired.SetGroupVersionKind(operatorCondition)
 	desired.SetNamespace(r.Namespace)
 	desired.SetName(r.OperatorCondition)
-	desired.SetUID(observed.GetUID()) // so that none is made
-	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerOperator), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("applying OperatorCondition %s: %w", r.OperatorCondition, err)
+	if _, err := r.applier.Apply(ctx, desired, observed); err != nil { // which creates none
+		return err
 	}
 	r.announced = upgradeable
 	return nil

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -50,12 +51,12 @@ func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, 
 	if len(missing(m.pv.Labels, labels))+len(missing(m.pv.Annotations, annotations)) == 0 {
 		return nil
 	}
-	// The uid keeps it from a volume of the same name that was made since.
-	desired := corev1ac.PersistentVolume(m.pv.Name).WithUID(m.pv.UID).WithLabels(labels).WithAnnotations(annotations)
-	if err := r.Client.Apply(ctx, desired, client.FieldOwner(names.FieldManagerVolume), client.ForceOwnership); err != nil {
-		return fmt.Errorf("labelling PersistentVolume %s: %w", m.pv.Name, err)
+	desired, err := apply.Unstructured(corev1ac.PersistentVolume(m.pv.Name).WithLabels(labels).WithAnnotations(annotations))
+	if err != nil {
+		return err
 	}
-	return nil
+	_, err = r.Applier.Apply(ctx, desired, m.pv)
+	return err
 }
 
 // markPod adds the labels of Listeners that a Pod does not have yet. It is a merge patch, because Pods keep the labels
@@ -87,7 +88,8 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	desired := claim.Listener(m.claim, m.pv, m.selector.Class, claim.PodPorts(pod))
 	switch {
 	case m.listener == nil:
-		return r.Listeners.Apply(ctx, desired, nil)
+		_, err := r.Applier.Apply(ctx, desired, nil)
+		return err
 	case m.listener.DeletionTimestamp != nil:
 		return nil // it is made anew when it is gone
 	case !claim.OwnedBy(m.listener, m.claim):
@@ -98,7 +100,8 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	case !mounting && m.ownsListener():
 		return nil
 	default:
-		return r.Listeners.Apply(ctx, desired, m.listener)
+		_, err := r.Applier.Apply(ctx, desired, m.listener)
+		return err
 	}
 }
 

@@ -35,8 +35,8 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events reports on Pods.
 	Events events.EventRecorder
-	// Listeners applies the Listeners of class-based claims.
-	Listeners *apply.Applier
+	// Applier writes PersistentVolumes, and the Listeners of class-based claims.
+	Applier *apply.Applier
 
 	// told has the words that were last said of what a volume lacks, by toldOf.
 	told sync.Map

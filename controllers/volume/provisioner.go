@@ -38,8 +38,8 @@ type Provisioner struct {
 	APIReader client.Reader
 	// Events reports on claims.
 	Events events.EventRecorder
-	// Listeners applies the Listeners of class-based claims.
-	Listeners *apply.Applier
+	// Applier writes the Listeners of class-based claims.
+	Applier *apply.Applier
 }
 
 // unmet is why a claim cannot be served until an object that is watched changes. It is an event on the claim, not an
@@ -141,7 +141,8 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 	var existing listenersv1alpha1.Listener
 	switch err := p.Client.Get(ctx, client.ObjectKeyFromObject(pvc), &existing); {
 	case apierrors.IsNotFound(err):
-		return p.Listeners.Apply(ctx, claim.Listener(pvc, nil, class, ports), nil)
+		_, err := p.Applier.Apply(ctx, claim.Listener(pvc, nil, class, ports), nil)
+		return err
 	case err != nil:
 		return fmt.Errorf("reading Listener %s: %w", client.ObjectKeyFromObject(pvc), err)
 	case !claim.OwnedBy(&existing, pvc):
@@ -152,7 +153,8 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 		return unmetf(listenersv1alpha1.ReasonListenerTerminating,
 			"Listener %s of an earlier claim is still being deleted", client.ObjectKeyFromObject(pvc))
 	}
-	return p.Listeners.Apply(ctx, claim.Listener(pvc, nil, class, ports), &existing)
+	_, err = p.Applier.Apply(ctx, claim.Listener(pvc, nil, class, ports), &existing)
+	return err
 }
 
 // consumer returns the Pod that the claim is provisioned for. The scheduler only asks for volumes of Pods that exist,

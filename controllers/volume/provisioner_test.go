@@ -80,7 +80,7 @@ func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.Pe
 	}
 	c := fakeclient.New(t, intercept, objects...)
 	recorder := events.NewFakeRecorder(10)
-	p := &Provisioner{Client: c, APIReader: c, Events: recorder, Listeners: apply.New(c, names.FieldManagerVolume)}
+	p := &Provisioner{Client: c, APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
 	pv, state, err := p.Provision(t.Context(), controller.ProvisionOptions{
 		PVName: "pvc-claim-uid", PVC: w.pvc, SelectedNodeName: "node-1", StorageClass: &storagev1.StorageClass{},
 	})

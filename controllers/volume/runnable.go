@@ -28,9 +28,9 @@ import (
 // workers is how many claims, and how many volumes, are worked on at once. One costs two requests to the API server.
 const workers = 16
 
-// Add makes the manager run the provisioner on its own cache, while it is the leader. listeners applies the Listeners
-// of class-based claims.
-func Add(mgr manager.Manager, listeners *apply.Applier) error {
+// Add makes the manager run the provisioner on its own cache, while it is the leader. applier writes the Listeners of
+// class-based claims.
+func Add(mgr manager.Manager, applier *apply.Applier) error {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making the provisioner's client: %w", err)
@@ -39,7 +39,7 @@ func Add(mgr manager.Manager, listeners *apply.Applier) error {
 		Client:    mgr.GetClient(),
 		APIReader: mgr.GetAPIReader(),
 		Events:    mgr.GetEventRecorder(names.EventReporter),
-		Listeners: listeners,
+		Applier:   applier,
 	}})
 }
 

@@ -1,6 +1,5 @@
-// Package apply is the one way in which the operator writes objects that it generates: server-side apply, with force,
-// in the name of one field owner for each kind. It never reads, compares or merges single fields; that is the API
-// server's work.
+// Package apply is how the operator brings objects, and statuses, to a desired state: by server-side apply, with force,
+// as one field owner for each kind of object. It never merges single fields; that is the work of the API server.
 package apply
 
 import (
@@ -9,8 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,64 +19,188 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Applier applies objects as one field owner, and remembers what it applied, so that a pass that changes nothing
-// costs no request. It is safe for concurrent use.
+// Applier applies objects as one field owner. It remembers what it applied, so that an object that is as desired costs
+// no request, and to distinguish repairs from other changes. It is safe for concurrent use.
 type Applier struct {
-	writer client.Writer
+	client client.Client
 	owner  client.FieldOwner
+	// applied has a record for each identity, of the objects that were applied last.
+	applied *lru.Cache
+}
 
-	mu      sync.Mutex
-	applied map[types.UID]record
+// remembered is how many objects an Applier remembers, about 12 MiB of records. An object that is applied again after
+// its record was evicted costs one request, which changes nothing.
+const remembered = 1 << 15
+
+// identity is the key of a record. A namesake that replaces an object has the same identity.
+type identity struct {
+	kind schema.GroupVersionKind
+	name types.NamespacedName
 }
 
 // record is what the last apply of an object sent, and the version that the API server answered with.
 type record struct {
 	sent            [sha256.Size]byte
+	uid             types.UID
 	resourceVersion string
 }
 
+// Result is what Apply did, compared with the observed object.
+type Result int
+
+const (
+	// Unchanged means that the observed object was as desired.
+	Unchanged Result = iota
+	// Created means that there was no object.
+	Created
+	// Changed means that the object is another version than the observed one.
+	Changed
+	// Repaired means that since the same desired state was last applied, another writer changed a desired field, or
+	// deleted the object. An observed object that lacks desired fields, because a cache leaves them out, counts as
+	// changed.
+	Repaired
+)
+
+// String returns the name of the constant.
+func (r Result) String() string {
+	return [...]string{Unchanged: "Unchanged", Created: "Created", Changed: "Changed", Repaired: "Repaired"}[r]
+}
+
 // New returns an Applier that writes as owner, one of the names.FieldManager constants.
-func New(writer client.Writer, owner string) *Applier {
-	return &Applier{writer: writer, owner: client.FieldOwner(owner), applied: map[types.UID]record{}}
+func New(c client.Client, owner string) *Applier {
+	return &Applier{client: c, owner: client.FieldOwner(owner), applied: lru.New(remembered)}
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
 // read, or nil if there is none: when it is still the version that an equal desired state resulted in, or
-// SummarizeService says that it follows an equal one, nothing is sent and desired stays as it is. Otherwise desired
-// holds the object as it is now. A namesake that has taken the place of the observed object since is never written to,
-// and if desired has a resource version, no other version either; the error is then a conflict.
-func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) error {
+// SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is. Otherwise desired
+// holds the object as it is now. A namesake that has replaced the observed object is never written to, and if desired
+// has a resource version, no other version either; the error is then a conflict.
+func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) (Result, error) {
 	version := desired.GetResourceVersion()
-	desired.SetResourceVersion("") // no part of what is desired
+	desired.SetResourceVersion("") // not part of the desired state
 	sent, err := sum(desired)
 	if err != nil {
-		return err
+		return Unchanged, err
 	}
+	id := identity{desired.GroupVersionKind(), client.ObjectKeyFromObject(desired)}
+	last := a.last(id)
+	if observed != nil && (last.of(observed, sent) || slices.Contains(observed.GetManagedFields(), summary(string(a.owner), sent))) {
+		desired.SetResourceVersion(version)
+		return Unchanged, nil
+	}
+	fields := desired.DeepCopy().Object
 	desired.SetResourceVersion(version)
-	if observed != nil && (a.unchanged(observed, sent) || slices.Contains(observed.GetManagedFields(), summary(string(a.owner), sent))) {
-		return nil
-	}
 	if observed != nil {
 		desired.SetUID(observed.GetUID())
 	}
-	kind, key := desired.GetKind(), client.ObjectKeyFromObject(desired)
-	if err := a.writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.owner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("applying %s %s: %w", kind, key, asConflict(err, desired))
+	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.owner, client.ForceOwnership); err != nil {
+		return Unchanged, fmt.Errorf("applying %s %s: %w", id.kind.Kind, id.name, asConflict(err, desired))
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.applied[desired.GetUID()] = record{sent: sent, resourceVersion: desired.GetResourceVersion()}
+	now := record{sent: sent, uid: desired.GetUID(), resourceVersion: desired.GetResourceVersion()}
+	a.applied.Add(id, now)
+	return result(last, now, fields, observed, desired)
+}
+
+// result returns what an apply of the desired fields did. last is the record of the apply before it, now its own; before
+// is nil if there was no object.
+func result(last, now record, fields map[string]any, before client.Object, after *unstructured.Unstructured) (Result, error) {
+	again := last.sent == now.sent && last.resourceVersion != now.resourceVersion
+	switch {
+	case before == nil && again:
+		return Repaired, nil
+	case before == nil:
+		return Created, nil
+	case before.GetResourceVersion() == now.resourceVersion:
+		return Unchanged, nil
+	case !again:
+		return Changed, nil
+	}
+	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
+	if err != nil {
+		return Changed, fmt.Errorf("converting %T: %w", before, err)
+	}
+	delete(fields, "apiVersion") // typed objects may lack them
+	delete(fields, "kind")
+	if differ(fields, was, after.Object) {
+		return Repaired, nil
+	}
+	return Changed, nil // in fields of other writers, for example the status
+}
+
+// differ reports whether two versions of an object differ in the desired fields.
+func differ(desired, before, after any) bool {
+	fields, ok := desired.(map[string]any)
+	if !ok {
+		return !reflect.DeepEqual(before, after)
+	}
+	was, _ := before.(map[string]any)
+	is, _ := after.(map[string]any)
+	for name, field := range fields {
+		if differ(field, was[name], is[name]) {
+			return true
+		}
+	}
+	return false
+}
+
+// ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it. It
+// always sends a request: callers compare the observed status before. An object that no longer exists is no error.
+func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) error {
+	kind, err := a.client.GroupVersionKindFor(observed)
+	if err != nil {
+		return fmt.Errorf("looking up the kind of %T: %w", observed, err)
+	}
+	content, err := Unstructured(status)
+	if err != nil {
+		return err
+	}
+	desired := &unstructured.Unstructured{Object: map[string]any{"status": content.Object}}
+	desired.SetGroupVersionKind(kind)
+	desired.SetNamespace(observed.GetNamespace())
+	desired.SetName(observed.GetName())
+	desired.SetUID(observed.GetUID())
+	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.owner, client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of %s %s: %w", kind.Kind, client.ObjectKeyFromObject(observed), err)
+	}
 	return nil
 }
 
-// sum tells desired states apart.
+// Delete deletes the observed object, but no namesake that has replaced it, and forgets what was applied: to create it
+// again is no repair. An object that no longer exists is no error.
+func (a *Applier) Delete(ctx context.Context, observed client.Object, options ...client.DeleteOption) error {
+	kind, err := a.client.GroupVersionKindFor(observed)
+	if err != nil {
+		return fmt.Errorf("looking up the kind of %T: %w", observed, err)
+	}
+	key := client.ObjectKeyFromObject(observed)
+	options = append([]client.DeleteOption{client.Preconditions{UID: ptr.To(observed.GetUID())}}, options...)
+	if err := client.IgnoreNotFound(a.client.Delete(ctx, observed, options...)); err != nil {
+		return fmt.Errorf("deleting %s %s: %w", kind.Kind, key, err)
+	}
+	a.applied.Remove(identity{kind, key})
+	return nil
+}
+
+// last returns the record of an object, which is empty if there is none.
+func (a *Applier) last(id identity) record {
+	last, _ := a.applied.Get(id)
+	r, _ := last.(record)
+	return r
+}
+
+// of reports whether observed is the version that sending this desired state resulted in.
+func (r record) of(observed client.Object, sent [sha256.Size]byte) bool {
+	return r.sent == sent && r.uid == observed.GetUID() && r.resourceVersion == observed.GetResourceVersion()
+}
+
+// sum returns a hash of a desired state.
 func sum(desired *unstructured.Unstructured) ([sha256.Size]byte, error) {
 	raw, err := json.Marshal(desired)
 	if err != nil {
@@ -86,15 +209,16 @@ func sum(desired *unstructured.Unstructured) ([sha256.Size]byte, error) {
 	return sha256.Sum256(raw), nil
 }
 
-// summary stands for the managed fields of an owner whose last desired state still holds.
+// summary takes the place of the managed fields of an owner whose last desired state the object still follows.
 func summary(owner string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: owner, FieldsType: base64.RawStdEncoding.EncodeToString(sent[:])}
 }
 
-// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to tell whether the
-// Service follows a desired state: a sum of the fields that owner applied and still owns, with the values that they
-// have. Whoever else changes such a field becomes its owner. So a new process need not apply again all that a former
-// one did, and a change of what is not ours costs no request. Fields that were shortened before stay as they are.
+// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to decide whether the
+// Service follows a desired state: a hash of the fields that owner applied and still owns, with the values that they
+// have. A writer that changes such a field becomes its owner. So a new process need not repeat the applies of the
+// previous one, and a change of fields that owner does not own costs no request. Managed fields that are already
+// shortened stay as they are.
 func SummarizeService(service *corev1.Service, owner string) {
 	isOwn := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == owner }
 	own := slices.IndexFunc(service.ManagedFields, isOwn)
@@ -104,19 +228,19 @@ func SummarizeService(service *corev1.Service, owner string) {
 	applied, err := corev1ac.ExtractService(service, owner)
 	service.ManagedFields = nil
 	if err != nil || own < 0 {
-		return // it is applied again, which does no harm
+		return // it is applied again, which changes nothing
 	}
 	desired, err := Unstructured(applied)
 	if err != nil {
 		return
 	}
-	if holds, err := sum(desired); err == nil {
-		service.ManagedFields = []metav1.ManagedFieldsEntry{summary(owner, holds)}
+	if current, err := sum(desired); err == nil {
+		service.ManagedFields = []metav1.ManagedFieldsEntry{summary(owner, current)}
 	}
 }
 
-// asConflict makes a conflict of the way in which the API server says that the object is no longer the observed one: an
-// invalid uid.
+// asConflict turns the error by which the API server reports that the object is not the observed one, an invalid uid,
+// into a conflict.
 func asConflict(err error, desired *unstructured.Unstructured) error {
 	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 	if !ok || !apierrors.IsInvalid(err) || cause.Field != "metadata.uid" {
@@ -125,35 +249,8 @@ func asConflict(err error, desired *unstructured.Unstructured) error {
 	return apierrors.NewConflict(schema.GroupResource{Group: desired.GroupVersionKind().Group, Resource: desired.GetKind()}, desired.GetName(), err)
 }
 
-func (a *Applier) unchanged(observed client.Object, sent [sha256.Size]byte) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	last, ok := a.applied[observed.GetUID()]
-	return ok && last.sent == sent && last.resourceVersion == observed.GetResourceVersion()
-}
-
-// Forget drops what is remembered of an object that is gone.
-func (a *Applier) Forget(uid types.UID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.applied, uid)
-}
-
-// Forgetting returns a handler of a watch that forgets the objects that are deleted, and otherwise does what h does.
-func (a *Applier) Forgetting(h handler.EventHandler) handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: h.Create,
-		UpdateFunc: h.Update,
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			a.Forget(e.Object.GetUID())
-			h.Delete(ctx, e, queue)
-		},
-		GenericFunc: h.Generic,
-	}
-}
-
-// Unstructured turns a typed object or apply configuration into what Apply takes. Fields that the type always writes,
-// such as an empty status, are the caller's to remove.
+// Unstructured converts a typed object or apply configuration to what Apply takes. Callers have to remove fields that
+// the type always encodes, such as an empty status.
 func Unstructured(o any) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {

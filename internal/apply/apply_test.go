@@ -1,19 +1,24 @@
 package apply_test
 
 import (
+	"context"
 	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -26,44 +31,83 @@ func configMap(namespace, value string) *unstructured.Unstructured {
 	}}
 }
 
+// observe returns the object, or nil if there is none.
 func observe(t *testing.T, c client.Client, namespace string) *corev1.ConfigMap {
 	t.Helper()
 	observed := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "some"}, observed); err != nil {
+	err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "some"}, observed)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return observed
 }
 
-func TestSendsOnlyWhatCanChangeSomething(t *testing.T) {
-	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
-	applier := apply.New(c, "tester")
-	if err := applier.Apply(t.Context(), configMap(namespace, "a"), nil); err != nil {
+func mustApply(t *testing.T, applier *apply.Applier, desired *unstructured.Unstructured, observed client.Object) {
+	t.Helper()
+	if _, err := applier.Apply(t.Context(), desired, observed); err != nil {
 		t.Fatal(err)
 	}
-	ours := observe(t, c, namespace)
-	theirs := ours.DeepCopy()
-	theirs.Data["key"] = "theirs"
+}
+
+func TestResultsOfApply(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	applier := apply.New(c, "tester")
+	change := func(value string) func() {
+		return func() {
+			observed := observe(t, c, namespace)
+			changed := observed.DeepCopy()
+			changed.Data["key"] = value
+			if err := c.Patch(t.Context(), changed, client.MergeFrom(observed)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for _, tc := range []struct {
 		name   string
 		before func()
 		value  string
+		want   apply.Result
 		sent   bool
 	}{
-		{"the same as before", func() {}, "a", false},
-		{"another value", func() {}, "b", true},
-		{"the same again", func() {}, "b", false},
-		{"a change by someone else", func() {
-			if err := c.Patch(t.Context(), theirs, client.MergeFrom(ours)); err != nil {
+		{"no object", func() {}, "a", apply.Created, true},
+		{"the same desired state", func() {}, "a", apply.Unchanged, false},
+		{"another desired state", func() {}, "b", apply.Changed, true},
+		{"the same desired state again", func() {}, "b", apply.Unchanged, false},
+		{"a change of a desired field by another writer", change("theirs"), "b", apply.Repaired, true},
+		{"the same desired state after a repair", func() {}, "b", apply.Unchanged, false},
+		{"a change of another field", func() {
+			observed := observe(t, c, namespace)
+			observed.Annotations = map[string]string{"theirs": "x"}
+			if err := c.Update(t.Context(), observed); err != nil {
 				t.Fatal(err)
 			}
-		}, "b", true},
-		{"a forgotten object", func() { applier.Forget(ours.UID) }, "b", true},
+		}, "b", apply.Unchanged, true},
+		{"a change together with one of the desired state", change("theirs"), "c", apply.Changed, true},
+		{"a deletion by another writer", func() {
+			if err := c.Delete(t.Context(), observe(t, c, namespace)); err != nil {
+				t.Fatal(err)
+			}
+		}, "c", apply.Repaired, true},
+		{"a deletion by the applier", func() {
+			if err := applier.Delete(t.Context(), observe(t, c, namespace)); err != nil {
+				t.Fatal(err)
+			}
+		}, "c", apply.Created, true},
+		{"another process", func() { applier = apply.New(c, "tester") }, "c", apply.Unchanged, true},
+		{"another process and a change", func() { applier = apply.New(c, "tester"); change("theirs")() }, "c", apply.Changed, true},
 	} {
 		tc.before()
+		var observed client.Object
+		if o := observe(t, c, namespace); o != nil {
+			observed = o
+		}
 		desired := configMap(namespace, tc.value)
-		if err := applier.Apply(t.Context(), desired, observe(t, c, namespace)); err != nil {
-			t.Errorf("%s: %v", tc.name, err)
+		got, err := applier.Apply(t.Context(), desired, observed)
+		if err != nil || got != tc.want {
+			t.Errorf("%s: result is %s, error %v, want %s", tc.name, got, err, tc.want)
 		}
 		if got := desired.GetResourceVersion() != ""; got != tc.sent {
 			t.Errorf("%s: sent is %t, want %t", tc.name, got, tc.sent)
@@ -74,17 +118,90 @@ func TestSendsOnlyWhatCanChangeSomething(t *testing.T) {
 	}
 }
 
+// A cache that lags behind still has the object as another writer changed it.
+func TestRepairIsReportedOnce(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	applier := apply.New(c, "tester")
+	mustApply(t, applier, configMap(namespace, "a"), nil)
+	ours := observe(t, c, namespace)
+	theirs := ours.DeepCopy()
+	theirs.Data["key"] = "theirs"
+	if err := c.Patch(t.Context(), theirs, client.MergeFrom(ours)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []apply.Result{apply.Repaired, apply.Changed} {
+		if got, err := applier.Apply(t.Context(), configMap(namespace, "a"), theirs); err != nil || got != want {
+			t.Errorf("result is %s, error %v, want %s", got, err, want)
+		}
+	}
+}
+
+// TestWritesAreOfTheObservedObject checks the requests, for which no API server is needed.
+func TestWritesAreOfTheObservedObject(t *testing.T) {
+	const owner = "tester"
+	type request struct {
+		verb, uid, resourceVersion, manager string
+		force                               bool
+	}
+	var got []request
+	sent := func(verb string, o runtime.ApplyConfiguration, manager string, force *bool) {
+		content, err := apply.Unstructured(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, request{verb, string(content.GetUID()), content.GetResourceVersion(), manager, force != nil && *force})
+	}
+	c := fakeclient.New(t, interceptor.Funcs{
+		Apply: func(_ context.Context, _ client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			all := (&client.ApplyOptions{}).ApplyOptions(options)
+			sent("apply", o, all.FieldManager, all.Force)
+			return nil
+		},
+		SubResourceApply: func(_ context.Context, _ client.Client, name string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			all := (&client.SubResourceApplyOptions{}).ApplyOpts(options)
+			sent("apply "+name, o, all.FieldManager, all.Force)
+			return nil
+		},
+		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+			all := (&client.DeleteOptions{}).ApplyOptions(options)
+			got = append(got, request{verb: "delete", uid: string(*all.Preconditions.UID)})
+			return nil
+		},
+	})
+	applier := apply.New(c, owner)
+	observed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "some", UID: "observed", ResourceVersion: "1"}}
+	mustApply(t, applier, configMap("ns", "a"), nil)
+	mustApply(t, applier, configMap("ns", "b"), observed)
+	versioned := configMap("ns", "c")
+	versioned.SetResourceVersion("1")
+	mustApply(t, applier, versioned, observed)
+	if err := applier.ApplyStatus(t.Context(), observed, &corev1.PodStatus{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Delete(t.Context(), observed); err != nil {
+		t.Fatal(err)
+	}
+	want := []request{
+		{"apply", "", "", owner, true},
+		{"apply", "observed", "", owner, true},
+		{"apply", "observed", "1", owner, true},
+		{"apply status", "observed", "", owner, true},
+		{"delete", "observed", "", "", false},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(request{})); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
 func TestNamesakeOfTheObservedObjectIsNotWrittenTo(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	applier := apply.New(c, "tester")
-	if err := applier.Apply(t.Context(), configMap(namespace, "a"), nil); err != nil {
-		t.Fatal(err)
-	}
+	mustApply(t, applier, configMap(namespace, "a"), nil)
 	observed := observe(t, c, namespace)
 	if err := c.Delete(t.Context(), observed); err != nil {
 		t.Fatal(err)
 	}
-	if err := applier.Apply(t.Context(), configMap(namespace, "b"), observed); !apierrors.IsConflict(err) {
+	if _, err := applier.Apply(t.Context(), configMap(namespace, "b"), observed); !apierrors.IsConflict(err) {
 		t.Errorf("gone: got %v, want a conflict", err)
 	}
 	foreign := &corev1.ConfigMap{Data: map[string]string{"key": "theirs"}}
@@ -92,7 +209,7 @@ func TestNamesakeOfTheObservedObjectIsNotWrittenTo(t *testing.T) {
 	if err := c.Create(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	if err := applier.Apply(t.Context(), configMap(namespace, "b"), observed); !apierrors.IsConflict(err) {
+	if _, err := applier.Apply(t.Context(), configMap(namespace, "b"), observed); !apierrors.IsConflict(err) {
 		t.Errorf("replaced: got %v, want a conflict", err)
 	}
 	if got := observe(t, c, namespace).Data["key"]; got != "theirs" {
@@ -103,9 +220,7 @@ func TestNamesakeOfTheObservedObjectIsNotWrittenTo(t *testing.T) {
 func TestOnlyTheVersionThatIsAskedForIsWrittenTo(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	applier := apply.New(c, "tester")
-	if err := applier.Apply(t.Context(), configMap(namespace, "a"), nil); err != nil {
-		t.Fatal(err)
-	}
+	mustApply(t, applier, configMap(namespace, "a"), nil)
 	old := observe(t, c, namespace)
 	at := func(value string) *unstructured.Unstructured {
 		desired := configMap(namespace, value)
@@ -113,13 +228,13 @@ func TestOnlyTheVersionThatIsAskedForIsWrittenTo(t *testing.T) {
 		return desired
 	}
 	same := at("a")
-	if err := applier.Apply(t.Context(), same, old); err != nil || same.GetUID() != "" {
+	if _, err := applier.Apply(t.Context(), same, old); err != nil || same.GetUID() != "" {
 		t.Errorf("the same as before: error %v, answer %v", err, same)
 	}
-	if err := applier.Apply(t.Context(), at("b"), old); err != nil {
+	if _, err := applier.Apply(t.Context(), at("b"), old); err != nil {
 		t.Errorf("the version that there is: %v", err)
 	}
-	if err := applier.Apply(t.Context(), at("c"), old); !apierrors.IsConflict(err) {
+	if _, err := applier.Apply(t.Context(), at("c"), old); !apierrors.IsConflict(err) {
 		t.Errorf("an old version: got %v, want a conflict", err)
 	}
 	if got := observe(t, c, namespace).Data["key"]; got != "b" {
@@ -164,9 +279,7 @@ func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
 			}
 		}
 	}
-	if err := apply.New(c, owner).Apply(t.Context(), service(80), nil); err != nil {
-		t.Fatal(err)
-	}
+	mustApply(t, apply.New(c, owner), service(80), nil)
 	for _, tc := range []struct {
 		name   string
 		before func()
@@ -194,7 +307,7 @@ func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
 			t.Errorf("%s: summarized again (-once +twice):\n%s", tc.name, diff)
 		}
 		desired := service(tc.port)
-		if err := apply.New(c, owner).Apply(t.Context(), desired, observed); err != nil {
+		if _, err := apply.New(c, owner).Apply(t.Context(), desired, observed); err != nil {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 		if got := desired.GetResourceVersion() != ""; got != tc.sent {
@@ -207,7 +320,7 @@ func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
 	}
 	whole := read()
 	desired := service(90)
-	if err := apply.New(c, owner).Apply(t.Context(), desired, whole); err != nil || desired.GetResourceVersion() == "" {
+	if _, err := apply.New(c, owner).Apply(t.Context(), desired, whole); err != nil || desired.GetResourceVersion() == "" {
 		t.Errorf("a Service with whole managed fields: error %v, sent is %t", err, desired.GetResourceVersion() != "")
 	}
 	apply.SummarizeService(whole, "another")

@@ -141,10 +141,11 @@ func TestARightThatIsNotSeenIsNeeded(t *testing.T) {
 				pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web-listener", UID: "pvc-uid"}}
 				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"}}
 				applier := apply.New(operator, names.FieldManagerVolume)
-				if err := applier.Apply(t.Context(), claim.Listener(pvc, nil, "a-class", nil), nil); err != nil {
+				if _, err := applier.Apply(t.Context(), claim.Listener(pvc, nil, "a-class", nil), nil); err != nil {
 					t.Fatal(err)
 				}
-				return applier.Apply(t.Context(), claim.Listener(pvc, pv, "a-class", nil), nil)
+				_, err := applier.Apply(t.Context(), claim.Listener(pvc, pv, "a-class", nil), nil)
+				return err
 			},
 			{Group: listeners, Resource: "listeners/finalizers", Verb: "update"}: func(t *testing.T, operator user) error {
 				t.Helper()
@@ -163,19 +164,22 @@ func TestARightThatIsNotSeenIsNeeded(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return apply.New(operator, names.FieldManagerService).Apply(t.Context(), desired, nil)
+				_, err = apply.New(operator, names.FieldManagerService).Apply(t.Context(), desired, nil)
+				return err
 			},
 			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "create"}: func(t *testing.T, operator user) error {
 				t.Helper()
-				return apply.New(operator, names.FieldManagerService).Apply(t.Context(), route(apiserver.Namespace(t), "web.example.com"), nil)
+				_, err := apply.New(operator, names.FieldManagerService).Apply(t.Context(), route(apiserver.Namespace(t), "web.example.com"), nil)
+				return err
 			},
 			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "update"}: func(t *testing.T, operator user) error {
 				t.Helper()
 				applier, namespace := apply.New(operator, names.FieldManagerService), apiserver.Namespace(t)
-				if err := applier.Apply(t.Context(), route(namespace, "web.example.com"), nil); err != nil {
+				if _, err := applier.Apply(t.Context(), route(namespace, "web.example.com"), nil); err != nil {
 					t.Fatal(err)
 				}
-				return applier.Apply(t.Context(), route(namespace, "shop.example.com"), nil)
+				_, err := applier.Apply(t.Context(), route(namespace, "shop.example.com"), nil)
+				return err
 			},
 		},
 		names.NodeAgent: {
