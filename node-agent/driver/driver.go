@@ -1,8 +1,8 @@
-// Package driver is the CSI driver of listener volumes, as far as it is served on nodes: the Identity and the Node
-// service. It says what the kubelet wants, package podlisteners knows the addresses, and package volume writes them.
+// Package driver implements the Identity and Node services of the CSI driver for listener volumes. It validates the
+// kubelet's requests, gets addresses from package podlisteners, and writes them with package volume.
 //
-// There is no Controller service: volumes are provisioned inside the operator. It must never wait for anything when a
-// volume is unpublished.
+// It has no Controller service, because the operator provisions volumes itself. Unpublishing a volume must never wait
+// for the API server or the operator.
 package driver
 
 import (
@@ -16,28 +16,29 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// How long NodePublishVolume waits for addresses. A publish that fails costs the Pod more than one that answers late,
-// because the kubelet waits before it tries again; so all of the two minutes that the kubelet has for the call are used
-// but what it takes to answer.
+// Timeouts of NodePublishVolume. A failed call delays the Pod more than a late answer does, because the kubelet backs off
+// before it retries. So the driver waits for nearly all of the two minutes after which the kubelet cancels the call.
 const (
+	// publishTimeout is how long to wait for the addresses of a volume that has none.
 	publishTimeout = 110 * time.Second
-	// answerTime is left of the caller's deadline.
+	// answerTime is the part of the caller's deadline that is reserved for writing the volume and the response.
 	answerTime = 5 * time.Second
-	// republishTimeout is for volumes that have addresses, which are brought up to date later as well.
+	// republishTimeout is how long to wait for the addresses of a volume that has some. They are updated later as well.
 	republishTimeout = 2 * time.Second
 )
 
-// Source knows the addresses of Pods.
+// Source provides the addresses of Pods.
 type Source interface {
-	// Addresses waits until the addresses of one of a Pod's volumes, named by its PersistentVolume, are known, or ctx
-	// is done. The error then wraps podlisteners.ErrNoAddress and says what is missing.
+	// Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name, are
+	// known, and returns them, at least one. If ctx is done before, the error wraps podlisteners.ErrNoAddress and says
+	// what is missing.
 	Addresses(ctx context.Context, pod podlisteners.Pod, volume string) ([]listenersv1alpha1.IngressAddress, error)
-	// Recheck brings the published volumes of a Pod up to date, later. It is called when one was written: the addresses
-	// may have changed in the meantime.
+	// Recheck updates the published volumes of a Pod asynchronously. It is called after a volume was written, because
+	// the addresses may have changed since Addresses returned them.
 	Recheck(pod podlisteners.Pod)
 }
 
-// Driver implements the CSI services. What it does not override answers Unimplemented.
+// Driver implements the CSI services. Methods that it does not override return Unimplemented.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedNodeServer

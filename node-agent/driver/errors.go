@@ -11,11 +11,11 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// errInvalidRequest is wrapped by errors about requests that no later attempt can mend.
+// errInvalidRequest is wrapped by errors about requests that fail however often they are retried.
 var errInvalidRequest = errors.New("invalid request")
 
-// statusCodes maps errors to what the kubelet is told; the first that matches counts. With Unavailable and Canceled it
-// takes the volume for one that may be there, and unpublishes it in any case.
+// statusCodes maps errors to gRPC codes; the first match applies. After Unavailable and Canceled the kubelet assumes that
+// the volume may be published, and always unpublishes it.
 var statusCodes = []struct {
 	err  error
 	code codes.Code
@@ -28,7 +28,7 @@ var statusCodes = []struct {
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 }
 
-// statusError makes the error that leaves an RPC, nil for nil. Errors that the table does not know are Internal.
+// statusError returns the gRPC status error for err, or nil for nil. Errors that are not in statusCodes are Internal.
 func statusError(err error) error {
 	if err == nil {
 		return nil

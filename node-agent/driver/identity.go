@@ -14,8 +14,8 @@ func (*Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.G
 	return &csi.GetPluginInfoResponse{Name: names.Driver, VendorVersion: version.Version}, nil
 }
 
-// GetPluginCapabilities implements csi.IdentityServer. Only what is served is announced: CONTROLLER_SERVICE, which the
-// peer had for its provisioner sidecar, is not, and the kubelet does not ask.
+// GetPluginCapabilities implements csi.IdentityServer. Unlike Stackable's listener operator, which needs it for its
+// provisioner sidecar, it does not announce CONTROLLER_SERVICE: there is no such service, and the kubelet does not check.
 func (*Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{
 		Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{
@@ -24,8 +24,8 @@ func (*Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilities
 	}}}, nil
 }
 
-// Probe implements csi.IdentityServer. The driver is ready as soon as it answers: unpublishing needs nothing else, and
-// publishing waits.
+// Probe implements csi.IdentityServer. The driver is ready as soon as it is served: unpublishing depends on nothing else,
+// and publishing waits for what it needs.
 func (*Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{}, nil
 }

@@ -24,13 +24,13 @@ func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	}, nil
 }
 
-// NodeGetCapabilities implements csi.NodeServer. There are none: nothing is staged, measured or expanded.
+// NodeGetCapabilities implements csi.NodeServer. There are no capabilities: volumes are not staged, measured or expanded.
 func (*Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }
 
-// NodePublishVolume implements csi.NodeServer. It waits until the operator has found the addresses that lead to the
-// Pod, and writes them into the volume.
+// NodePublishVolume implements csi.NodeServer. It waits until the operator has determined the addresses of the Pod, and
+// writes them into the volume.
 func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	m, err := d.mount(req)
 	if err == nil {
@@ -42,8 +42,8 @@ func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// NodeUnpublishVolume implements csi.NodeServer. It works without the API server and any number of times, as a kubelet
-// that was away for long may ask.
+// NodeUnpublishVolume implements csi.NodeServer. It is idempotent and does not need the API server, as the kubelet may
+// call it repeatedly, and long after the Pod was deleted.
 func (d *Driver) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, statusError(missing("volume_id"))
@@ -65,7 +65,7 @@ type mount struct {
 	target volume.Target
 }
 
-// mount refuses requests that no later attempt can mend.
+// mount validates a request. Its errors are not worth a retry.
 func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 	attributes := req.GetVolumeContext()
 	m := mount{volume: req.GetVolumeId(), pod: podlisteners.Pod{
@@ -81,13 +81,13 @@ func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 	case req.GetVolumeCapability() == nil:
 		return mount{}, missing("volume_capability")
 	case req.GetVolumeCapability().GetMount() == nil:
-		return mount{}, fmt.Errorf("%w: a listener volume is a directory and cannot be used as a block device; set volumeMode: Filesystem in the claim",
+		return mount{}, fmt.Errorf("%w: a listener volume is a directory and cannot be used as a block device; set volumeMode: Filesystem in the PersistentVolumeClaim",
 			errInvalidRequest)
 	case attributes[names.ContextEphemeral] == "true":
-		return mount{}, fmt.Errorf("%w: inline csi volumes are not supported; use an ephemeral volume whose volumeClaimTemplate has storageClassName %s",
+		return mount{}, fmt.Errorf("%w: inline CSI volumes are not supported; use an ephemeral volume whose volumeClaimTemplate has storageClassName %s",
 			errInvalidRequest, names.Driver)
 	case m.pod.Namespace == "" || m.pod.Name == "" || m.pod.UID == "":
-		return mount{}, fmt.Errorf("%w: the kubelet did not tell which Pod mounts; CSIDriver %s must have podInfoOnMount: true", errInvalidRequest, names.Driver)
+		return mount{}, fmt.Errorf("%w: the request does not identify the Pod; CSIDriver %s must have podInfoOnMount: true", errInvalidRequest, names.Driver)
 	}
 	var err error
 	if m.target, err = d.host.Parse(req.GetTargetPath()); err != nil {
@@ -104,19 +104,19 @@ func missing(field string) error {
 	return fmt.Errorf("%w: %s is missing", errInvalidRequest, field)
 }
 
-// publish writes the addresses of a Pod into a volume. A volume that has some already, because the kubelet was
-// restarted, is a success even if those of today cannot be had: it is rewritten as soon as they are known.
+// publish writes the addresses of a Pod into a volume. For a volume that has addresses already, because the kubelet was
+// restarted, it succeeds even if the current addresses are not available: the volume is updated once they are.
 func (d *Driver) publish(ctx context.Context, m mount) error {
 	logger := logr.FromContextOrDiscard(ctx)
 	usable := d.host.Usable(m.target)
-	waiting, cancel := context.WithTimeout(ctx, patience(ctx, usable))
+	waiting, cancel := context.WithTimeout(ctx, addressTimeout(ctx, usable))
 	defer cancel()
 	addresses, err := d.addresses.Addresses(waiting, m.pod, m.volume)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("publishing volume %s of Pod %s: %w", m.volume, m.pod, ctx.Err())
 	case err != nil && usable:
-		logger.Info("Left the addresses that a volume had", "reason", err.Error())
+		logger.Info("Kept the existing addresses of a volume", "reason", err.Error())
 		return nil
 	case err != nil:
 		return err
@@ -132,8 +132,8 @@ func (d *Driver) publish(ctx context.Context, m mount) error {
 	return nil
 }
 
-// patience is how long to wait for addresses.
-func patience(ctx context.Context, usable bool) time.Duration {
+// addressTimeout returns how long to wait for addresses. usable is whether the volume has addresses already.
+func addressTimeout(ctx context.Context, usable bool) time.Duration {
 	if usable {
 		return republishTimeout
 	}

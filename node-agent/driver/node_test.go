@@ -28,22 +28,21 @@ import (
 
 const podUID = "0b7b1c1e-5d0f-4c59-9ad2-3f1f3a6f8a55"
 
-// source knows the addresses of volumes that the test has given it, and makes the driver wait for all others.
+// source is a driver.Source that returns the addresses set by the test, and blocks for volumes that have none.
 type source struct {
 	mu        sync.Mutex
 	addresses map[string][]listenersv1alpha1.IngressAddress
 	changed   chan struct{}
-	waiting   map[string]time.Duration // for how long the driver would wait, by volume
 	rechecked []podlisteners.Pod
 }
 
 func newSource() *source {
 	return &source{
-		addresses: map[string][]listenersv1alpha1.IngressAddress{}, changed: make(chan struct{}), waiting: map[string]time.Duration{},
+		addresses: map[string][]listenersv1alpha1.IngressAddress{}, changed: make(chan struct{}),
 	}
 }
 
-// set gives a volume addresses, and wakes who waits for them.
+// set sets the addresses of a volume, and wakes the callers of Addresses.
 func (s *source) set(volume string, addresses ...listenersv1alpha1.IngressAddress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,9 +55,6 @@ func (s *source) Addresses(ctx context.Context, pod podlisteners.Pod, volume str
 	for {
 		s.mu.Lock()
 		addresses, changed := s.addresses[volume], s.changed
-		if deadline, ok := ctx.Deadline(); ok {
-			s.waiting[volume] = time.Until(deadline)
-		}
 		s.mu.Unlock()
 		if len(addresses) > 0 {
 			return addresses, nil
@@ -77,7 +73,7 @@ func (s *source) Recheck(pod podlisteners.Pod) {
 	s.rechecked = append(s.rechecked, pod)
 }
 
-// node is a kubelet directory, and the driver in front of it.
+// node is a kubelet directory and the driver that serves it.
 type node struct {
 	t      *testing.T
 	dir    string
@@ -96,7 +92,7 @@ func (n *node) target(volume string) string {
 	return filepath.Join(n.dir, "pods", podUID, "volumes", "kubernetes.io~csi", volume, "mount")
 }
 
-// request is what the kubelet sends to publish a volume, whose parent directory it has made.
+// request returns the kubelet's request to publish a volume, and creates the volume's parent directory as the kubelet does.
 func (n *node) request(volume string) *csi.NodePublishVolumeRequest {
 	n.t.Helper()
 	target := n.target(volume)
@@ -178,7 +174,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestBadRequestsAreRefusedWithAdvice(t *testing.T) {
+func TestInvalidPublishRequestsAreRefusedWithAdvice(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*csi.NodePublishVolumeRequest)
 		want   string
@@ -247,13 +243,13 @@ func TestTwoVolumesOfAPodHaveTheirOwnAddresses(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatArrivesLateCompletesTheMountAtOnce(t *testing.T) {
+func TestLateAddressCompletesTheMountAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		done := make(chan error, 1)
 		go func() { done <- n.publish(t.Context(), "pvc-1") }()
 		synctest.Wait()
-		time.Sleep(100 * time.Second) // of the test's own time
+		time.Sleep(100 * time.Second) // on the fake clock
 		began := time.Now()
 		n.source.set("pvc-1", address("192.0.2.1"))
 		if err := <-done; err != nil {
@@ -275,7 +271,7 @@ func TestNoAddressInTimeIsUnavailable(t *testing.T) {
 		"without a deadline":     {0, 110 * time.Second},
 		"the kubelet's deadline": {120 * time.Second, 110 * time.Second},
 		"a shorter deadline":     {60 * time.Second, 55 * time.Second},
-		"hardly any time":        {2 * time.Second, time.Second},
+		"very short deadline":    {2 * time.Second, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -302,7 +298,7 @@ func TestNoAddressInTimeIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsDeletedWhileMountingEndsTheCall(t *testing.T) {
+func TestPublishEndsWhenTheCallIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -314,13 +310,13 @@ func TestAPodThatIsDeletedWhileMountingEndsTheCall(t *testing.T) {
 			t.Errorf("error is %v", err)
 		}
 		if err := n.unpublish("pvc-1"); err != nil {
-			t.Errorf("unpublishing what was never there: %v", err)
+			t.Errorf("unpublishing a volume that was never published: %v", err)
 		}
-		// The bubble ends only when no goroutine is left.
+		// synctest.Test also fails if a goroutine is left.
 	})
 }
 
-func TestManyMountsDoNotWaitForEachOther(t *testing.T) {
+func TestPublishCallsDoNotWaitForEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		stuck := make(chan error, 50)
@@ -341,14 +337,14 @@ func TestManyMountsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-func TestAPublishedVolumeIsPublishedAgainWithoutTheOperator(t *testing.T) {
+func TestPublishedVolumeIsRepublishedWithoutTheOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
 		n.source.set("pvc-1", address("192.0.2.1"))
 		if err := n.publish(t.Context(), "pvc-1"); err != nil {
 			t.Fatal(err)
 		}
-		restarted := newSource() // an agent without a connection
+		restarted := newSource() // as of an agent that cannot reach the API server
 		n.driver = driver.New("node-1", volume.NewHost(n.dir), restarted)
 		began := time.Now()
 		if err := n.publish(t.Context(), "pvc-1"); err != nil {
@@ -370,7 +366,7 @@ func TestAPublishedVolumeIsPublishedAgainWithoutTheOperator(t *testing.T) {
 	})
 }
 
-func TestADirectoryThatIsFullAfterARebootIsPublished(t *testing.T) {
+func TestFilledDirectoryIsRepublishedAfterAReboot(t *testing.T) {
 	n := newNode(t)
 	n.source.set("pvc-1", address("192.0.2.2"))
 	request := n.request("pvc-1")
@@ -393,7 +389,7 @@ func TestADirectoryThatIsFullAfterARebootIsPublished(t *testing.T) {
 	}
 }
 
-func TestAddressesThatAreNoFileNamesLeaveTheMountWaiting(t *testing.T) {
+func TestAddressesThatAreNoFileNamesAreNotPublished(t *testing.T) {
 	n := newNode(t)
 	n.source.set("pvc-1", address("../../../etc"))
 	if err := n.publish(t.Context(), "pvc-1"); status.Code(err) != codes.Unavailable {
@@ -424,7 +420,7 @@ func TestUnpublishIsLocalAndIdempotent(t *testing.T) {
 	if err := n.publish(t.Context(), "pvc-1"); err != nil {
 		t.Fatal(err)
 	}
-	n.driver = driver.New("node-1", volume.NewHost(n.dir), nil) // which nobody may ask
+	n.driver = driver.New("node-1", volume.NewHost(n.dir), nil) // a call of the source would panic
 	for range 2 {
 		if err := n.unpublish("pvc-1"); err != nil {
 			t.Fatal(err)
@@ -438,7 +434,7 @@ func TestUnpublishIsLocalAndIdempotent(t *testing.T) {
 	}
 }
 
-func TestBadUnpublishRequestsAreRefused(t *testing.T) {
+func TestInvalidUnpublishRequestsAreRefused(t *testing.T) {
 	for name, request := range map[string]*csi.NodeUnpublishVolumeRequest{
 		"no volume id":   {TargetPath: "/somewhere"},
 		"no target path": {VolumeId: "pvc-1"},
@@ -450,11 +446,11 @@ func TestBadUnpublishRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatCannotBeWrittenIsInternal(t *testing.T) {
+func TestFailureToWriteAVolumeIsInternal(t *testing.T) {
 	n := newNode(t)
 	n.source.set("pvc-1", address("192.0.2.1"))
 	request := n.request("pvc-1")
-	if err := os.RemoveAll(filepath.Dir(n.target("pvc-1"))); err != nil { // the kubelet makes it, never we
+	if err := os.RemoveAll(filepath.Dir(n.target("pvc-1"))); err != nil { // only the kubelet creates it
 		t.Fatal(err)
 	}
 	if _, err := n.driver.NodePublishVolume(t.Context(), request); status.Code(err) != codes.Internal {
@@ -462,7 +458,7 @@ func TestAVolumeThatCannotBeWrittenIsInternal(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotServedIsUnimplemented(t *testing.T) {
+func TestOtherMethodsAreUnimplemented(t *testing.T) {
 	if _, err := newNode(t).driver.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("error is %v", err)
 	}

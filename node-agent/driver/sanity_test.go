@@ -23,7 +23,7 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// anyVolume knows addresses for every volume.
+// anyVolume is a driver.Source with an address for every volume.
 type anyVolume struct{}
 
 func (anyVolume) Addresses(context.Context, podlisteners.Pod, string) ([]listenersv1alpha1.IngressAddress, error) {
@@ -32,8 +32,8 @@ func (anyVolume) Addresses(context.Context, podlisteners.Pod, string) ([]listene
 
 func (anyVolume) Recheck(podlisteners.Pod) {}
 
-// TestSanity runs the CSI conformance suite against the driver as the node agent serves it. The suite knows nothing of
-// Pods, so its requests are given what the kubelet would have put there, and its volumes are "provisioned" by the test.
+// TestSanity runs the CSI conformance suite against the driver as the node agent serves it. The suite has no notion of
+// Pods, so an interceptor adds to its requests what the kubelet adds, and the test itself serves the Controller service.
 func TestSanity(t *testing.T) {
 	dir := shortDir(t)
 	for _, d := range []string{"pods", "plugins/listeners.stackable.tech", "plugins_registry"} {
@@ -67,14 +67,14 @@ func TestSanity(t *testing.T) {
 	config.RemoveTargetPath = os.RemoveAll
 	config.CheckPath = func(path string) (sanity.PathKind, error) { return checkPath(targetOf(path)) }
 	config.StagingPath = filepath.Join(dir, "staging")
-	// The provisioner is none of the driver's.
+	// The Controller service is not the driver's.
 	if err := flag.Set("ginkgo.skip", `Controller Service|ListVolumes|Snapshot`); err != nil {
 		t.Fatal(err)
 	}
 	sanity.Test(t, config)
 }
 
-// shortDir is a directory whose path leaves room for that of a socket.
+// shortDir returns a directory whose path is short enough for sockets in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") //nolint:usetesting // t.TempDir is too long a path for a socket
@@ -89,7 +89,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// targetOf is the kubelet's name of what the suite calls target.
+// targetOf returns the kubelet's path for a target path of the suite.
 func targetOf(path string) string {
 	if parent, ok := strings.CutSuffix(path, "/target"); ok {
 		return parent + "/mount"
@@ -97,7 +97,7 @@ func targetOf(path string) string {
 	return path
 }
 
-// asKubelet adds what the kubelet adds to requests. It also says that there is a provisioner, without which the suite
+// asKubelet adds to requests what the kubelet adds. It also announces a Controller service, without which the suite
 // publishes nothing.
 func asKubelet(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	switch r := request.(type) {
@@ -132,7 +132,7 @@ func checkPath(path string) (sanity.PathKind, error) {
 	}
 }
 
-// provisioner makes volumes out of nothing.
+// provisioner is a Controller service that creates and deletes volumes by doing nothing.
 type provisioner struct {
 	csi.UnimplementedControllerServer
 }

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// health answers what /healthz and /readyz ask. A nil check is always satisfied.
+// health serves /healthz and /readyz. A nil check always passes.
 type health struct {
-	listener    net.Listener // nil if nobody is to ask
+	listener    net.Listener // nil if health checks are turned off
 	live, ready []func() error
 }
 
-// listenForHealth opens the address, unless it is "0".
+// listenForHealth listens on the address, unless it is "0".
 func listenForHealth(ctx context.Context, address string) (*health, error) {
 	if address == "0" {
 		return &health{}, nil
@@ -43,14 +43,14 @@ func (h *health) serve(ctx context.Context) error {
 	return nil
 }
 
-// close closes the address. It may be called after serve.
+// close stops listening. It may be called after serve.
 func (h *health) close() {
 	if h.listener != nil {
 		_ = h.listener.Close()
 	}
 }
 
-// answer answers 200 if all checks are satisfied, else 503 with what is wrong.
+// answer returns a handler that answers 200 if all checks pass, else 503 with their errors.
 func answer(checks []func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		var errs []error

@@ -15,8 +15,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// interceptor gives RPCs the logger of the running server and ends them when it stops, logs them, and survives their
-// panics.
+// interceptor returns an interceptor that adds the server's logger to the contexts of RPCs, cancels them when the server
+// stops, logs their results, and recovers from panics. running is the context of the server.
 func interceptor(running context.Context) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 		log := logr.FromContextOrDiscard(running).WithValues(describe(request)...).WithValues("method", path.Base(info.FullMethod))
@@ -38,19 +38,19 @@ func interceptor(running context.Context) grpc.UnaryServerInterceptor {
 	}
 }
 
-// guard turns a panic into an error of this one RPC.
+// guard returns an error if the handler panics.
 func guard(ctx context.Context, request any, handler grpc.UnaryHandler) (response any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			logr.FromContextOrDiscard(ctx).Error(nil, "Recovered from a panic", "panic", p, "stack", string(debug.Stack()))
-			response, err = nil, status.Error(codes.Internal, "the node agent has a bug, see its log")
+			response, err = nil, status.Error(codes.Internal, "internal error of the node agent; see its log")
 		}
 	}()
 	return handler(ctx, request)
 }
 
-// describe returns what of a request goes into the log: names, by a list of what is known to be harmless. A volume
-// context holds all annotations of a claim, and may hold tokens.
+// describe returns the keys and values of a request that are logged: an allowlist of names. The rest of a volume context
+// must not be logged, as it has all annotations of a claim and may have tokens.
 func describe(request any) []any {
 	var values []any
 	add := func(key, value string) {

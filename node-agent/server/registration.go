@@ -12,10 +12,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// errNotRegistered is what /readyz says before the kubelet has spoken.
+// errNotRegistered is reported by /readyz until the kubelet has answered.
 var errNotRegistered = errors.New("the kubelet has not registered the driver yet")
 
-// registration is the service by which the kubelet learns of the driver.
+// registration is the kubelet's plugin registration service.
 type registration struct {
 	registrationv1.UnimplementedRegistrationServer
 
@@ -23,14 +23,14 @@ type registration struct {
 	refused  chan error
 
 	mu     sync.Mutex
-	status error // nil once registered
+	status error // nil once the driver is registered
 }
 
 func newRegistration(endpoint string) *registration {
 	return &registration{endpoint: endpoint, refused: make(chan error, 1), status: errNotRegistered}
 }
 
-// GetInfo tells the kubelet which driver is where. The version is the one of CSI that kubelets compare with.
+// GetInfo returns the driver's name and socket, and the CSI version that the kubelet checks.
 func (r *registration) GetInfo(context.Context, *registrationv1.InfoRequest) (*registrationv1.PluginInfo, error) {
 	return &registrationv1.PluginInfo{
 		Type:              registrationv1.CSIPlugin,
@@ -40,7 +40,7 @@ func (r *registration) GetInfo(context.Context, *registrationv1.InfoRequest) (*r
 	}, nil
 }
 
-// NotifyRegistrationStatus takes the kubelet's answer.
+// NotifyRegistrationStatus receives the result of the registration.
 func (r *registration) NotifyRegistrationStatus(
 	ctx context.Context, status *registrationv1.RegistrationStatus,
 ) (*registrationv1.RegistrationStatusResponse, error) {
@@ -51,7 +51,7 @@ func (r *registration) NotifyRegistrationStatus(
 		r.status = nil
 		return &registrationv1.RegistrationStatusResponse{}, nil
 	}
-	r.status = fmt.Errorf("the kubelet refuses to register driver %s: %s", names.Driver, status.GetError())
+	r.status = fmt.Errorf("the kubelet refused to register driver %s: %s", names.Driver, status.GetError())
 	select {
 	case r.refused <- r.status:
 	default: // One refusal is enough to end the process.
@@ -59,8 +59,8 @@ func (r *registration) NotifyRegistrationStatus(
 	return &registrationv1.RegistrationStatusResponse{}, nil
 }
 
-// wait returns why the kubelet refused the driver, or nil when ctx is done. The kubelet tries no second time until the
-// socket is made anew, so that a process that goes on would serve nobody.
+// wait returns the error for which the kubelet refused the driver, or nil when ctx is done. The kubelet does not retry
+// until the socket is recreated, so the process has to end: it would never get a request.
 func (r *registration) wait(ctx context.Context) error {
 	select {
 	case err := <-r.refused:
@@ -70,7 +70,7 @@ func (r *registration) wait(ctx context.Context) error {
 	}
 }
 
-// check returns why the driver is not registered, or nil.
+// check returns an error while the driver is not registered.
 func (r *registration) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

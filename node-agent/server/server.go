@@ -1,6 +1,6 @@
-// Package server is how the kubelet reaches the node agent: it serves the CSI driver on a socket, registers it with the
-// kubelet on another one, without a registrar beside it, and tells over HTTP whether all is well. It knows nothing of
-// listeners.
+// Package server serves the CSI driver to the kubelet on a Unix socket, registers it with the kubelet on another one,
+// which makes a node-driver-registrar sidecar unnecessary, and serves health checks over HTTP. It must not depend on what
+// the driver does.
 package server
 
 import (
@@ -18,40 +18,40 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// ErrStopping is the cause of the end of an RPC's context when the agent stops. The kubelet is told so, and that it may
-// try again.
+// ErrStopping is the cause with which the contexts of RPCs are canceled when the agent stops. The kubelet gets it with the
+// code Unavailable, and retries.
 var ErrStopping = errors.New("the node agent is stopping")
 
-// gracePeriod is how long RPCs may take to end after their contexts did.
+// gracePeriod is how long RPCs may run after their contexts were canceled.
 const gracePeriod = 5 * time.Second
 
-// Options are what Run serves, and where.
+// Options configure Run.
 type Options struct {
 	// KubeletDir is the kubelet's root directory, as the kubelet spells it.
 	KubeletDir string
-	// HealthAddress is where /healthz and /readyz are served; "0" turns them off.
+	// HealthAddress is the address on which /healthz and /readyz are served; "0" turns them off.
 	HealthAddress string
 	// Identity and Node are the CSI driver. They must return status errors only.
 	Identity csi.IdentityServer
 	Node     csi.NodeServer
-	// Ready returns why the driver cannot do its work yet, or nil. It is one of the conditions of /readyz; nil means
-	// always.
+	// Ready returns an error while the driver cannot publish volumes. It is one of the checks of /readyz. Nil means that
+	// the driver is always ready.
 	Ready func() error
 }
 
-// Socket is where the CSI driver is served (contract 1.2).
+// Socket returns the path of the socket on which the CSI driver is served (contract 1.2).
 func Socket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins", names.Driver, "csi.sock")
 }
 
-// RegistrationSocket is where the kubelet looks for drivers that want to be registered (contract 1.2).
+// RegistrationSocket returns the path of the socket on which the kubelet looks for the driver (contract 1.2).
 func RegistrationSocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", names.Driver+"-reg.sock")
 }
 
-// Run serves until ctx is done, and then stops gracefully and returns nil. It returns an error if something cannot be
-// served, or the kubelet refuses the driver. The contexts of RPCs carry the logger of ctx, and end with ErrStopping as
-// soon as ctx is done.
+// Run serves until ctx is done, and then stops gracefully and returns nil. It returns an error if it cannot serve, or if
+// the kubelet refuses the driver. The contexts of RPCs carry the logger of ctx, and are canceled with ErrStopping as soon
+// as ctx is done.
 func Run(ctx context.Context, options Options) error {
 	health, err := listenForHealth(ctx, options.HealthAddress)
 	if err != nil {
@@ -63,7 +63,7 @@ func Run(ctx context.Context, options Options) error {
 		return err
 	}
 	defer driver.close()
-	// The kubelet asks for the driver as soon as it sees this socket, so it comes after the driver's.
+	// The kubelet connects to the driver as soon as it sees this socket, so the driver's socket is created first.
 	registry, err := listen(RegistrationSocket(options.KubeletDir))
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func Run(ctx context.Context, options Options) error {
 	return group.Wait()
 }
 
-// serve serves until ctx is done, and all that was begun has ended.
+// serve serves until ctx is done and all pending RPCs have ended.
 func serve(ctx context.Context, server *grpc.Server, socket *socket) error {
 	stopping := context.AfterFunc(ctx, func() {
 		socket.unlink()

@@ -28,7 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/server"
 )
 
-// driver is a CSI driver whose publishing is up to the test.
+// driver is a CSI driver whose NodePublishVolume the test provides.
 type driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedNodeServer
@@ -42,7 +42,7 @@ func (d *driver) NodePublishVolume(ctx context.Context, r *csi.NodePublishVolume
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-// agent is a running server, and what a kubelet would do with it.
+// agent is a running server, with clients for what it serves.
 type agent struct {
 	t      *testing.T
 	dir    string
@@ -53,7 +53,7 @@ type agent struct {
 	result chan error
 }
 
-// kubeletDir makes a kubelet's directory. Its path is short: that of a socket must have less than 108 bytes.
+// kubeletDir creates a kubelet's directory. Its path is short, because that of a socket must have less than 108 bytes.
 func kubeletDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // the directory of a test with a long name is too long for a socket
@@ -79,21 +79,21 @@ func start(t *testing.T, dir string, change ...func(*server.Options)) *agent {
 	go func() { a.result <- server.Run(ctx, options) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := a.ended(); err != nil {
-			t.Log("the server ended with", err)
+		if err := a.wait(); err != nil {
+			t.Log("the server returned", err)
 		}
 	})
 	return a
 }
 
-// ended waits for the end of the server, and returns its result.
-func (a *agent) ended() error {
+// wait waits until the server returns, and returns its error.
+func (a *agent) wait() error {
 	err := <-a.result
 	a.result <- err // for the clean-up
 	return err
 }
 
-// dial connects to one of the agent's sockets, and waits until it is there.
+// dial returns a connection to one of the agent's sockets, whose RPCs wait until the socket exists.
 func (a *agent) dial(socket string) *grpc.ClientConn {
 	a.t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -109,7 +109,7 @@ func (a *agent) registration() registrationv1.RegistrationClient {
 	return registrationv1.NewRegistrationClient(a.dial(server.RegistrationSocket(a.dir)))
 }
 
-// get asks for the health, and returns the HTTP status and text.
+// get sends an HTTP request, and returns the status code and the body.
 func (a *agent) get(path string) string {
 	a.t.Helper()
 	request, err := http.NewRequestWithContext(a.t.Context(), http.MethodGet, "http://"+a.health+path, nil)
@@ -123,7 +123,7 @@ func (a *agent) get(path string) string {
 	return fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(body)))
 }
 
-func TestKubeletRegistersTheDriver(t *testing.T) {
+func TestDriverIsRegisteredWithTheKubelet(t *testing.T) {
 	unready := errors.New("no addresses yet")
 	var mu sync.Mutex
 	a := start(t, kubeletDir(t), func(o *server.Options) {
@@ -156,8 +156,9 @@ func TestKubeletRegistersTheDriver(t *testing.T) {
 	}
 }
 
-// The kubelet, and whoever takes over from the peer, find the sockets by their names (contract 1.2).
-func TestSocketsLieWhereTheContractSays(t *testing.T) {
+// The kubelet finds the sockets by their names. They are those of Stackable's listener operator, so that this driver
+// replaces its driver (contract 1.2).
+func TestSocketsHaveThePathsOfTheContract(t *testing.T) {
 	if got, want := server.Socket("/k"), "/k/plugins/listeners.stackable.tech/csi.sock"; got != want {
 		t.Errorf("the driver's socket is %s, want %s", got, want)
 	}
@@ -166,16 +167,16 @@ func TestSocketsLieWhereTheContractSays(t *testing.T) {
 	}
 }
 
-func TestKubeletsRefusalEndsTheProcess(t *testing.T) {
+func TestRunReturnsWhenTheKubeletRefusesTheDriver(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	_, err := a.registration().NotifyRegistrationStatus(limited(t), &registrationv1.RegistrationStatus{Error: "another driver of that name"})
 	must(t, err)
-	if err := a.ended(); err == nil || !strings.Contains(err.Error(), "another driver of that name") {
-		t.Errorf("the server ended with %v", err)
+	if err := a.wait(); err == nil || !strings.Contains(err.Error(), "another driver of that name") {
+		t.Errorf("the server returned %v", err)
 	}
 }
 
-func TestSocketsBelongToRootAndGoWithTheAgent(t *testing.T) {
+func TestSocketsAreForRootOnlyAndAreRemovedAtTheEnd(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	_, err := a.node().NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
@@ -188,7 +189,7 @@ func TestSocketsBelongToRootAndGoWithTheAgent(t *testing.T) {
 		}
 	}
 	a.stop()
-	must(t, a.ended())
+	must(t, a.wait())
 	for _, path := range sockets {
 		entries, err := os.ReadDir(filepath.Dir(path))
 		must(t, err)
@@ -215,7 +216,7 @@ func TestSocketsOfAnEarlierAgentAreReplaced(t *testing.T) {
 	must(t, err)
 }
 
-func TestAgentThatStopsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
+func TestAgentThatStopsKeepsTheSocketsOfItsSuccessor(t *testing.T) {
 	dir := kubeletDir(t)
 	first := start(t, dir)
 	_, err := first.registration().GetInfo(limited(t), &registrationv1.InfoRequest{})
@@ -230,24 +231,24 @@ func TestAgentThatStopsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
 			break
 		}
 	}
-	if got := first.get("/healthz"); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "not ours any more") {
-		t.Errorf("/healthz of an agent that the kubelet cannot find: %s", got)
+	if got := first.get("/healthz"); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "belongs to another process") {
+		t.Errorf("/healthz of an agent whose sockets were replaced: %s", got)
 	}
 	first.stop()
-	must(t, first.ended())
+	must(t, first.wait())
 	_, err = second.registration().GetInfo(limited(t), &registrationv1.InfoRequest{})
 	must(t, err)
 	_, err = second.node().NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
 }
 
-func TestMissingDirectoryOfTheHostIsAnError(t *testing.T) {
+func TestMissingHostDirectoryIsAnError(t *testing.T) {
 	for _, missing := range []func(string) string{server.Socket, server.RegistrationSocket} {
 		dir := kubeletDir(t)
 		must(t, os.Remove(filepath.Dir(missing(dir))))
 		a := start(t, dir)
-		if err := a.ended(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing(dir)) {
-			t.Errorf("the server ended with %v", err)
+		if err := a.wait(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing(dir)) {
+			t.Errorf("the server returned %v", err)
 		}
 	}
 }
@@ -257,12 +258,12 @@ func TestAddressInUseIsAnError(t *testing.T) {
 	must(t, err)
 	defer listener.Close()
 	a := start(t, kubeletDir(t), func(o *server.Options) { o.HealthAddress = listener.Addr().String() })
-	if err := a.ended(); err == nil || !strings.Contains(err.Error(), "health") {
-		t.Errorf("the server ended with %v", err)
+	if err := a.wait(); err == nil || !strings.Contains(err.Error(), "health") {
+		t.Errorf("the server returned %v", err)
 	}
 }
 
-func TestPanicIsAnErrorOfOneRPC(t *testing.T) {
+func TestPanicFailsOnlyItsRPC(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	node := a.node()
 	a.driver.publish = func(context.Context, *csi.NodePublishVolumeRequest) error { panic("index out of range") }
@@ -271,14 +272,14 @@ func TestPanicIsAnErrorOfOneRPC(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if log := a.log.all(); !strings.Contains(log, "index out of range") || !strings.Contains(log, "server_test.go") || !strings.Contains(log, "pvc-1") {
-		t.Errorf("the log tells too little: %s", log)
+		t.Errorf("the log lacks the panic, its stack or the volume: %s", log)
 	}
 	a.driver.publish = func(context.Context, *csi.NodePublishVolumeRequest) error { return nil }
 	_, err = node.NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
 }
 
-func TestStoppingEndsRPCsThatWait(t *testing.T) {
+func TestStoppingCancelsPendingRPCs(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	waiting := make(chan struct{})
 	a.driver.publish = func(ctx context.Context, _ *csi.NodePublishVolumeRequest) error {
@@ -295,18 +296,18 @@ func TestStoppingEndsRPCsThatWait(t *testing.T) {
 	<-waiting
 	a.stop()
 	if err := <-result; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != server.ErrStopping.Error() {
-		t.Errorf("the RPC ended with %v", err)
+		t.Errorf("the RPC returned %v", err)
 	}
-	must(t, a.ended())
+	must(t, a.wait())
 }
 
-func TestStoppingBeforeAnythingIsServed(t *testing.T) {
+func TestStoppingBeforeTheFirstRPC(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	a.stop()
-	must(t, a.ended())
+	must(t, a.wait())
 }
 
-func TestLogHasNamesButNoSecrets(t *testing.T) {
+func TestNamesAreLoggedAndSecretsAreNot(t *testing.T) {
 	a := start(t, kubeletDir(t))
 	request := &csi.NodePublishVolumeRequest{
 		VolumeId:          "pvc-1",
@@ -345,14 +346,14 @@ func TestLogHasNamesButNoSecrets(t *testing.T) {
 	}
 }
 
-// limited ends what a broken server would never answer.
+// limited returns a context with a timeout, for RPCs that a broken server would not answer.
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// lines are what was logged, at every level.
+// lines collects what is logged, at every level.
 type lines struct {
 	mu   sync.Mutex
 	text []string
