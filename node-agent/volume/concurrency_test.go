@@ -184,11 +184,13 @@ func TestConcurrentWritesAndRemovalsOfAVolumeSucceed(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		pod := fmt.Sprintf("pod-%d", i%5)
-		target := volume.Target{PodUID: "pod", Name: pod}
+		target := volume.Target{PodUID: "pod", Name: pod} // as of the kubelet's request to unpublish
+		published := target
+		published.Namespace = "shop"
 		n.addVolume("pod", pod, "")
 		wg.Go(func() {
 			for j := range 20 {
-				if _, err := n.host.Write(target, []listenersv1alpha1.IngressAddress{ip(fmt.Sprintf("192.0.2.%d", j), nil)}); err != nil {
+				if _, err := n.host.Write(published, []listenersv1alpha1.IngressAddress{ip(fmt.Sprintf("192.0.2.%d", j), nil)}); err != nil {
 					t.Error(err)
 				}
 				if j%7 == 6 {

@@ -43,13 +43,16 @@ func TestRewriteThatFailsKeepsWhatWasThere(t *testing.T) {
 	n := newNode(t)
 	n.fill(t, "nr_inodes=25")
 	n.write(ip("192.0.2.1", map[string]int32{"a": 1}))
-	before := seen(t, n)
+	before, names := seen(t, n), namesIn(t, n.mount)
 	_, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("writing to a full disk: %v", err)
 	}
 	if diff := cmp.Diff(before, seen(t, n)); diff != "" {
 		t.Errorf("the Pod sees something else (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(names, namesIn(t, n.mount)); diff != "" {
+		t.Errorf("the root of the volume (-before +after):\n%s", diff)
 	}
 	n.write(ip("192.0.2.3", map[string]int32{"a": 1}))
 	if got := n.read("default-address/address"); got != "192.0.2.3" {

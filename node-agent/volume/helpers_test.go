@@ -81,6 +81,18 @@ func listing(t testing.TB, dir string) map[string]string {
 	return all
 }
 
+// namesIn returns the names in a directory, sorted, without their random parts.
+func namesIn(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, random.ReplaceAllString(e.Name(), "$1-X"))
+	}
+	return names
+}
+
 func describe(path string, entry fs.DirEntry) (string, error) {
 	info, err := entry.Info()
 	if err != nil {

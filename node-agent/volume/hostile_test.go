@@ -203,6 +203,18 @@ func TestHostilePodNeitherEscapesNorBlocksItsVolume(t *testing.T) {
 	}
 }
 
+func TestLinksToCopiesAreReplaced(t *testing.T) {
+	for _, name := range []string{"address", "ports"} {
+		n := newNode(t)
+		n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+		path := filepath.Join(n.mount, "addresses", "192.0.2.1", name)
+		must(t, errors.Join(os.Rename(path, filepath.Join(n.mount, "copy")), os.Symlink("../../../copy", path)))
+		if !n.write(ip("192.0.2.1", map[string]int32{"http": 80})).Changed {
+			t.Errorf("%s is a link, and is not replaced", name)
+		}
+	}
+}
+
 func TestDirectoryThatIsFilledIsReplaced(t *testing.T) {
 	// A node that crashed does not unpublish. Whatever lies there when it is back is in nobody's way.
 	n, fresh := newNode(t), newNode(t)

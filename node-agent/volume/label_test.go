@@ -83,6 +83,32 @@ func TestFilesAreOnlyLabelledWithSELinux(t *testing.T) {
 	}
 }
 
+func TestFileSystemWithoutLabelsIsAccepted(t *testing.T) {
+	const name = "/proc/self/comm"
+	if err := unix.Setxattr(name, "security.selinux", []byte("x"), 0); !errors.Is(err, unix.ENOTSUP) {
+		t.Skipf("needs CAP_SYS_ADMIN, or a kernel that uses SELinux and does not label %s: %v", name, err)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := setLabel(f); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFailureToLabelIsAnError(t *testing.T) {
+	f, err := os.OpenFile(t.TempDir(), unix.O_PATH, 0) // has no attributes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := setLabel(f); !errors.Is(err, unix.EBADF) {
+		t.Errorf("error is %v", err)
+	}
+}
+
 func TestLabelIsAnAttributeOfTheFile(t *testing.T) {
 	const want = "system_u:object_r:container_file_t:s0"
 	dir := t.TempDir()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,7 @@ func TestPublishedVolumesAreFoundByTheKubeletsRecords(t *testing.T) {
 	publish(podUID, "pv-foreign", `{"driverName":"nfs.csi.example.com","volumeHandle":"x"}`)
 	publish(podUID, "pv-torn", `{"driverName":"listeners.st`)
 	publish(podUID, "pv-without-record", "")
+	publish(podUID, "pv-with-huge-record", strings.Repeat(" ", 64<<10)+`{"driverName":"listeners.stackable.tech","volumeHandle":"z"}`)
 	publish(podUID, "pv-without-handle", `{"driverName":"listeners.stackable.tech"}`)
 	n.addVolume(podUID, "pv-not-published", `{"driverName":"listeners.stackable.tech","volumeHandle":"y"}`)
 	n.addVolume("other-pod", "pv-foreign", `{"driverName":"nfs.csi.example.com","volumeHandle":"x"}`)
