@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt brings a volume that the peer wrote, which has the tree at its root, into our layout, with the content that it
-// has. Readers see the same all the time: what the default address led to before stays where both the old link and the
-// new one lead. Any other volume is left alone, and after an error readers still see the same.
+// adopt converts a volume written by Stackable's listener operator, which has the tree at its root, to the layout of this
+// package, and keeps its content. Readers see the same content throughout: the directory of the default address stays
+// reachable by the old path and the new one. Other volumes are not changed. After an error readers still see the same.
 func adopt(mount *os.Root, label Labeller) error {
 	first, err := mount.Readlink(defaultLink)
 	if err != nil || !strings.HasPrefix(first, addressesDir+"/") {
@@ -40,8 +40,9 @@ func adopt(mount *os.Root, label Labeller) error {
 	return link(mount, defaultLink, path.Join(dataLink, defaultLink))
 }
 
-// exchange swaps what has this name at the root of the volume and in a directory of it, at once. os.Root cannot do
-// that; the names given to the system are in directories that an os.Root has opened, and are followed nowhere.
+// exchange atomically swaps the entries of this name in the root of the volume and in one of its directories. os.Root has
+// no such operation. It is still safe: the names are relative to directories that an os.Root has opened, and renaming
+// does not follow links.
 func exchange(mount *os.Root, dir, name string) error {
 	root, err := openDir(mount, ".")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // reader reads the default address over and over, as whole trees.
 type reader struct {
 	stop     func()
-	rewrites *atomic.Int64 // counts beginnings and ends of rewrites, by the test
+	rewrites *atomic.Int64 // incremented by the test at the beginning and at the end of each rewrite
 }
 
 // startReading starts a reader that knows which port belongs to which address. If migrating, the volume has the layout of
@@ -46,7 +46,7 @@ func startReading(t *testing.T, mount string, ports map[string]string, migrating
 				// nothing where that link led to. TestRootOfAVolumeIsReplacedAtomically shows that no other does.
 				err = readTree(mount, ports)
 			}
-			// The tree that a reader found is complete until another rewrite begins after the one that hid it.
+			// A tree that was replaced stays complete until the next rewrite begins.
 			if err != nil && (r.rewrites.Load()-before < 2 || !errors.Is(err, fs.ErrNotExist)) {
 				t.Errorf("pass %d: %v", i, err)
 				done.Store(true)
@@ -62,7 +62,7 @@ func startReading(t *testing.T, mount string, ports map[string]string, migrating
 	return r
 }
 
-// readTree opens the default address, and reads all of it.
+// readTree opens the directory of the default address, and reads the files in it.
 func readTree(mount string, ports map[string]string) error {
 	d, err := os.OpenRoot(filepath.Join(mount, "default-address"))
 	if err != nil {

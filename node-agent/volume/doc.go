@@ -1,14 +1,14 @@
-// Package volume writes the files of listener volumes, and is the only package of the node agent that writes below the
+// Package volume writes the files of listener volumes. It is the only package of the node agent that writes below the
 // kubelet's directory of Pods. It mounts nothing: a volume is a plain directory.
 //
-// A volume is the Pod's to write to as well, and a Pod may be hostile. So nothing is opened, created or removed but
-// through an [os.Root], whose names cannot lead out of the directory that it was opened on, and the one renaming that
-// it cannot do is between directories that it has opened; no content of a volume is waited for, followed to the
-// outside, or read without a bound; and nothing that a Pod leaves in the way keeps its volume from being rewritten or
-// removed.
+// A Pod can write to its volume, and may be hostile. Therefore:
+//   - Files are opened, created and removed only through an [os.Root], which refuses to leave its directory. The one
+//     operation that os.Root lacks renames between directories that it has opened.
+//   - Reading from a volume never blocks, never follows a link out of it, and is bounded.
+//   - Nothing that a Pod creates in its volume prevents the volume from being rewritten or removed.
 //
-// The files are those of contract 1.4, and lie where the kubelet puts those of a ConfigMap: in a directory of their own
-// for each generation, which one rename of a link makes visible as a whole.
+// The files are those of contract 1.4. As in the volume of a ConfigMap, each generation of them has a directory of its
+// own, which becomes visible as a whole when one link is renamed.
 //
 //	..generation-X/addresses/<address>/address
 //	..generation-X/addresses/<address>/ports/<port name>
@@ -17,11 +17,11 @@
 //	addresses                      -> ..data/addresses
 //	default-address                -> ..data/default-address
 //
-// X is the Pod's namespace and something random.
+// X is the Pod's namespace and a random string.
 //
-// Directories and files are made by mkdir and writeFile alone, with their final modes and labels. Links are made in
-// directories that are labelled already, whose label they take.
+// Only mkdir and writeFile create directories and files, with their final modes and labels. Links inherit the label of
+// their directory, which is labelled before.
 //
-// Files are not synced to the disk: after a crash of the node the kubelet publishes every volume again, and what is
-// then found torn is written anew.
+// Files are not synced to disk: after a crash of the node the kubelet publishes every volume again, and incomplete
+// content is rewritten then.
 package volume

@@ -14,22 +14,22 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// fill lets the node's disk have room for so many more files.
-func (n *node) fill(t *testing.T, options string) {
+// limit puts the kubelet's directory of Pods on a tmpfs with these mount options, which limit the number of files.
+func (n *node) limit(t *testing.T, options string) {
 	t.Helper()
 	pods := filepath.Join(n.dir, "pods")
 	must(t, os.RemoveAll(pods))
 	must(t, os.Mkdir(pods, 0o750))
 	if err := unix.Mount("tmpfs", pods, "tmpfs", 0, options); err != nil {
-		t.Skipf("needs the right to mount a small file system: %v", err)
+		t.Skipf("needs CAP_SYS_ADMIN to mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { must(t, unix.Unmount(pods, 0)) })
 	n.addVolume(podUID, pvName, "")
 }
 
-func TestFirstWriteThatFailsLeavesNothing(t *testing.T) {
+func TestFailedFirstWriteLeavesNothing(t *testing.T) {
 	n := newNode(t)
-	n.fill(t, "nr_inodes=12")
+	n.limit(t, "nr_inodes=12")
 	_, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("writing to a full disk: %v", err)
@@ -39,9 +39,9 @@ func TestFirstWriteThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestRewriteThatFailsKeepsWhatWasThere(t *testing.T) {
+func TestFailedRewriteKeepsTheContent(t *testing.T) {
 	n := newNode(t)
-	n.fill(t, "nr_inodes=25")
+	n.limit(t, "nr_inodes=25")
 	n.write(ip("192.0.2.1", map[string]int32{"a": 1}))
 	before, names := seen(t, n), namesIn(t, n.mount)
 	_, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
@@ -56,13 +56,13 @@ func TestRewriteThatFailsKeepsWhatWasThere(t *testing.T) {
 	}
 	n.write(ip("192.0.2.3", map[string]int32{"a": 1}))
 	if got := n.read("default-address/address"); got != "192.0.2.3" {
-		t.Errorf("after there was room again the Pod reads %q", got)
+		t.Errorf("after a write that fits, the Pod reads %q", got)
 	}
 }
 
-func TestMigrationThatFailsKeepsWhatWasThere(t *testing.T) {
+func TestFailedMigrationKeepsTheContent(t *testing.T) {
 	n := newNode(t)
-	n.fill(t, "nr_inodes=22")
+	n.limit(t, "nr_inodes=22")
 	writeLikeStackable(t, n.mount, "192.0.2.1", "80")
 	_, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", map[string]int32{"a": 1, "b": 2, "c": 3, "d": 4})})
 	if !errors.Is(err, syscall.ENOSPC) {
@@ -74,6 +74,6 @@ func TestMigrationThatFailsKeepsWhatWasThere(t *testing.T) {
 		"addresses/192.0.2.1/ports": "drwxr-xr-x", "addresses/192.0.2.1/ports/http": "-rw-r--r-- 80",
 	}
 	if diff := cmp.Diff(want, seen(t, n)); diff != "" {
-		t.Errorf("not the peer's tree in our layout (-want +got):\n%s", diff)
+		t.Errorf("not the same tree in this package's layout (-want +got):\n%s", diff)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// FuzzTargetPath checks that a path that is accepted has one meaning, below the kubelet's directory of Pods.
+// FuzzTargetPath checks that an accepted path is canonical, and below the kubelet's directory of Pods.
 func FuzzTargetPath(f *testing.F) {
 	const pods = "/var/lib/kubelet/pods/"
 	f.Add(pods + podUID + "/volumes/kubernetes.io~csi/" + pvName + "/mount")
@@ -38,8 +38,8 @@ func FuzzTargetPath(f *testing.F) {
 	})
 }
 
-// FuzzNames checks that whatever addresses and ports are called, nothing changes outside of the volume, and nothing is in the volume but
-// the contract's files, with their content.
+// FuzzNames checks that for any names of addresses and ports nothing outside of the volume changes, and that the volume has
+// only the files of the contract.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"192.0.2.1", "fd00::1", "fe80::1%/../..", "a.example.com", "..", "../../x", "/etc", "http", "", "a/b", "\x00"} {
 		f.Add(name, "http", int32(80))
@@ -74,7 +74,7 @@ func FuzzNames(f *testing.F) {
 	})
 }
 
-// outsideOf lists all of the test's directory but the content of the volume.
+// outsideOf returns all files of the test's directory except for those in the volume.
 func outsideOf(t *testing.T, n *node) map[string]string {
 	t.Helper()
 	all := map[string]string{}

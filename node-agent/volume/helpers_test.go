@@ -17,11 +17,11 @@ const (
 	pvName = "pvc-6a5d3f0c-0a1b-4f57-8d53-6c0c6c0a9c11"
 )
 
-// node is a kubelet directory with one Pod that has one volume of ours, not published yet.
+// node is a kubelet directory with a Pod that has one listener volume, which is not published yet.
 type node struct {
 	t      testing.TB
 	dir    string // the kubelet's root directory
-	mount  string // where the volume goes
+	mount  string // the path of the volume
 	host   *volume.Host
 	target volume.Target
 }
@@ -34,7 +34,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// addVolume does what the kubelet does before it asks for a volume to be published.
+// addVolume creates what the kubelet creates before it publishes a volume.
 func (n *node) addVolume(pod, name, record string) (mount string) {
 	n.t.Helper()
 	parent := filepath.Join(n.dir, "pods", pod, "volumes", "kubernetes.io~csi", name)
@@ -62,7 +62,7 @@ func (n *node) read(name string) string {
 
 var random = regexp.MustCompile(`(\.\.[a-z]+)-[A-Z2-7]+`)
 
-// listing describes all that is below a directory: links by where they lead, the others by mode and content.
+// listing describes all files below a directory: links by their targets, others by mode and content.
 func listing(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

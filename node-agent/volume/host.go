@@ -10,35 +10,35 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// ErrNoAddress means that none of the addresses that a volume should have can be written.
+// ErrNoAddress means that none of the addresses of a volume can be written.
 var ErrNoAddress = errors.New("no usable address")
 
-// Host is the kubelet's directory of Pods. Its methods are safe for concurrent use: those on the same volume wait for
-// each other, those on different volumes do not.
+// Host is the kubelet's directory of Pods. Its methods are safe for concurrent use: calls for the same volume wait for
+// each other, calls for different volumes do not.
 type Host struct {
-	// Label labels what is made. Nil means that the platform has no labels; see SELinux.
+	// Label labels files and directories when they are created. Nil means that the platform has no labels; see SELinux.
 	Label Labeller
 
 	pods  string
 	locks locks
 }
 
-// NewHost returns the Host of a kubelet with this root directory, as the kubelet spells it. Nothing is opened yet.
+// NewHost returns the Host of a kubelet with this root directory, in the kubelet's own spelling. It opens nothing.
 func NewHost(kubeletDir string) *Host {
 	return &Host{pods: filepath.Join(kubeletDir, "pods")}
 }
 
-// Written is what a write did.
+// Written is the result of a write.
 type Written struct {
-	// Changed is false if the volume had the same content already, and nothing was written.
+	// Changed is false if nothing was written because the volume already had this content.
 	Changed bool
-	// Skipped tells which addresses and ports were left out, and why. Nil if none.
+	// Skipped describes the addresses and ports that were left out, and why. Nil if there are none.
 	Skipped []string
 }
 
-// Write publishes a volume with these addresses, the default one first. Addresses and port names that make no file name
-// are left out. It returns ErrNoAddress if no address remains. With an error the volume is as it was, or not there if
-// it was not. The kubelet must have made the volume's parent directory.
+// Write publishes a volume with these addresses, the default one first. Addresses and port names that are not valid file
+// names are left out. It returns ErrNoAddress if no address remains. After an error the volume is unchanged, and does not
+// exist if it did not exist before. The volume's parent directory, which the kubelet creates, must exist.
 func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
 	return h.write(target, addresses, true)
 }
@@ -69,7 +69,7 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	}
 	if err := replace(mount, want, target.Namespace, h.Label); err != nil {
 		if first {
-			// The kubelet may take the error for final, and never ask to unpublish what is left.
+			// The kubelet may not retry, and then does not unpublish the volume either.
 			err = errors.Join(err, h.remove(target))
 		}
 		return written, fmt.Errorf("writing volume %s: %w", target, err)
@@ -78,8 +78,8 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	return written, nil
 }
 
-// Remove unpublishes a volume: nothing of it remains but what the kubelet itself made. A volume that is not there is
-// fine.
+// Remove unpublishes a volume: it removes all but what the kubelet created. It is not an error if the volume does not
+// exist.
 func (h *Host) Remove(target Target) error {
 	defer h.locks.lock(target)()
 	if err := h.remove(target); err != nil {
@@ -100,7 +100,7 @@ func (h *Host) remove(target Target) error {
 	return parent.RemoveAll(mountDir)
 }
 
-// Usable tells whether a volume has a default address that its Pod can read.
+// Usable reports whether a volume has a default address that its Pod can read.
 func (h *Host) Usable(target Target) bool {
 	defer h.locks.lock(target)()
 	mount, err := h.open(target, false)
@@ -112,7 +112,7 @@ func (h *Host) Usable(target Target) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() > 0
 }
 
-// open opens the directory that a Pod sees, and makes it before if it is to be created.
+// open opens the directory that the Pod sees, and creates it before if create is set.
 func (h *Host) open(target Target, create bool) (*os.Root, error) {
 	parent, err := h.openParent(target)
 	if err != nil {
@@ -124,13 +124,13 @@ func (h *Host) open(target Target, create bool) (*os.Root, error) {
 			return nil, err
 		}
 	}
-	// Not even a link that stays below the parent is followed.
+	// os.Root would follow a link that stays below the parent.
 	info, err := parent.Lstat(mountDir)
 	if err != nil {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("%s: %w: it is no directory", mountDir, ErrInvalidTarget)
+		return nil, fmt.Errorf("%s: %w: not a directory", mountDir, ErrInvalidTarget)
 	}
 	return parent.OpenRoot(mountDir)
 }

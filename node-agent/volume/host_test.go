@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-func TestPodReadsTheContractsFiles(t *testing.T) {
+func TestVolumeHasTheFilesOfTheContract(t *testing.T) {
 	for name, umask := range map[string]int{"usual umask": 0o022, "strict umask": 0o777} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -65,10 +65,10 @@ func TestPodReadsTheContractsFiles(t *testing.T) {
 	}
 }
 
-func TestUnusableNamesAreLeftOutAndReported(t *testing.T) {
+func TestInvalidNamesAreSkippedAndReported(t *testing.T) {
 	for name, tc := range map[string]struct {
 		address listenersv1alpha1.IngressAddress
-		skipped string // what the report mentions; empty if the address is fine
+		skipped string // a prefix of what is reported; empty if nothing is skipped
 	}{
 		"IPv4":                    {ip("192.0.2.1", nil), ""},
 		"IPv6":                    {ip("fd00::1", nil), ""},
@@ -120,7 +120,7 @@ func TestUnusableNamesAreLeftOutAndReported(t *testing.T) {
 	}
 }
 
-func TestVolumeWithoutAnyUsableAddressIsNotTouched(t *testing.T) {
+func TestVolumeIsNotCreatedWithoutAValidAddress(t *testing.T) {
 	n := newNode(t)
 	for _, addresses := range [][]listenersv1alpha1.IngressAddress{nil, {hostname("../..", nil)}} {
 		if _, err := n.host.Write(n.target, addresses); !errors.Is(err, volume.ErrNoAddress) {
@@ -132,7 +132,7 @@ func TestVolumeWithoutAnyUsableAddressIsNotTouched(t *testing.T) {
 	}
 }
 
-func TestAddressThatIsListedTwiceIsWrittenOnce(t *testing.T) {
+func TestDuplicateAddressIsWrittenOnce(t *testing.T) {
 	n := newNode(t)
 	n.write(ip("192.0.2.1", map[string]int32{"http": 1}), ip("192.0.2.1", map[string]int32{"http": 2}))
 	if got := n.read("default-address/ports/http"); got != "1" {
@@ -151,11 +151,11 @@ func TestSameContentIsNotWrittenAgain(t *testing.T) {
 		t.Error("the second write changed something")
 	}
 	if diff := cmp.Diff(before, inodes(t, n.mount)); diff != "" {
-		t.Errorf("files were made again (-before +after):\n%s", diff)
+		t.Errorf("files were recreated (-before +after):\n%s", diff)
 	}
 }
 
-func TestChangedContentIsShown(t *testing.T) {
+func TestChangedContentIsWritten(t *testing.T) {
 	first := []listenersv1alpha1.IngressAddress{ip("192.0.2.1", map[string]int32{"http": 80}), ip("192.0.2.2", nil)}
 	for name, second := range map[string][]listenersv1alpha1.IngressAddress{
 		"other port number":     {ip("192.0.2.1", map[string]int32{"http": 81}), ip("192.0.2.2", nil)},
@@ -182,10 +182,10 @@ func TestChangedContentIsShown(t *testing.T) {
 	}
 }
 
-func TestUnfinishedWritesAreCleanedUp(t *testing.T) {
+func TestLeftoversOfUnfinishedWritesAreRemoved(t *testing.T) {
 	n := newNode(t)
 	n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
-	// An agent that was killed leaves trees that no link leads to, and links that were not moved to their place.
+	// An agent that was killed leaves trees to which no link points, and links that were not renamed.
 	must(t, os.MkdirAll(filepath.Join(n.mount, "..generation-KILLED", "addresses", "192.0.2.9"), 0o755))
 	must(t, os.Symlink("..generation-KILLED", filepath.Join(n.mount, "..link-KILLED")))
 	if got := n.read("default-address/address"); got != "192.0.2.1" {
@@ -200,7 +200,7 @@ func TestUnfinishedWritesAreCleanedUp(t *testing.T) {
 	}
 }
 
-func TestWriteThatWasKilledAnywhereIsCompletedByTheNext(t *testing.T) {
+func TestInterruptedWriteIsCompletedByTheNext(t *testing.T) {
 	fresh := newNode(t)
 	fresh.write(ip("192.0.2.2", map[string]int32{"http": 80}))
 	for name, tc := range map[string]struct {
@@ -242,7 +242,7 @@ func TestWriteThatWasKilledAnywhereIsCompletedByTheNext(t *testing.T) {
 	}
 }
 
-// writeLikeStackable lays a volume out as Stackable's listener operator does.
+// writeLikeStackable writes a volume in the layout of Stackable's listener operator.
 func writeLikeStackable(t *testing.T, mount, address, port string) {
 	t.Helper()
 	ports := filepath.Join(mount, "addresses", address, "ports")
@@ -252,19 +252,19 @@ func writeLikeStackable(t *testing.T, mount, address, port string) {
 	must(t, os.Symlink("addresses/"+address, filepath.Join(mount, "default-address")))
 }
 
-func TestVolumeThatThePeerWroteIsLeftAloneWhileItIsRight(t *testing.T) {
+func TestVolumeOfStackableIsKeptWhileItIsUpToDate(t *testing.T) {
 	n := newNode(t)
 	writeLikeStackable(t, n.mount, "192.0.2.1", "80")
 	before := inodes(t, n.mount)
 	if n.write(ip("192.0.2.1", map[string]int32{"http": 80})).Changed {
-		t.Error("it was changed")
+		t.Error("the volume was changed")
 	}
 	if diff := cmp.Diff(before, inodes(t, n.mount)); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
 }
 
-func TestVolumeThatThePeerWroteIsMigratedWhenItChanges(t *testing.T) {
+func TestVolumeOfStackableIsMigratedWhenItChanges(t *testing.T) {
 	fresh := newNode(t)
 	fresh.write(ip("192.0.2.2", map[string]int32{"http": 81}))
 	want := seen(t, fresh)
@@ -280,13 +280,13 @@ func TestVolumeThatThePeerWroteIsMigratedWhenItChanges(t *testing.T) {
 		n.write(ip("192.0.2.3", nil))
 		for _, name := range []string{"192.0.2.1", "192.0.2.2"} {
 			if _, err := os.Lstat(filepath.Join(n.mount, "addresses", name)); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the old address %s is still there: %v", name, err)
+				t.Errorf("the old address %s still exists: %v", name, err)
 			}
 		}
 	}
 }
 
-func TestMigrationThatWasKilledAnywhereIsCompletedByTheNextWrite(t *testing.T) {
+func TestInterruptedMigrationIsCompletedByTheNextWrite(t *testing.T) {
 	fresh := newNode(t)
 	fresh.write(ip("192.0.2.2", map[string]int32{"http": 81}))
 	adopted := func(mount string) error {
@@ -318,11 +318,11 @@ func TestMigrationThatWasKilledAnywhereIsCompletedByTheNextWrite(t *testing.T) {
 	}
 }
 
-func TestUpdateLeavesUnpublishedVolumesAlone(t *testing.T) {
+func TestUpdateDoesNotPublish(t *testing.T) {
 	for name, prepare := range map[string]func(n *node) error{
 		"never published": func(*node) error { return nil },
 		"empty":           func(n *node) error { return os.Mkdir(n.mount, 0o755) },
-		"Pod gone":        func(n *node) error { return os.RemoveAll(filepath.Join(n.dir, "pods", podUID)) },
+		"Pod deleted":     func(n *node) error { return os.RemoveAll(filepath.Join(n.dir, "pods", podUID)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -338,7 +338,7 @@ func TestUpdateLeavesUnpublishedVolumesAlone(t *testing.T) {
 	}
 }
 
-func TestUpdateShowsNewAddresses(t *testing.T) {
+func TestUpdateWritesNewAddresses(t *testing.T) {
 	n := newNode(t)
 	n.write(ip("192.0.2.1", nil))
 	written, err := n.host.Update(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.2", nil)})
@@ -348,11 +348,11 @@ func TestUpdateShowsNewAddresses(t *testing.T) {
 	}
 }
 
-func TestWriteNeverMakesThePodsDirectories(t *testing.T) {
+func TestWriteDoesNotCreateThePodsDirectory(t *testing.T) {
 	n := newNode(t)
 	must(t, os.RemoveAll(filepath.Join(n.dir, "pods", podUID)))
 	if _, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", nil)}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("writing into a Pod that is gone: %v", err)
+		t.Errorf("writing a volume of a Pod whose directory does not exist: %v", err)
 	}
 	if _, err := os.Lstat(filepath.Join(n.dir, "pods", podUID)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the Pod's directory: %v", err)
@@ -371,7 +371,7 @@ func TestRemoveLeavesNothingAndIsIdempotent(t *testing.T) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(n.mount), "vol_data.json")); err != nil {
-		t.Errorf("what the kubelet made is gone: %v", err)
+		t.Errorf("the kubelet's record was removed: %v", err)
 	}
 	must(t, os.RemoveAll(filepath.Join(n.dir, "pods", podUID)))
 	must(t, n.host.Remove(n.target))
@@ -389,7 +389,7 @@ func TestRemoveDoesNotFollowLinks(t *testing.T) {
 func TestUsable(t *testing.T) {
 	n := newNode(t)
 	if n.host.Usable(n.target) {
-		t.Error("a volume that is not there is usable")
+		t.Error("a volume that does not exist is usable")
 	}
 	n.write(ip("192.0.2.1", nil))
 	if !n.host.Usable(n.target) {
@@ -401,7 +401,7 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// inodes identifies all files below a directory.
+// inodes returns the inode numbers of all files below a directory.
 func inodes(t *testing.T, dir string) map[string]uint64 {
 	t.Helper()
 	all := map[string]uint64{}
@@ -419,7 +419,7 @@ func inodes(t *testing.T, dir string) map[string]uint64 {
 	return all
 }
 
-// seen is what a Pod sees that follows links: all but hidden names.
+// seen returns what a Pod sees that follows links and ignores hidden names.
 func seen(t *testing.T, n *node) map[string]string {
 	t.Helper()
 	to, err := os.Readlink(filepath.Join(n.mount, "..data"))
@@ -433,7 +433,7 @@ func seen(t *testing.T, n *node) map[string]string {
 	return all
 }
 
-// canary makes a directory outside of the volume.
+// canary creates a directory outside of the volume, for checkCanary.
 func canary(t testing.TB, dir string) string {
 	t.Helper()
 	outside := filepath.Join(dir, "outside")

@@ -15,19 +15,19 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// agentCapabilities are those that the DaemonSet adds back after it dropped all of root's: a Pod may give what is in
-// its volume to other users, take all rights away from it, and make directories sticky.
+// agentCapabilities are the capabilities that the DaemonSet keeps. They are needed because a Pod may change the owners and
+// modes of the files in its volume, and make directories sticky.
 var agentCapabilities = []int{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
 
-// asAgent runs f with no other capabilities than the node agent has. It needs to be root.
+// asAgent runs f with the capabilities of the node agent only. It has to be called as root.
 func asAgent(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs to be root, as the node agent is, to work with the files of other users")
+		t.Skip("needs root, which the node agent runs as, to handle files of other users")
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, since it cannot get its capabilities back
+		runtime.LockOSThread() // never unlocked: the thread has to end with the goroutine, as it cannot regain capabilities
 		err := restrictThread(agentCapabilities)
 		if err == nil {
 			f()
@@ -47,8 +47,8 @@ func restrictThread(capabilities []int) error {
 	return unix.Capset(&header, &data[0])
 }
 
-// hostile is what a Pod that is root in its container does to its volume, which showed 192.0.2.1 with port http.
-// outside is a directory outside of the volume that must not change.
+// hostile is what a Pod may do as root to its volume, which has the address 192.0.2.1 with port http. outside is a
+// directory outside of the volume that must not change.
 var hostile = map[string]func(mount, outside string) error{
 	"nothing": func(_, _ string) error { return nil },
 	"data is a directory": func(mount, _ string) error {
@@ -109,7 +109,7 @@ var hostile = map[string]func(mount, outside string) error{
 		return errors.Join(os.Symlink(outside, filepath.Join(mount, "..generation-EVIL")),
 			os.MkdirAll(filepath.Join(mount, "..aside-EVIL"), 0o755), os.Symlink(outside, filepath.Join(mount, "..aside-EVIL", "link")))
 	},
-	"all is gone": func(mount, _ string) error {
+	"everything is deleted": func(mount, _ string) error {
 		names, err := filepath.Glob(filepath.Join(mount, "*"))
 		hidden, err2 := filepath.Glob(filepath.Join(mount, "..*"))
 		errs := []error{err, err2}
@@ -123,7 +123,7 @@ var hostile = map[string]func(mount, outside string) error{
 	"the volume is another user's": func(mount, _ string) error {
 		return errors.Join(os.Chown(mount, 1000, 1000), os.Chmod(mount, 0o700))
 	},
-	"the volume has no rights": func(mount, _ string) error { return os.Chmod(mount, 0) },
+	"the volume has mode 0": func(mount, _ string) error { return os.Chmod(mount, 0) },
 	"the volume is sticky, and all in it another user's": func(mount, _ string) error {
 		return filepath.WalkDir(mount, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
@@ -132,22 +132,22 @@ var hostile = map[string]func(mount, outside string) error{
 			return errors.Join(err, os.Lchown(path, 1000, 1000))
 		})
 	},
-	"addresses is a closed directory of another user": func(mount, _ string) error {
+	"addresses is a private directory of another user": func(mount, _ string) error {
 		dir := filepath.Join(mount, "addresses")
 		return errors.Join(os.Remove(dir), os.MkdirAll(filepath.Join(dir, "sub"), 0o700),
 			os.WriteFile(filepath.Join(dir, "sub", "file"), nil, 0o600), os.Chown(dir, 1000, 1000), os.Chmod(dir, 0))
 	},
-	"a closed directory of another user looks like the peer's": func(mount, _ string) error {
+	"a private directory of another user looks like Stackable's layout": func(mount, _ string) error {
 		dir := filepath.Join(mount, "addresses")
 		return errors.Join(os.Remove(dir), os.MkdirAll(filepath.Join(dir, "192.0.2.1"), 0o700), relink("addresses/192.0.2.1", filepath.Join(mount, "default-address")),
 			os.Chown(dir, 1000, 1000), os.Chmod(dir, 0), os.Chmod(mount, 0o777|fs.ModeSticky), os.Chown(mount, 1000, 1000))
 	},
-	"a default address that looks like the peer's leads outside": func(mount, outside string) error {
+	"a default address that looks like Stackable's layout leads outside": func(mount, outside string) error {
 		to, err := filepath.Rel(mount, outside)
 		dir := filepath.Join(mount, "addresses")
 		return errors.Join(err, os.Remove(dir), os.Mkdir(dir, 0o755), relink("addresses/../"+to, filepath.Join(mount, "default-address")))
 	},
-	"the tree is a closed directory of another user": func(mount, _ string) error {
+	"the tree is a private directory of another user": func(mount, _ string) error {
 		tree, err := filepath.EvalSymlinks(filepath.Join(mount, "..data"))
 		return errors.Join(err, os.Chown(tree, 1000, 1000), os.Chmod(tree, 0o700))
 	},
@@ -161,7 +161,7 @@ var hostile = map[string]func(mount, outside string) error{
 
 func relink(to, name string) error { return errors.Join(os.Remove(name), os.Symlink(to, name)) }
 
-func TestHostilePodNeitherEscapesNorBlocksItsVolume(t *testing.T) {
+func TestHostilePodCannotEscapeOrBlockItsVolume(t *testing.T) {
 	fresh := newNode(t)
 	fresh.write(ip("192.0.2.2", map[string]int32{"http": 81}))
 	want := seen(t, fresh)
@@ -196,7 +196,7 @@ func TestHostilePodNeitherEscapesNorBlocksItsVolume(t *testing.T) {
 				})
 				checkCanary(t, outside)
 				if _, err := os.Lstat(n.mount); !errors.Is(err, fs.ErrNotExist) {
-					t.Errorf("the volume is still there: %v", err)
+					t.Errorf("the volume still exists: %v", err)
 				}
 			})
 		}
@@ -215,8 +215,8 @@ func TestLinksToCopiesAreReplaced(t *testing.T) {
 	}
 }
 
-func TestDirectoryThatIsFilledIsReplaced(t *testing.T) {
-	// A node that crashed does not unpublish. Whatever lies there when it is back is in nobody's way.
+func TestFilledDirectoryIsReplaced(t *testing.T) {
+	// When a node crashes, its volumes are not unpublished, and still have their content when it is back.
 	n, fresh := newNode(t), newNode(t)
 	writeLikeStackable(t, n.mount, "192.0.2.9", "9")
 	must(t, os.WriteFile(filepath.Join(n.mount, "of the Pod"), []byte("kept"), 0o644))
@@ -230,7 +230,7 @@ func TestDirectoryThatIsFilledIsReplaced(t *testing.T) {
 	}
 }
 
-func TestVolumeThatIsNoDirectoryIsRefused(t *testing.T) {
+func TestVolumeThatIsALinkIsRefused(t *testing.T) {
 	n := newNode(t)
 	outside := canary(t, n.dir)
 	must(t, os.Symlink(outside, n.mount))

@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Labeller labels an open file or directory. Nil does nothing.
+// Labeller sets the label of an open file or directory. Nil does nothing.
 type Labeller func(*os.File) error
 
-// The label lets the containers of all Pods read what has it, for it names no category. The label that the files would
-// have from the kubelet's directory does not, on some platforms; and the container runtime relabels a volume only for a
-// Pod that may write to it.
+// The label permits the containers of all Pods to read, because it has no category. The label that files inherit from the
+// kubelet's directory does not, on some platforms, and the container runtime relabels a volume only for Pods that mount
+// it writable.
 const (
 	labelAttribute = "security.selinux"
 	fileLabel      = "system_u:object_r:container_file_t:s0"
-	// selinuxDir exists on nodes whose kernel uses SELinux, also in containers, where it is empty.
+	// selinuxDir exists if the kernel uses SELinux, also in containers, where it is empty.
 	selinuxDir = "/sys/fs/selinux"
 )
 
-// SELinux returns what labels files for the containers of Pods to read, or nil if the node has no SELinux. The node
-// agent needs no capability for it, for it owns what it made, and SELinux lets spc_t relabel. Without SELinux the
-// kernel would demand CAP_SYS_ADMIN.
+// SELinux returns the Labeller that permits the containers of Pods to read, or nil if the node does not use SELinux. The
+// node agent needs no capability to label its own files, because SELinux permits spc_t to relabel. Without SELinux the
+// kernel would require CAP_SYS_ADMIN.
 func SELinux() Labeller { return selinux(selinuxDir) }
 
 func selinux(dir string) Labeller {
@@ -33,7 +33,7 @@ func selinux(dir string) Labeller {
 	return setLabel
 }
 
-// setLabel goes by the open file, not by a path that a Pod could change.
+// setLabel labels the open file, not a path that a Pod could change.
 func setLabel(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -43,8 +43,8 @@ func setLabel(f *os.File) error {
 	if err := raw.Control(func(fd uintptr) { failed = unix.Fsetxattr(int(fd), labelAttribute, []byte(fileLabel), 0) }); err != nil {
 		return err
 	}
-	// A file system without labels, or with one for all of its files, and a policy that has no such label: what else it
-	// may be, the file has it from its directory.
+	// The file system has no labels, or one for all files, or the policy does not know this label. The file then keeps
+	// the label of its directory, if any.
 	if errors.Is(failed, unix.ENOTSUP) || errors.Is(failed, unix.EINVAL) {
 		return nil
 	}

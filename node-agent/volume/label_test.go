@@ -14,7 +14,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// labelled publishes a volume with a fake of SELinux, and returns what was labelled, in order, and where the volume is.
+// labelled publishes a volume with a fake Labeller, which fails for the name fail. It returns the labelled names in order,
+// and the path of the volume.
 func labelled(t *testing.T, fail string) (names []string, mount string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +41,7 @@ func labelled(t *testing.T, fail string) (names []string, mount string, err erro
 	return names, filepath.Join(parent, "mount"), err
 }
 
-func TestEachFileAndDirectoryIsLabelled(t *testing.T) {
+func TestAllFilesAndDirectoriesAreLabelled(t *testing.T) {
 	got, mount, err := labelled(t, "")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +52,7 @@ func TestEachFileAndDirectoryIsLabelled(t *testing.T) {
 		"mount/..generation-X/addresses/192.0.2.1/ports/http",
 	}
 	if len(got) == 0 || got[0] != "mount" {
-		t.Errorf("the volume itself, whose label links take, is not labelled first: %q", got)
+		t.Errorf("the volume itself, whose label links inherit, is not labelled first: %q", got)
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -62,24 +63,24 @@ func TestEachFileAndDirectoryIsLabelled(t *testing.T) {
 	}
 }
 
-func TestAVolumeThatCannotBeLabelledIsNotPublished(t *testing.T) {
+func TestVolumeIsNotPublishedIfLabellingFails(t *testing.T) {
 	for _, name := range []string{"mount", "mount/..generation-X/addresses", "mount/..generation-X/addresses/192.0.2.1/address"} {
 		_, mount, err := labelled(t, name)
 		if err == nil || !strings.Contains(err.Error(), "denied") {
 			t.Errorf("%s: error is %v", name, err)
 		}
 		if _, err := os.Lstat(mount); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: the volume is there: %v", name, err)
+			t.Errorf("%s: the volume exists: %v", name, err)
 		}
 	}
 }
 
-func TestFilesAreOnlyLabelledWithSELinux(t *testing.T) {
+func TestFilesAreLabelledOnlyWithSELinux(t *testing.T) {
 	if selinux(t.TempDir()) == nil {
-		t.Error("no labels, although SELinux is there")
+		t.Error("no labels, although the node uses SELinux")
 	}
 	if selinux(filepath.Join(t.TempDir(), "none")) != nil {
-		t.Error("labels, although SELinux is not there")
+		t.Error("labels, although the node does not use SELinux")
 	}
 }
 

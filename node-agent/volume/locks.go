@@ -2,10 +2,10 @@ package volume
 
 import "sync"
 
-// locks are one mutex for each volume that is being worked on.
+// locks is a mutex per volume. Only those in use are in memory.
 type locks struct {
-	mu   sync.Mutex
-	held map[Target]*lock
+	mu    sync.Mutex
+	inUse map[Target]*lock
 }
 
 type lock struct {
@@ -13,28 +13,28 @@ type lock struct {
 	users int
 }
 
-// lock locks one volume, and returns what unlocks it.
+// lock locks a volume, and returns the function that unlocks it.
 func (l *locks) lock(target Target) (unlock func()) {
-	target.Namespace = "" // not everyone who works on the volume knows it
+	target.Namespace = "" // is not known to all callers
 	l.mu.Lock()
-	if l.held == nil {
-		l.held = map[Target]*lock{}
+	if l.inUse == nil {
+		l.inUse = map[Target]*lock{}
 	}
-	one := l.held[target]
-	if one == nil {
-		one = &lock{}
-		l.held[target] = one
+	used := l.inUse[target]
+	if used == nil {
+		used = &lock{}
+		l.inUse[target] = used
 	}
-	one.users++
+	used.users++
 	l.mu.Unlock()
 
-	one.mu.Lock()
+	used.mu.Lock()
 	return func() {
-		one.mu.Unlock()
+		used.mu.Unlock()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if one.users--; one.users == 0 {
-			delete(l.held, target)
+		if used.users--; used.users == 0 {
+			delete(l.inUse, target)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// maxRecord bounds the kubelet's record of a volume, in bytes. The real ones have less than one KiB.
+// maxRecord is the maximum size of the kubelet's record of a volume, in bytes. Real records have less than one KiB.
 const maxRecord = 64 << 10
 
 // Published is a published volume.
@@ -24,10 +24,9 @@ type Published struct {
 	ID string
 }
 
-// Published returns the volumes of our driver that a Pod has on this node, from the kubelet's own records, so that
-// nothing needs to be remembered over a restart. Volumes that were never written are not among them. The namespace is
-// the one that a volume was last written for; it is unknown for a volume that the peer wrote, and a Pod can only spoil
-// that of its own volumes.
+// Published returns a Pod's published volumes of this driver. It reads the kubelet's records, so that the node agent needs
+// no state of its own. It leaves out volumes that were never written. The namespace is that of the last write; it is ""
+// for a volume that Stackable's listener operator wrote. A Pod can falsify it only for its own volumes.
 func (h *Host) Published(pod types.UID) ([]Published, error) {
 	pods, err := os.OpenRoot(h.pods)
 	if err != nil {
@@ -56,7 +55,7 @@ func (h *Host) Published(pod types.UID) ([]Published, error) {
 	return volumes, nil
 }
 
-// namespace returns the namespace that a volume was written for, and whether it was ever written.
+// namespace returns the namespace of the last write to a volume, and whether it was ever written.
 func (h *Host) namespace(target Target) (string, bool) {
 	mount, err := h.open(target, false)
 	if err != nil {
@@ -66,8 +65,8 @@ func (h *Host) namespace(target Target) (string, bool) {
 	return namespaceOf(currentGeneration(mount)), populated(mount)
 }
 
-// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume is our
-// driver's. One that cannot be read is not.
+// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume belongs to this
+// driver. It does not if the record cannot be read.
 func readRecord(root *os.Root, name string) (string, bool) {
 	f, err := root.Open(name)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-func TestPublishedVolumesAreFoundByTheKubeletsRecords(t *testing.T) {
+func TestPublishedReadsTheKubeletsRecords(t *testing.T) {
 	n := newNode(t)
 	publish := func(pod, name, record string) {
 		t.Helper()
@@ -53,7 +53,7 @@ func TestPublishedVolumesAreFoundByTheKubeletsRecords(t *testing.T) {
 	}
 }
 
-func TestVolumesKeepTheNamespaceThatTheyWereLastWrittenFor(t *testing.T) {
+func TestPublishedReturnsTheNamespaceOfTheLastWrite(t *testing.T) {
 	n := newNode(t)
 	namespace := func() string {
 		t.Helper()

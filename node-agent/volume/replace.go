@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Names at the root of a volume that are nobody's but ours begin like those of the kubelet's own volumes.
+// Names at the root of a volume that are reserved for this package. The kubelet's atomic writer uses the same prefix.
 const (
 	hidden           = ".."
 	dataLink         = "..data"
@@ -24,8 +24,8 @@ const (
 	fileMode = 0o444
 )
 
-// newGeneration is the name of a new directory for a tree. It keeps the namespace of the Pod, whose uid alone others
-// could claim.
+// newGeneration returns a name for the directory of a new tree. The name contains the Pod's namespace, because an object
+// in another namespace may claim the same Pod uid.
 func newGeneration(namespace string) string {
 	if namespace == "" {
 		return generationPrefix + rand.Text()
@@ -33,7 +33,7 @@ func newGeneration(namespace string) string {
 	return generationPrefix + namespace + "." + rand.Text()
 }
 
-// namespaceOf is the namespace in the name of a generation, or "".
+// namespaceOf returns the namespace in the name of a generation, or "".
 func namespaceOf(generation string) string {
 	namespace, _, found := strings.Cut(strings.TrimPrefix(generation, generationPrefix), ".")
 	if !found {
@@ -42,17 +42,17 @@ func namespaceOf(generation string) string {
 	return namespace
 }
 
-// replace makes want the content of a volume. Readers see the old tree or the new one; one that is still in the old
+// replace replaces the content of a volume. Readers see the old tree or the new one. A reader that is still in the old
 // tree finds it complete until the next replacement.
 func replace(mount *os.Root, want tree, namespace string, label Labeller) error {
 	clean(mount)
-	_ = adopt(mount, label) // Not all file systems can do it. Then a directory goes aside, and readers that are in it may miss it.
+	_ = adopt(mount, label) // Some file systems do not support it. Then link moves a directory aside, and readers may miss it.
 	generation := newGeneration(namespace)
 	if err := want.build(mount, generation, label); err != nil {
-		_ = mount.RemoveAll(generation) // The disk may be full. If not even that can be done, the next write does.
+		_ = mount.RemoveAll(generation) // The disk may be full. If this fails, the next write cleans up.
 		return err
 	}
-	// The first link changes all of a volume that has been written before, at once.
+	// In a volume that was written before, the first link makes all of the new tree visible, and the others stay.
 	for _, l := range []struct{ name, to string }{
 		{dataLink, generation},
 		{defaultLink, path.Join(dataLink, defaultLink)},
@@ -65,7 +65,7 @@ func replace(mount *os.Root, want tree, namespace string, label Labeller) error 
 	return nil
 }
 
-// build writes a tree into a directory of its own, which no link leads to yet.
+// build writes a tree into a new directory, to which no link points yet.
 func (t tree) build(mount *os.Root, dir string, label Labeller) error {
 	if err := errors.Join(mkdir(mount, dir, label), mkdir(mount, path.Join(dir, addressesDir), label)); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (d *directory) build(mount *os.Root, dir string, label Labeller) error {
 	return writeFile(mount, path.Join(dir, addressFile), d.address, label)
 }
 
-// mkdir makes a directory that all may read, whatever the process's umask.
+// mkdir creates a directory that all users may read, regardless of the process's umask.
 func mkdir(root *os.Root, name string, label Labeller) error {
 	if err := root.Mkdir(name, dirMode); err != nil {
 		return err
@@ -103,12 +103,12 @@ func mkdir(root *os.Root, name string, label Labeller) error {
 	}
 	defer dir.Close()
 	if err := errors.Join(dir.Chmod(dirMode), label.apply(dir)); err != nil {
-		return errors.Join(err, root.Remove(name)) // another attempt would take it for complete
+		return errors.Join(err, root.Remove(name)) // else the next attempt would consider it complete
 	}
 	return nil
 }
 
-// writeFile makes a file that all may read, whatever the process's umask.
+// writeFile creates a file that all users may read, regardless of the process's umask.
 func writeFile(root *os.Root, name, content string, label Labeller) error {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
@@ -118,8 +118,8 @@ func writeFile(root *os.Root, name, content string, label Labeller) error {
 	return errors.Join(err, f.Chmod(fileMode), label.apply(f), f.Close())
 }
 
-// link makes name a link to a path, at once if it is one already. A directory in its place cannot be replaced, so it
-// goes aside.
+// link makes name a link to a path. It replaces an existing link or file atomically. A directory cannot be replaced, and
+// is moved aside before.
 func link(mount *os.Root, name, to string) error {
 	if now, err := mount.Readlink(name); err == nil && now == to {
 		return nil
@@ -130,14 +130,14 @@ func link(mount *os.Root, name, to string) error {
 	}
 	if info, err := mount.Lstat(name); err == nil && info.IsDir() {
 		if err := mount.Rename(name, asidePrefix+rand.Text()); err != nil {
-			return fmt.Errorf("clearing the way for %s: %w", name, err)
+			return fmt.Errorf("moving directory %s aside: %w", name, err)
 		}
 	}
 	return mount.Rename(temporary, name)
 }
 
-// clean removes all that earlier writes left: unfinished trees, the one before the current one, and what went aside.
-// What cannot be removed is in nobody's way, and goes with the volume.
+// clean removes what earlier writes have left: unfinished trees, the tree before the current one, and directories that
+// were moved aside. It ignores errors: what remains does no harm, and is removed with the volume.
 func clean(mount *os.Root) {
 	current := currentGeneration(mount)
 	eachName(mount, ".", func(name string) bool {
@@ -148,7 +148,7 @@ func clean(mount *os.Root) {
 	})
 }
 
-// currentGeneration is the name of the directory that holds the current tree, or "".
+// currentGeneration returns the name of the directory with the current tree, or "".
 func currentGeneration(mount *os.Root) string {
 	name, err := mount.Readlink(dataLink)
 	if err != nil || !strings.HasPrefix(name, generationPrefix) || strings.Contains(name, "/") {
@@ -157,7 +157,7 @@ func currentGeneration(mount *os.Root) string {
 	return name
 }
 
-// populated tells whether a volume was ever written, if only in part.
+// populated reports whether a volume was ever written, at least in part.
 func populated(mount *os.Root) bool {
 	for _, name := range []string{dataLink, defaultLink, addressesDir} {
 		if _, err := mount.Lstat(name); err == nil {

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ErrInvalidTarget means that a path is not that of a CSI volume of a Pod on this node.
+// ErrInvalidTarget means that a path is not the path of a CSI volume of a Pod on this node.
 var ErrInvalidTarget = errors.New("not the path of a CSI volume of a Pod")
 
-// The names that the kubelet gives to the directories of a Pod's CSI volumes, and to its record of one.
+// The kubelet's names for the directories of a Pod's CSI volumes, and for its record of a volume.
 const (
 	volumesDir = "volumes"
 	csiDir     = "kubernetes.io~csi"
@@ -21,18 +21,18 @@ const (
 	recordFile = "vol_data.json"
 )
 
-// Target is where one volume of one Pod is published.
+// Target identifies a volume of a Pod, and the path at which it is published.
 type Target struct {
 	// PodUID is the uid of the Pod.
 	PodUID types.UID
-	// Name is what the kubelet calls the volume: the name of its PersistentVolume.
+	// Name is the name of the PersistentVolume, which the kubelet uses in the path.
 	Name string
-	// Namespace is that of the Pod, or "" if it is not known. It is no part of the path.
+	// Namespace is that of the Pod, or "" if it is unknown. It is not part of the path.
 	Namespace string
 }
 
-// Parse parses the target path of a CSI request, which must be <kubelet dir>/pods/<Pod
-// uid>/volumes/kubernetes.io~csi/<volume>/mount to the letter, or is refused with ErrInvalidTarget.
+// Parse parses the target path of a CSI request. It returns ErrInvalidTarget unless the path is exactly
+// <kubelet dir>/pods/<Pod uid>/volumes/kubernetes.io~csi/<volume>/mount.
 func (h *Host) Parse(path string) (Target, error) {
 	below, ok := strings.CutPrefix(path, h.pods+"/")
 	if !ok {
@@ -45,18 +45,18 @@ func (h *Host) Parse(path string) (Target, error) {
 	}
 	for _, name := range []string{parts[0], parts[3]} {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return Target{}, fmt.Errorf("%q: %w: %q is no name of an object", path, ErrInvalidTarget, name)
+			return Target{}, fmt.Errorf("%q: %w: %q is not a valid object name", path, ErrInvalidTarget, name)
 		}
 	}
 	return Target{PodUID: types.UID(parts[0]), Name: parts[3]}, nil
 }
 
-// parent is the directory that the kubelet makes for the volume, below that of the Pods.
+// parent returns the path of the directory that the kubelet creates for the volume, relative to that of the Pods.
 func (t Target) parent() string {
 	return filepath.Join(string(t.PodUID), volumesDir, csiDir, t.Name)
 }
 
-// String is for logs and errors.
+// String returns a description for logs and errors.
 func (t Target) String() string {
 	return t.Name + " of Pod " + string(t.PodUID)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-func TestTargetPathMustBeTheKubeletsToTheLetter(t *testing.T) {
+func TestTargetPathMustBeThatOfTheKubelet(t *testing.T) {
 	const good = "/var/lib/kubelet/pods/" + podUID + "/volumes/kubernetes.io~csi/" + pvName + "/mount"
 	for name, tc := range map[string]struct {
 		kubeletDir, path string

@@ -25,17 +25,18 @@ const (
 // tree is the content of a volume: its addresses, the default one first.
 type tree []directory
 
-// directory is the directory of one address.
+// directory is the directory of an address.
 type directory struct {
 	address string
 	ports   map[string]string // file content by file name
 }
 
-// path is where the directory lies in the tree.
+// path returns the path of the directory in the tree.
 func (d *directory) path() string { return path.Join(addressesDir, d.address) }
 
-// newTree decides the content of a volume, and tells what had to be left out. The API validates less than a file name
-// needs, and others than the operator may write a Listener's status.
+// newTree returns the content of a volume with these addresses, and descriptions of what was left out. Names are validated
+// here because the API permits some that are not valid file names, and because other clients than the operator may be
+// permitted to write the status of Listeners.
 func newTree(addresses []listenersv1alpha1.IngressAddress) (tree, []string) {
 	var (
 		want    tree
@@ -65,8 +66,8 @@ func newTree(addresses []listenersv1alpha1.IngressAddress) (tree, []string) {
 	return want, skipped
 }
 
-// validAddress tells whether an address can be one, and hence a file name. An IPv6 zone may hold any character, and
-// means nothing in a Pod. Upper case is for nodes whose own host name has it.
+// validAddress reports whether an address is valid, and so can be a file name. IPv6 zones are refused: they may contain
+// any character, and mean nothing in a Pod. Upper case is accepted, because host names of nodes may have it.
 func validAddress(address string) bool {
 	if ip, err := netip.ParseAddr(address); err == nil {
 		return ip.Zone() == ""
@@ -74,13 +75,13 @@ func validAddress(address string) bool {
 	return len(validation.IsDNS1123Subdomain(strings.ToLower(address))) == 0
 }
 
-// checkPort applies the rules for ports of a Service, and returns what is wrong, or "".
+// checkPort validates a port like that of a Service, and returns the problem, or "".
 func checkPort(name string, port int32) string {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		return "the name is none that a Service accepts"
+		return "not a valid name for a port of a Service"
 	}
 	if problems := validation.IsValidPortNum(int(port)); len(problems) > 0 {
-		return fmt.Sprintf("%d is no port number", port)
+		return fmt.Sprintf("%d is not a valid port number", port)
 	}
 	return ""
 }

@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// visible tells whether a volume shows exactly this tree already, be it in our layout or as the plain directory that
-// the peer writes. It reads no more than it expects, and never waits: in doubt the answer is no.
+// visible reports whether a volume already shows exactly this tree, in the layout of this package or in that of Stackable's
+// listener operator. It reads no more than it expects, never blocks, and returns false in case of doubt.
 func (t tree) visible(mount *os.Root) bool {
-	if t.in(mount, ".") {
+	if t.matches(mount, ".") {
 		return true
 	}
 	for _, name := range []string{defaultLink, addressesDir} {
@@ -19,43 +19,43 @@ func (t tree) visible(mount *os.Root) bool {
 		}
 	}
 	generation := currentGeneration(mount)
-	return generation != "" && t.in(mount, generation)
+	return generation != "" && t.matches(mount, generation)
 }
 
-// in tells whether a directory of the volume holds exactly this tree.
-func (t tree) in(mount *os.Root, dir string) bool {
+// matches reports whether a directory of the volume contains exactly this tree.
+func (t tree) matches(mount *os.Root, dir string) bool {
 	entries := make([]string, len(t))
 	for i := range t {
 		entries[i] = t[i].address
 	}
 	to, err := mount.Readlink(path.Join(dir, defaultLink))
-	if err != nil || to != t[0].path() || !holds(mount, path.Join(dir, addressesDir), entries) {
+	if err != nil || to != t[0].path() || !hasEntries(mount, path.Join(dir, addressesDir), entries) {
 		return false
 	}
 	for i := range t {
-		if !t[i].in(mount, dir) {
+		if !t[i].matches(mount, dir) {
 			return false
 		}
 	}
 	return true
 }
 
-func (d *directory) in(mount *os.Root, dir string) bool {
+func (d *directory) matches(mount *os.Root, dir string) bool {
 	dir = path.Join(dir, d.path())
 	ports := path.Join(dir, portsDir)
 	entries := make([]string, 0, len(d.ports))
 	for name, number := range d.ports {
-		if !reads(mount, path.Join(ports, name), number) {
+		if !hasContent(mount, path.Join(ports, name), number) {
 			return false
 		}
 		entries = append(entries, name)
 	}
-	return holds(mount, dir, []string{addressFile, portsDir}) && holds(mount, ports, entries) &&
-		reads(mount, path.Join(dir, addressFile), d.address)
+	return hasEntries(mount, dir, []string{addressFile, portsDir}) && hasEntries(mount, ports, entries) &&
+		hasContent(mount, path.Join(dir, addressFile), d.address)
 }
 
-// holds tells whether a name is a directory, not a link to one, with exactly these entries.
-func holds(root *os.Root, dir string, entries []string) bool {
+// hasEntries reports whether a name is a directory, and not a link to one, with exactly these entries.
+func hasEntries(root *os.Root, dir string, entries []string) bool {
 	if info, err := root.Lstat(dir); err != nil || !info.IsDir() {
 		return false
 	}
@@ -71,12 +71,12 @@ func holds(root *os.Root, dir string, entries []string) bool {
 	return complete && len(want) == 0
 }
 
-// reads tells whether a name is a plain file with this content.
-func reads(root *os.Root, name, content string) bool {
+// hasContent reports whether a name is a regular file, and not a link to one, with this content.
+func hasContent(root *os.Root, name, content string) bool {
 	if info, err := root.Lstat(name); err != nil || !info.Mode().IsRegular() {
 		return false
 	}
-	// It may be another kind of file by now, whose opening must not wait for somebody at its other end.
+	// The Pod may have replaced it by a named pipe since, and opening that must not block.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return false
@@ -89,8 +89,8 @@ func reads(root *os.Root, name, content string) bool {
 	return err == nil && string(got) == content
 }
 
-// eachName calls f with the names in a directory, a few at a time because there may be any number of them, until f
-// returns false. It tells whether all names were seen.
+// eachName calls f for each name in a directory until f returns false, and reports whether f was called for all names. It
+// reads the names in chunks, because a directory may have any number of them.
 func eachName(root *os.Root, dir string, f func(name string) bool) bool {
 	d, err := openDir(root, dir)
 	if err != nil {
@@ -110,7 +110,7 @@ func eachName(root *os.Root, dir string, f func(name string) bool) bool {
 	}
 }
 
-// openDir opens a directory. What has become something else is refused rather than waited for.
+// openDir opens a directory. Anything else is an error, and opening it does not block.
 func openDir(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 }
