@@ -78,13 +78,15 @@ type node struct {
 	t      *testing.T
 	dir    string
 	source *source
+	host   *volume.Host
 	driver *driver.Driver
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir(), source: newSource()}
-	n.driver = driver.New("node-1", volume.NewHost(n.dir), n.source)
+	n.host = volume.NewHost(n.dir)
+	n.driver = driver.New("node-1", n.host, n.source)
 	return n
 }
 
@@ -243,6 +245,28 @@ func TestTwoVolumesOfAPodHaveTheirOwnAddresses(t *testing.T) {
 	}
 }
 
+// The namespace protects the volume from objects in other namespaces that claim the same Pod uid.
+func TestPublishedVolumeHasTheNamespaceOfItsPod(t *testing.T) {
+	n := newNode(t)
+	n.source.set("pvc-1", address("192.0.2.1"))
+	request := n.request("pvc-1")
+	record := `{"driverName":"listeners.stackable.tech","volumeHandle":"pvc-1"}`
+	if err := os.WriteFile(filepath.Join(filepath.Dir(n.target("pvc-1")), "vol_data.json"), []byte(record), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.driver.NodePublishVolume(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	got, err := n.host.Published(podUID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []volume.Published{{Target: volume.Target{PodUID: podUID, Name: "pvc-1", Namespace: "shop"}, ID: "pvc-1"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestLateAddressCompletesTheMountAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -314,6 +338,14 @@ func TestPublishEndsWhenTheCallIsCanceled(t *testing.T) {
 		}
 		// synctest.Test also fails if a goroutine is left.
 	})
+}
+
+func TestPublishAfterTheDeadlineIsDeadlineExceeded(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if err := newNode(t).publish(ctx, "pvc-1"); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("error is %v", err)
+	}
 }
 
 func TestPublishCallsDoNotWaitForEachOther(t *testing.T) {
@@ -435,12 +467,13 @@ func TestUnpublishIsLocalAndIdempotent(t *testing.T) {
 }
 
 func TestInvalidUnpublishRequestsAreRefused(t *testing.T) {
+	n := newNode(t)
 	for name, request := range map[string]*csi.NodeUnpublishVolumeRequest{
-		"no volume id":   {TargetPath: "/somewhere"},
+		"no volume id":   {TargetPath: n.target("pvc-1")},
 		"no target path": {VolumeId: "pvc-1"},
 		"target outside": {VolumeId: "pvc-1", TargetPath: "/etc"},
 	} {
-		if _, err := newNode(t).driver.NodeUnpublishVolume(t.Context(), request); status.Code(err) != codes.InvalidArgument {
+		if _, err := n.driver.NodeUnpublishVolume(t.Context(), request); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: error is %v", name, err)
 		}
 	}
@@ -454,6 +487,19 @@ func TestFailureToWriteAVolumeIsInternal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := n.driver.NodePublishVolume(t.Context(), request); status.Code(err) != codes.Internal {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestFailureToRewriteAVolumeIsInternal(t *testing.T) {
+	n := newNode(t)
+	n.source.set("pvc-1", address("192.0.2.1"))
+	if err := n.publish(t.Context(), "pvc-1"); err != nil {
+		t.Fatal(err)
+	}
+	n.host.Label = func(*os.File) error { return errors.New("denied") }
+	n.source.set("pvc-1", address("192.0.2.2"))
+	if err := n.publish(t.Context(), "pvc-1"); status.Code(err) != codes.Internal {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -88,9 +88,15 @@ func start(t *testing.T, dir string, change ...func(*server.Options)) *agent {
 
 // wait waits until the server returns, and returns its error.
 func (a *agent) wait() error {
-	err := <-a.result
-	a.result <- err // for the clean-up
-	return err
+	a.t.Helper()
+	select {
+	case err := <-a.result:
+		a.result <- err // for the clean-up
+		return err
+	case <-time.After(20 * time.Second):
+		a.t.Fatal("the server does not return")
+		return nil
+	}
 }
 
 // dial returns a connection to one of the agent's sockets, whose RPCs wait until the socket exists.
@@ -240,6 +246,21 @@ func TestAgentThatStopsKeepsTheSocketsOfItsSuccessor(t *testing.T) {
 	must(t, err)
 	_, err = second.node().NodePublishVolume(limited(t), &csi.NodePublishVolumeRequest{})
 	must(t, err)
+}
+
+func TestAgentWithoutOneOfItsSocketsIsUnhealthy(t *testing.T) {
+	for _, socket := range []func(string) string{server.Socket, server.RegistrationSocket} {
+		a := start(t, kubeletDir(t))
+		_, err := a.registration().NotifyRegistrationStatus(limited(t), &registrationv1.RegistrationStatus{PluginRegistered: true})
+		must(t, err)
+		path := socket(a.dir)
+		must(t, os.Remove(path))
+		for _, check := range []string{"/healthz", "/readyz"} {
+			if got := a.get(check); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, path) {
+				t.Errorf("%s without %s: %s", check, path, got)
+			}
+		}
+	}
 }
 
 func TestMissingHostDirectoryIsAnError(t *testing.T) {
