@@ -82,7 +82,7 @@ func components() []component {
 			kind: "CSIDriver", name: names.Driver, ours: true, desired: csiDriver,
 			empty: func() client.Object { return &storagev1.CSIDriver{} },
 		},
-		optionalComponent(securityContextConstraintsKind, component{name: names.NodeAgent, desired: securityContextConstraints}),
+		optionalComponent(names.KindSecurityContextConstraints, component{name: names.NodeAgent, desired: securityContextConstraints}),
 		agentsComponent(),
 		{
 			kind: "StorageClass", name: names.Driver, ours: true, desired: storageClass,
@@ -100,9 +100,9 @@ func components() []component {
 			kind: "Service", name: names.MetricsService, namespaced: true, extra: true, desired: metricsService,
 			empty: func() client.Object { return &corev1.Service{} },
 		},
-		optionalComponent(serviceMonitorKind, component{name: names.Operator, namespaced: true, extra: true, desired: serviceMonitor}),
-		optionalComponent(prometheusRuleKind, component{name: names.Operator, namespaced: true, extra: true, desired: prometheusRule}),
-		optionalComponent(consoleQuickStartKind, component{name: names.Operator, extra: true, desired: quickStart}),
+		optionalComponent(names.KindServiceMonitor, component{name: names.Operator, namespaced: true, extra: true, desired: serviceMonitor}),
+		optionalComponent(names.KindPrometheusRule, component{name: names.Operator, namespaced: true, extra: true, desired: prometheusRule}),
+		optionalComponent(names.KindConsoleQuickStart, component{name: names.Operator, extra: true, desired: quickStart}),
 	}, yamlSamples()...)
 }
 

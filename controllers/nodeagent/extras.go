@@ -29,13 +29,6 @@ const (
 	runbooks    = "https://github.com/listener-operator/listener-operator/blob/main/docs/alerts.md"
 )
 
-var (
-	serviceMonitorKind    = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
-	prometheusRuleKind    = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"}
-	consoleYAMLSampleKind = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleYAMLSample"}
-	consoleQuickStartKind = schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleQuickStart"}
-)
-
 func operatorLabels() map[string]string {
 	return map[string]string{labelName: names.Operator, labelComponent: componentOperator}
 }
@@ -87,7 +80,7 @@ func serviceMonitor(_ *operatorv1alpha1.ListenerOperator, s settings) (any, erro
 			"ca": map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}},
 		}
 	}
-	return unstructuredObject(serviceMonitorKind, s.namespace, names.Operator, map[string]any{
+	return unstructuredObject(names.KindServiceMonitor, s.namespace, names.Operator, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{labelName: names.Operator, labelManagedBy: names.Operator}},
 		"endpoints": []any{map[string]any{ //nolint:gosec // the token is named by its path in Prometheus' own Pod
 			"port": "metrics", "scheme": "https", "path": "/metrics",
@@ -109,15 +102,15 @@ func prometheusRule(_ *operatorv1alpha1.ListenerOperator, s settings) (any, erro
 			},
 		})
 	}
-	return unstructuredObject(prometheusRuleKind, s.namespace, names.Operator, map[string]any{
+	return unstructuredObject(names.KindPrometheusRule, s.namespace, names.Operator, map[string]any{
 		"groups": []any{map[string]any{"name": names.Operator, "rules": rules}},
 	}), nil
 }
 
 // yamlSample offers an example where a user creates an object of its kind in OpenShift's console.
 func yamlSample(name, apiVersion, kind, title, description, yaml string) component {
-	return optionalComponent(consoleYAMLSampleKind, component{name: name, extra: true, desired: func(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
-		return unstructuredObject(consoleYAMLSampleKind, "", name, map[string]any{
+	return optionalComponent(names.KindConsoleYAMLSample, component{name: name, extra: true, desired: func(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
+		return unstructuredObject(names.KindConsoleYAMLSample, "", name, map[string]any{
 			"targetResource": map[string]any{"apiVersion": apiVersion, "kind": kind},
 			"title":          title, "description": description, "yaml": yaml,
 		}), nil
@@ -132,7 +125,7 @@ func quickStart(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
 			"review": map[string]any{"instructions": check, "failedTaskHelp": help},
 		}
 	}
-	return unstructuredObject(consoleQuickStartKind, "", names.Operator, map[string]any{
+	return unstructuredObject(names.KindConsoleQuickStart, "", names.Operator, map[string]any{
 		"displayName":     "Give Pods an address outside of the cluster",
 		"durationMinutes": int64(10),
 		"description":     "Let each replica of a StatefulSet know the address at which clients outside of the cluster reach it.",

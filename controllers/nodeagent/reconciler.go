@@ -124,7 +124,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		return nil, err
 	}
 	o := &observed{config: config, settings: settings{
-		namespace: r.Namespace, image: r.Image, account: account, operator: operator, openShift: r.serves(platform.ClusterVersion),
+		namespace: r.Namespace, image: r.Image, account: account, operator: operator, openShift: r.serves(names.KindClusterVersion),
 	}}
 	for _, c := range r.components() {
 		object, err := r.get(ctx, c)

@@ -4,14 +4,10 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// securityContextConstraintsKind is OpenShift's.
-var securityContextConstraintsKind = schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}
 
 // securityContextConstraints let the node agents run on OpenShift: they allow what privileges lists and refuse
 // everything else. The DaemonSet names them, and the ClusterRole of the agents' ServiceAccount is what lets it use
@@ -56,7 +52,7 @@ func securityContextConstraints(*operatorv1alpha1.ListenerOperator, settings) (a
 		"users":                           []any{},
 		"groups":                          []any{},
 	}}
-	scc.SetGroupVersionKind(securityContextConstraintsKind)
+	scc.SetGroupVersionKind(names.KindSecurityContextConstraints)
 	scc.SetName(names.NodeAgent)
 	scc.SetAnnotations(map[string]string{
 		"kubernetes.io/description": "Lets the node agent of the listener operator run, and nothing else. What it allows, and why:\n" + strings.Join(reasons, "\n"),

@@ -8,15 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// operatorCondition is the kind by which the Operator Lifecycle Manager learns of conditions. It makes one object for
-// each version that it installs, and grants the operator the right to read and patch it.
-var operatorCondition = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2", Kind: "OperatorCondition"}
 
 // announce tells the Operator Lifecycle Manager, if there is one, whether the operator may be upgraded now. It reads
 // without the cache: the right is to this one object.
@@ -26,7 +22,7 @@ func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.Liste
 		return nil
 	}
 	observed := &unstructured.Unstructured{}
-	observed.SetGroupVersionKind(operatorCondition)
+	observed.SetGroupVersionKind(names.KindOperatorCondition)
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}, observed)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil // nobody asks
@@ -41,7 +37,7 @@ func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.Liste
 		"message":            upgradeable.Message,
 		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
 	}}}}}
-	desired.SetGroupVersionKind(operatorCondition)
+	desired.SetGroupVersionKind(names.KindOperatorCondition)
 	desired.SetNamespace(r.Namespace)
 	desired.SetName(r.OperatorCondition)
 	if _, err := r.applier.Apply(ctx, desired, observed); err != nil { // which creates none

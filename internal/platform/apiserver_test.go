@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -36,9 +36,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 var (
-	route          = routev1.GroupVersion.WithKind("Route")
-	routeKind      = platform.OptionalKind{GroupVersionKind: route, Resource: "routes", Aggregated: true}
-	serviceMonitor = schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}
+	route     = routev1.GroupVersion.WithKind("Route")
+	routeKind = platform.OptionalKind{GroupVersionKind: route, Resource: "routes", Aggregated: true}
 )
 
 // watch returns what the API server serves, and a client of it, on which none of the definitions is left.
@@ -56,7 +55,7 @@ func watch(t *testing.T) (*platform.APIs, client.Client) {
 func TestAnAPIThatComesAndGoesIsNoticed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
-	serves := func() bool { return apis.Serves(serviceMonitor) }
+	serves := func() bool { return apis.Serves(names.KindServiceMonitor) }
 	g.Expect(serves()).To(BeFalse())
 	for range 2 {
 		crds.Install(t, c, crds.ServiceMonitors)
@@ -64,7 +63,7 @@ func TestAnAPIThatComesAndGoesIsNoticed(t *testing.T) {
 		g.Expect(apis.Serves(route)).To(BeFalse())
 		again, err := platform.Watch(t.Context(), apiserver.Config(t), routeKind)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(again.Serves(serviceMonitor)).To(BeTrue(), "at the first look")
+		g.Expect(again.Serves(names.KindServiceMonitor)).To(BeTrue(), "at the first look")
 		crds.Remove(t, c, crds.ServiceMonitors)
 		g.Eventually(serves, apiserver.Timeout, "10ms").Should(BeFalse())
 	}
@@ -83,7 +82,7 @@ func TestADefinitionWithoutTheVersionIsNotEnough(t *testing.T) {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(other), other)).To(Succeed())
 		return strings.Contains(toJSON(g, other), `"type":"Established"`)
 	}, apiserver.Timeout, "10ms").Should(BeTrue())
-	g.Consistently(func() bool { return apis.Serves(serviceMonitor) }, "300ms", "10ms").Should(BeFalse())
+	g.Consistently(func() bool { return apis.Serves(names.KindServiceMonitor) }, "300ms", "10ms").Should(BeFalse())
 	crds.Remove(t, c, crds.ServiceMonitors)
 }
 
@@ -99,9 +98,9 @@ func TestADefinitionThatIsBeingDeletedIsNoLongerServed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	crds.Install(t, c, crds.ServiceMonitors)
-	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, apiserver.Timeout, "10ms").Should(BeTrue())
+	g.Eventually(func() bool { return apis.Serves(names.KindServiceMonitor) }, apiserver.Timeout, "10ms").Should(BeTrue())
 	held := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"endpoints": []any{}, "selector": map[string]any{}}}}
-	held.SetGroupVersionKind(serviceMonitor)
+	held.SetGroupVersionKind(names.KindServiceMonitor)
 	held.SetNamespace(apiserver.Namespace(t))
 	held.SetName("held")
 	held.SetFinalizers([]string{"example.com/hold"})
@@ -110,7 +109,7 @@ func TestADefinitionThatIsBeingDeletedIsNoLongerServed(t *testing.T) {
 	admin, err := client.New(apiserver.Config(t), client.Options{Scheme: definitions(g)})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(admin.Delete(t.Context(), definition)).To(Succeed())
-	g.Eventually(func() bool { return apis.Serves(serviceMonitor) }, apiserver.Timeout, "10ms").Should(BeFalse())
+	g.Eventually(func() bool { return apis.Serves(names.KindServiceMonitor) }, apiserver.Timeout, "10ms").Should(BeFalse())
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed(), "it is still there")
 	g.Expect(c.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	crds.Remove(t, c, crds.ServiceMonitors)
@@ -294,7 +293,7 @@ func TestTheTLSProfileOfTheClusterIsFollowed(t *testing.T) {
 	g.Expect(minimum()).To(BeEquivalentTo(tls.VersionTLS12))
 	crds.Install(t, c, crds.APIServers)
 	server := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"tlsSecurityProfile": map[string]any{"type": "Modern", "modern": map[string]any{}}}}}
-	server.SetGroupVersionKind(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "APIServer"})
+	server.SetGroupVersionKind(names.KindAPIServer)
 	server.SetName("cluster")
 	g.Eventually(func() error { return c.Create(t.Context(), server) }, apiserver.Timeout, "50ms").Should(Succeed())
 	g.Eventually(minimum, apiserver.Timeout, "20ms").Should(BeEquivalentTo(tls.VersionTLS13))

@@ -1,6 +1,10 @@
 package platform
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+)
 
 // OptionalKind is a kind that some clusters serve.
 type OptionalKind struct {
@@ -16,13 +20,13 @@ type OptionalKind struct {
 // operator's role lists the CustomResourceDefinitions and APIServices of all of them: see config/rbac/operator.yaml.
 func kinds() []OptionalKind {
 	return []OptionalKind{
-		{GroupVersionKind: schema.GroupVersionKind{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}, Resource: "securitycontextconstraints"},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}, Resource: "clusterversions"},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "APIServer"}, Resource: "apiservers"},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleYAMLSample"}, Resource: "consoleyamlsamples"},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleQuickStart"}, Resource: "consolequickstarts"},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"}, Resource: "servicemonitors"},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"}, Resource: "prometheusrules"},
-		{GroupVersionKind: schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v2", Kind: "OperatorCondition"}, Resource: "operatorconditions"},
+		{GroupVersionKind: names.KindSecurityContextConstraints, Resource: "securitycontextconstraints"},
+		{GroupVersionKind: names.KindClusterVersion, Resource: "clusterversions"},
+		{GroupVersionKind: names.KindAPIServer, Resource: "apiservers"},
+		{GroupVersionKind: names.KindConsoleYAMLSample, Resource: "consoleyamlsamples"},
+		{GroupVersionKind: names.KindConsoleQuickStart, Resource: "consolequickstarts"},
+		{GroupVersionKind: names.KindServiceMonitor, Resource: "servicemonitors"},
+		{GroupVersionKind: names.KindPrometheusRule, Resource: "prometheusrules"},
+		{GroupVersionKind: names.KindOperatorCondition, Resource: "operatorconditions"},
 	}
 }

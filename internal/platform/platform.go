@@ -28,6 +28,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // firstLook is how long Watch waits for the API server.
@@ -89,11 +91,8 @@ func (a *APIs) Serves(kind schema.GroupVersionKind) bool {
 	return serves
 }
 
-// ClusterVersion is the kind that makes a cluster one of OpenShift.
-var ClusterVersion = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
-
 // OpenShift tells whether the cluster is one of OpenShift.
-func (a *APIs) OpenShift() bool { return a.Serves(ClusterVersion) }
+func (a *APIs) OpenShift() bool { return a.Serves(names.KindClusterVersion) }
 
 // look returns whether the kind is served, and a channel that is closed when that or another answer changes.
 func (a *APIs) look(kind schema.GroupVersionKind) (serves bool, changed <-chan struct{}) {

@@ -15,6 +15,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // kinds are those of the objects that the operator installs, and of what these bring along. A kind that the cluster
@@ -26,11 +27,11 @@ var kinds = []schema.GroupVersionKind{
 	{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding"},
 	{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 	{Version: "v1", Kind: "Service"},
-	{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"},
-	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
-	{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"},
-	{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleQuickStart"},
-	{Group: "console.openshift.io", Version: "v1", Kind: "ConsoleYAMLSample"},
+	names.KindSecurityContextConstraints,
+	names.KindServiceMonitor,
+	names.KindPrometheusRule,
+	names.KindConsoleQuickStart,
+	names.KindConsoleYAMLSample,
 	{Group: "apps", Version: "v1", Kind: "DaemonSet"},
 	podKind, // after the DaemonSet that owns them
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -31,15 +32,15 @@ func TestWhatIsInstalledComesAndGoes(t *testing.T) {
 	crds.Remove(t, api, optional...)                                                             // an earlier run may have left them
 	crds.Install(t, api, optional...)
 	defer crds.Remove(t, api, optional...)
-	constraints := optionalObject("security.openshift.io/v1", "SecurityContextConstraints", "", names.NodeAgent)
+	constraints := optionalObject(names.KindSecurityContextConstraints, "", names.NodeAgent)
 	for _, o := range []client.Object{
 		constraints,
-		optionalObject("monitoring.coreos.com/v1", "ServiceMonitor", operatorSpace, names.Operator),
-		optionalObject("monitoring.coreos.com/v1", "PrometheusRule", operatorSpace, names.Operator),
-		optionalObject("console.openshift.io/v1", "ConsoleQuickStart", "", names.Operator),
-		optionalObject("console.openshift.io/v1", "ConsoleYAMLSample", "", "listener-operator-listenerclass"),
-		optionalObject("console.openshift.io/v1", "ConsoleYAMLSample", "", "listener-operator-listener"),
-		optionalObject("console.openshift.io/v1", "ConsoleYAMLSample", "", "listener-operator-statefulset"),
+		optionalObject(names.KindServiceMonitor, operatorSpace, names.Operator),
+		optionalObject(names.KindPrometheusRule, operatorSpace, names.Operator),
+		optionalObject(names.KindConsoleQuickStart, "", names.Operator),
+		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-listenerclass"),
+		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-listener"),
+		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-statefulset"),
 	} {
 		if err := eventually(s.within(), s.exists(o)); err != nil {
 			t.Fatalf("%s %s: %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
@@ -79,10 +80,9 @@ func TestWhatIsInstalledComesAndGoes(t *testing.T) {
 }
 
 // optionalObject returns an object to read, of a kind that not every cluster serves.
-func optionalObject(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+func optionalObject(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
-	o.SetAPIVersion(apiVersion)
-	o.SetKind(kind)
+	o.SetGroupVersionKind(kind)
 	o.SetNamespace(namespace)
 	o.SetName(name)
 	return o
