@@ -1,7 +1,4 @@
-// Package await waits until objects are as a story, or a check of an installation, needs them. It looks when they
-// change, and never by the clock.
-//
-// No controller may use it: what they wait for, they watch.
+// Package await waits until objects are in the state that a test expects. It watches the objects and does not poll.
 package await
 
 import (
@@ -14,15 +11,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// List waits until missing says "" of the objects that options select, and returns them. It looks again whenever one of
-// them changes, and tells say whenever missing says something else than before. When ctx is done first, the error wraps
-// its cause and has what missing said last.
+// List waits until missing returns "" for the objects that options select, and returns them. It lists them again
+// whenever one of them changes, and calls report with the result of missing whenever that differs from the previous one.
+// When ctx is done first, the error wraps its cause and contains the last result of missing.
 func List[L client.ObjectList](
-	ctx context.Context, c client.WithWatch, empty L, missing func(L) string, say func(string), options ...client.ListOption,
+	ctx context.Context, c client.WithWatch, empty L, missing func(L) string, report func(string), options ...client.ListOption,
 ) (L, error) {
-	said := ""
+	last := ""
 	for {
-		// Each time a new one: decoding would keep what a used one has and the answer lacks.
+		// Decoding into a list that was used before would keep fields that the response lacks.
 		list := empty.DeepCopyObject().(L)
 		err := c.List(ctx, list, options...)
 		if err == nil {
@@ -30,14 +27,14 @@ func List[L client.ObjectList](
 			if state == "" {
 				return list, nil
 			}
-			if state != said {
-				say(state)
-				said = state
+			if state != last {
+				report(state)
+				last = state
 			}
 			err = change(ctx, c, list, options)
 		}
 		if ctx.Err() != nil {
-			return list, fmt.Errorf("%w: %s", context.Cause(ctx), said)
+			return list, fmt.Errorf("%w: %s", context.Cause(ctx), last)
 		}
 		if err != nil {
 			return list, err
@@ -45,8 +42,8 @@ func List[L client.ObjectList](
 	}
 }
 
-// change returns when something happens to one of the objects that list was made of, or when the API server ends the
-// watch.
+// change returns when one of the objects that options select changes after list was read, or when the API server closes
+// the watch.
 func change(ctx context.Context, c client.WithWatch, list client.ObjectList, options []client.ListOption) error {
 	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
 	watcher, err := c.Watch(ctx, list, append(slices.Clip(options), since)...)

@@ -16,15 +16,15 @@ import (
 	"github.com/listener-operator/listener-operator/test/await"
 )
 
-// none is what is missing until there is a ConfigMap.
-func none(l *corev1.ConfigMapList) string {
+// noConfigMap reports that the list is empty.
+func noConfigMap(l *corev1.ConfigMapList) string {
 	if len(l.Items) == 0 {
-		return "there is none"
+		return "no ConfigMap"
 	}
 	return ""
 }
 
-func TestAChangeBetweenLookAndWatchIsSeen(t *testing.T) {
+func TestChangeBetweenListAndWatchIsSeen(t *testing.T) {
 	c := fakeclient.New(t, interceptor.Funcs{
 		Watch: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			w, err := c.Watch(ctx, l, options...)
@@ -34,22 +34,22 @@ func TestAChangeBetweenLookAndWatchIsSeen(t *testing.T) {
 			return w, c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}})
 		},
 	})
-	var said []string
-	got, err := await.List(t.Context(), c, &corev1.ConfigMapList{}, none, func(s string) { said = append(said, s) }, client.InNamespace("x"))
+	var reported []string
+	got, err := await.List(t.Context(), c, &corev1.ConfigMapList{}, noConfigMap, func(s string) { reported = append(reported, s) }, client.InNamespace("x"))
 	if err != nil || len(got.Items) != 1 {
 		t.Errorf("got %v, %v", got.Items, err)
 	}
-	if !slices.Equal(said, []string{"there is none"}) {
-		t.Errorf("said %q", said)
+	if !slices.Equal(reported, []string{"no ConfigMap"}) {
+		t.Errorf("reported %q", reported)
 	}
 }
 
-func TestTheErrorHasTheCauseAndWhatIsMissing(t *testing.T) {
+func TestErrorContainsCauseAndMissingState(t *testing.T) {
 	late := errors.New("too late")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(late)
-	_, err := await.List(ctx, fakeclient.New(t, interceptor.Funcs{}), &corev1.ConfigMapList{}, none, func(string) {})
-	if !errors.Is(err, late) || err.Error() != "too late: there is none" {
+	_, err := await.List(ctx, fakeclient.New(t, interceptor.Funcs{}), &corev1.ConfigMapList{}, noConfigMap, func(string) {})
+	if !errors.Is(err, late) || err.Error() != "too late: no ConfigMap" {
 		t.Errorf("error is %v", err)
 	}
 }

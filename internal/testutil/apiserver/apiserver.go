@@ -8,7 +8,7 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 //
-// It must never be imported by anything but tests.
+// Only tests may import it.
 package apiserver
 
 import (
@@ -25,8 +25,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,11 +33,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // Timeout is how long tests wait for one thing that the API server or a controller does. It is many times what that
@@ -48,14 +44,14 @@ const Timeout = time.Minute
 
 // shared is the API server of this test binary.
 var shared struct {
-	running bool // Run will stop it
+	running bool // by Run, which stops the API server
 	once    sync.Once
 	env     *envtest.Environment
 	config  *rest.Config
 	err     error
 }
 
-// Run runs the tests of a package, stops the API server if one of them started it, and returns the exit code.
+// Run runs the tests of a package, stops the API server if a test started it, and returns the exit code.
 func Run(m *testing.M) int {
 	shared.running = true
 	code := m.Run()
@@ -111,52 +107,45 @@ func start() (*rest.Config, error) {
 	return cfg, nil
 }
 
-// Scheme returns a scheme with the kinds of Kubernetes and of this project.
-func Scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	utilruntime.Must(listenersv1alpha1.AddToScheme(scheme))
-	utilruntime.Must(operatorv1alpha1.AddToScheme(scheme))
-	utilruntime.Must(backends.All().AddToScheme(scheme))
-	return scheme
-}
+// Scheme returns a scheme with the types of Kubernetes and of this project.
+func Scheme() *runtime.Scheme { return fakeclient.Scheme() }
 
 // Client returns a client without a cache.
 func Client(t testing.TB) client.Client {
 	t.Helper()
 	c, err := client.New(Config(t), client.Options{Scheme: Scheme()})
 	if err != nil {
-		t.Fatal("making a client: ", err)
+		t.Fatal("creating a client: ", err)
 	}
 	return c
 }
 
-// Namespace makes a namespace for the test and returns its name.
+// Namespace creates a namespace for the test and returns its name.
 func Namespace(t testing.TB) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := Client(t).Create(t.Context(), namespace); err != nil {
-		t.Fatal("making a namespace: ", err)
+		t.Fatal("creating a namespace: ", err)
 	}
 	return namespace.Name
 }
 
 // StartManager runs a manager, with all indexes and with the controllers that setup adds, until the test ends. Its
-// caches are filled when StartManager returns. It uses cfg if that is not nil, for example one with a transport that
-// counts, else Config.
+// caches have synced when StartManager returns. If cfg is nil it uses Config; a test passes its own, for example, to count
+// requests.
 func StartManager(t testing.TB, cfg *rest.Config, setup func(mgr ctrl.Manager) error) ctrl.Manager {
 	t.Helper()
 	if cfg == nil {
 		cfg = Config(t)
 	}
-	skip := true // several tests of one binary make controllers of the same name
+	skip := true // several tests of one binary create controllers of the same name
 	mgr, err := ctrl.NewManager(cfg, manager.Options{
 		Scheme:     Scheme(),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	if err != nil {
-		t.Fatal("making a manager: ", err)
+		t.Fatal("creating a manager: ", err)
 	}
 	if err := index.Register(t.Context(), mgr.GetFieldIndexer()); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-func TestEachTestHasANamespaceOfItsOwn(t *testing.T) {
+func TestEachTestHasItsOwnNamespace(t *testing.T) {
 	if first, second := apiserver.Namespace(t), apiserver.Namespace(t); first == second {
 		t.Errorf("both are %s", first)
 	}

@@ -1,8 +1,8 @@
-// Package crds installs CustomResourceDefinitions of other projects on the API server of a test: those of OpenShift, of
-// the Prometheus operator and of the Operator Lifecycle Manager. They come from the projects' own Go modules, in the
-// versions that go.mod pins; none is copied here.
+// Package crds installs CustomResourceDefinitions (CRDs) of other projects on the API server of a test: those of
+// OpenShift, the Prometheus operator and the Operator Lifecycle Manager. They are read from the projects' own Go
+// modules, in the versions that go.mod pins; none is copied here.
 //
-// It must never be imported by anything but tests.
+// Only tests may import it.
 package crds
 
 import (
@@ -28,7 +28,7 @@ import (
 // CRD is the name of a CustomResourceDefinition.
 type CRD string
 
-// The definitions that tests may ask for.
+// The CRDs that tests can install.
 const (
 	Routes                     CRD = "routes.route.openshift.io"
 	SecurityContextConstraints CRD = "securitycontextconstraints.security.openshift.io"
@@ -41,14 +41,14 @@ const (
 	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
 )
 
-// patience is how long to wait for the API server. It seldom takes more than a moment, but while it is about to fill
-// its cache of a kind that is going away, it cannot list the objects, and tries again after ever longer pauses: the
-// last one in this time is of 40 seconds.
-const patience = 2 * time.Minute
+// timeout is how long to wait for the API server. It seldom takes more than a moment. But while the API server fills the
+// cache of a resource whose CRD is being deleted, it cannot list the objects, and tries again with exponential back-off:
+// the last delay in this time is 40 seconds.
+const timeout = 2 * time.Minute
 
-// file says where a definition lies.
+// file is the location of a CRD.
 type file struct {
-	// modfile is the go.mod, below the root of the checkout, that pins the module's version.
+	// modfile is the go.mod, relative to the root of the checkout, that pins the module's version.
 	modfile string
 	module  string
 	path    string
@@ -82,11 +82,11 @@ func files() map[CRD]file {
 	}
 }
 
-// All returns the names of all definitions that there are here, sorted.
+// All returns the sorted names of all CRDs that tests can install.
 func All() []CRD { return slices.Sorted(maps.Keys(files())) }
 
-// Install installs the definitions, and returns when the API server serves them. They stay until Remove, because
-// several tests share an API server.
+// Install installs CRDs, and returns when the API server serves their resources. They stay until Remove, because several
+// tests share an API server.
 func Install(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {
@@ -99,8 +99,8 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 	}
 }
 
-// Remove removes the definitions with all objects, one after the other, and returns when they are gone. The end of one
-// has the API server drop its caches of others in the group, which holds up their removal.
+// Remove removes CRDs with all their objects, one after the other, and returns when they no longer exist. The removal of
+// one makes the API server drop its caches of the others in the group, which delays their removal.
 func Remove(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {
@@ -111,12 +111,12 @@ func Remove(t testing.TB, c client.Client, names ...CRD) {
 	}
 }
 
-// Read returns a definition as its project ships it.
+// Read returns a CRD as its project ships it.
 func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	t.Helper()
 	f, ok := files()[name]
 	if !ok {
-		t.Fatalf("there is no definition %s here", name)
+		t.Fatalf("unknown CRD %s", name)
 	}
 	raw, err := os.ReadFile(filepath.Join(module(t, f), filepath.FromSlash(f.path)))
 	if err != nil {
@@ -132,7 +132,7 @@ func Read(t testing.TB, name CRD) *unstructured.Unstructured {
 	return crd
 }
 
-// module returns the directory of a module, which is downloaded first if need be.
+// module returns the directory of a module, and downloads the module first if necessary.
 func module(t testing.TB, f file) string {
 	t.Helper()
 	root, err := checkout.Root()
@@ -160,14 +160,14 @@ func empty(name CRD) *unstructured.Unstructured {
 	return crd
 }
 
-// await returns when a definition, as it is read, is as wanted.
-func await(t testing.TB, c client.Client, name CRD, wanted func(*unstructured.Unstructured, error) bool) {
+// await returns when done returns true for the result of reading a CRD.
+func await(t testing.TB, c client.Client, name CRD, done func(*unstructured.Unstructured, error) bool) {
 	t.Helper()
 	crd := empty(name)
 	var last error
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		last = c.Get(ctx, client.ObjectKeyFromObject(crd), crd)
-		return wanted(crd, last), nil
+		return done(crd, last), nil
 	}); err != nil {
 		t.Fatalf("waiting for %s, last seen as %v (%v): %v", name, crd.Object["status"], last, err)
 	}

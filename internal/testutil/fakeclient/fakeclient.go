@@ -1,5 +1,4 @@
-// Package fakeclient makes fake clients for unit tests that know the operator's kinds and have the indexes of its
-// cache.
+// Package fakeclient creates fake clients for unit tests, with the operator's types and the indexes of its cache.
 package fakeclient
 
 import (
@@ -9,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,36 +22,32 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// Scheme returns a scheme with the kinds of Kubernetes and of the operator.
-func Scheme(t testing.TB) *runtime.Scheme {
-	t.Helper()
+// Scheme returns a scheme with the types of Kubernetes and of the operator.
+func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatalf("registering kinds: %v", err)
-		}
-	}
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(listenersv1alpha1.AddToScheme(scheme))
+	utilruntime.Must(operatorv1alpha1.AddToScheme(scheme))
+	utilruntime.Must(backends.All().AddToScheme(scheme))
 	return scheme
 }
 
-// New returns a client that holds the objects; intercept may make its requests fail.
+// New returns a client that contains the objects; intercept can make its requests fail.
 func New(t testing.TB, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	return NewWithBackends(t, backends.All(), intercept, objects...)
 }
 
-// NewWithBackends is New with the kinds of these backends, rather than those of the operator's own.
+// NewWithBackends is New with the types of these backends, instead of those of the operator's own.
 func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Funcs, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	scheme := Scheme(t)
+	scheme := Scheme()
 	if err := list.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).
 		WithStatusSubresource(&listenersv1alpha1.Listener{}, &operatorv1alpha1.ListenerOperator{}).
-		WithTypeConverters(knownTypes{applyconfigurations.NewTypeConverter(clientgoscheme.Scheme)}, managedfields.NewDeducedTypeConverter())
+		WithTypeConverters(kubernetesTypes{applyconfigurations.NewTypeConverter(clientgoscheme.Scheme)}, managedfields.NewDeducedTypeConverter())
 	if err := index.Register(t.Context(), fieldIndexer{builder}); err != nil {
 		t.Fatalf("registering indexes: %v", err)
 	}
@@ -59,7 +55,7 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 		for _, kind := range backend.Kinds() {
 			o, err := scheme.New(kind.GroupVersionKind)
 			if err != nil {
-				t.Fatalf("making an object of kind %s: %v", kind.Kind, err)
+				t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)
 			}
 			builder.WithIndex(o.(client.Object), index.ObjectsByController, index.Controller)
 		}
@@ -67,13 +63,13 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	return builder.Build()
 }
 
-// knownTypes knows the schemas of Kubernetes' kinds, as server-side apply on a fake client does by default. But with
-// that of a NetworkPolicy the fake client fails, so it has to go without.
-type knownTypes struct{ managedfields.TypeConverter }
+// kubernetesTypes converts Kubernetes' own types by their schemas, as a fake client does by default for server-side apply.
+// With the schema of NetworkPolicy the fake client fails, so that type is left to the next converter.
+type kubernetesTypes struct{ managedfields.TypeConverter }
 
-func (k knownTypes) ObjectToTyped(o runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+func (k kubernetesTypes) ObjectToTyped(o runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
 	if o.GetObjectKind().GroupVersionKind().Kind == "NetworkPolicy" {
-		return nil, errors.New("left to the other converter")
+		return nil, errors.New("left to the next converter")
 	}
 	return k.TypeConverter.ObjectToTyped(o, options...)
 }

@@ -1,5 +1,5 @@
-// Package golden compares what a test generates with files that are reviewed: testdata/<name>.yaml beside the test.
-// With the flag -update, the tests write them anew.
+// Package golden compares what a test generates with golden files: testdata/<name>.yaml beside the test. With the flag
+// -update, tests overwrite the golden files.
 package golden
 
 import (
@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "overwrite the golden files")
 
-// Compare fails the test if an object, as YAML, differs from the golden file.
+// Compare fails the test if the object's YAML differs from the golden file.
 func Compare(t *testing.T, name string, o any) {
 	t.Helper()
 	got, err := yaml.Marshal(o)
@@ -32,6 +32,6 @@ func Compare(t *testing.T, name string, o any) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("differs from %s, which -update writes anew (-want +got):\n%s", path, diff)
+		t.Errorf("differs from %s, which -update overwrites (-want +got):\n%s", path, diff)
 	}
 }

@@ -1,8 +1,8 @@
-// Package openshift makes an API server treat Routes as OpenShift's does, on top of the CustomResourceDefinition: by
-// admission policies that choose hosts and ask for the rights to set them. What it cannot do that way, such as to look
-// for the Secret that a Route names, is left to the router.
+// Package openshift makes an API server treat Routes as OpenShift's does, by admission policies for the Route's
+// CustomResourceDefinition: they choose hosts, and check the permissions to set hosts and certificates. What policies
+// cannot do, such as reading the Secret that a Route refers to, is left to the router (test/router).
 //
-// It must never be imported by anything but tests and test tools.
+// Only tests and test tools may import it.
 package openshift
 
 import (
@@ -26,14 +26,14 @@ import (
 //go:embed policies.yaml
 var policies string
 
-// AnnotationGenerated is on Routes whose host the API server has chosen.
+// AnnotationGenerated marks Routes whose host was chosen by the API server.
 const AnnotationGenerated = "openshift.io/host.generated"
 
-// owner is the name under which the policies are applied.
+// owner is the field manager of the policies.
 const owner = "openshift-platform"
 
-// Install applies the policies, and returns when they count. The API server must serve Routes, and the client know
-// them. domain is what the hosts that it chooses end with.
+// Install applies the policies, and returns when they are in effect. The API server must serve Routes, and the client's
+// scheme must contain them. domain is the suffix of the hosts that the API server chooses.
 func Install(ctx context.Context, c client.Client, domain string) error {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(strings.ReplaceAll(policies, "DOMAIN", domain))), 4096)
 	for {
@@ -49,7 +49,7 @@ func Install(ctx context.Context, c client.Client, domain string) error {
 	}
 }
 
-// await waits until the API server has noticed the policies: it then chooses a host, and it is one below domain.
+// await waits until the policies are in effect: the API server then chooses a host below domain.
 func await(ctx context.Context, c client.Client, domain string) error {
 	last := errors.New("no host is chosen")
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -64,7 +64,7 @@ func await(ctx context.Context, c client.Client, domain string) error {
 		return strings.HasSuffix(probe.Spec.Host, "."+domain), nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the policies to count: %w", errors.Join(err, last))
+		return fmt.Errorf("waiting for the policies to take effect: %w", errors.Join(err, last))
 	}
 	return nil
 }

@@ -24,29 +24,29 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 const domain = "apps.test"
 
-// world is an API server that treats Routes as OpenShift's does, seen by an administrator and by a user, who may edit
-// Routes.
-type world struct {
+// fixture has clients of an API server that treats Routes as OpenShift's does: one of an administrator, and one of a user
+// who has permission to edit Routes.
+type fixture struct {
 	*testing.T
 	admin, user client.Client
 	namespace   string
 }
 
-func newWorld(t *testing.T) *world {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{T: t, namespace: apiserver.Namespace(t)}
+	f := &fixture{T: t, namespace: apiserver.Namespace(t)}
 	config := apiserver.Config(t)
-	w.admin = newClient(t, config)
-	crds.Install(t, w.admin, crds.Routes)
+	f.admin = newClient(t, config)
+	crds.Install(t, f.admin, crds.Routes)
 	ctx, cancel := context.WithTimeout(t.Context(), apiserver.Timeout)
 	defer cancel()
-	if err := openshift.Install(ctx, w.admin, domain); err != nil {
+	if err := openshift.Install(ctx, f.admin, domain); err != nil {
 		t.Fatal(err)
 	}
 	config.Impersonate.UserName = "user"
-	w.user = newClient(t, config)
-	w.allow("user", rbacv1.PolicyRule{APIGroups: []string{"route.openshift.io"}, Resources: []string{"routes"}, Verbs: []string{"*"}})
-	return w
+	f.user = newClient(t, config)
+	f.allow("user", rbacv1.PolicyRule{APIGroups: []string{"route.openshift.io"}, Resources: []string{"routes"}, Verbs: []string{"*"}})
+	return f
 }
 
 func newClient(t *testing.T, config *rest.Config) client.Client {
@@ -58,44 +58,44 @@ func newClient(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-// allow gives a user, or a ServiceAccount by its user name, a right in the namespace.
-func (w *world) allow(user string, rule rbacv1.PolicyRule) {
-	w.Helper()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "role-"}, Rules: []rbacv1.PolicyRule{rule}}
-	if err := w.admin.Create(w.Context(), role); err != nil {
-		w.Fatal(err)
+// allow grants a user, or a ServiceAccount by its user name, a permission in the namespace.
+func (f *fixture) allow(user string, rule rbacv1.PolicyRule) {
+	f.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, GenerateName: "role-"}, Rules: []rbacv1.PolicyRule{rule}}
+	if err := f.admin.Create(f.Context(), role); err != nil {
+		f.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: role.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: role.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
 	}
-	if err := w.admin.Create(w.Context(), binding); err != nil {
-		w.Fatal(err)
+	if err := f.admin.Create(f.Context(), binding); err != nil {
+		f.Fatal(err)
 	}
 }
 
-func (w *world) route(name string, spec routev1.RouteSpec) *routev1.Route {
+func (f *fixture) route(name string, spec routev1.RouteSpec) *routev1.Route {
 	spec.To = routev1.RouteTargetReference{Kind: "Service", Name: "web"}
-	return &routev1.Route{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: spec}
+	return &routev1.Route{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}, Spec: spec}
 }
 
-// refused fails the test unless the error is the API server's refusal with the given words.
-func (w *world) refused(err error, words string) {
-	w.Helper()
-	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), words) {
-		w.Errorf("error is %v, want one that says %q", err, words)
+// expectInvalid fails the test unless err is the API server's error for an invalid object and contains message.
+func (f *fixture) expectInvalid(err error, message string) {
+	f.Helper()
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), message) {
+		f.Errorf("error is %v, want one that contains %q", err, message)
 	}
 }
 
-func TestAHostIsChosenForARouteWithoutOne(t *testing.T) {
-	w := newWorld(t)
+func TestHostIsChosenForRouteWithoutHost(t *testing.T) {
+	f := newFixture(t)
 	for name, spec := range map[string]routev1.RouteSpec{"plain": {}, "subdomain": {Subdomain: "sub"}} {
-		route := w.route(name, spec)
-		if err := w.user.Create(t.Context(), route); err != nil {
+		route := f.route(name, spec)
+		if err := f.user.Create(t.Context(), route); err != nil {
 			t.Fatal(err)
 		}
-		want, generated := "plain-"+w.namespace+".apps.test", "true"
+		want, generated := "plain-"+f.namespace+".apps.test", "true"
 		if name == "subdomain" {
 			want, generated = "", ""
 		}
@@ -103,14 +103,14 @@ func TestAHostIsChosenForARouteWithoutOne(t *testing.T) {
 			t.Errorf("%s: host %q, annotations %v", name, route.Spec.Host, route.Annotations)
 		}
 	}
-	// Applying again what says nothing of the host leaves it.
-	route := w.route("plain", routev1.RouteSpec{})
-	if err := w.user.Get(t.Context(), client.ObjectKeyFromObject(route), route); err != nil {
+	// An update without a host keeps it.
+	route := f.route("plain", routev1.RouteSpec{})
+	if err := f.user.Get(t.Context(), client.ObjectKeyFromObject(route), route); err != nil {
 		t.Fatal(err)
 	}
 	was := route.Spec.Host
 	route.Spec.Host, route.Labels = "", map[string]string{"changed": "yes"}
-	if err := w.user.Update(t.Context(), route); err != nil {
+	if err := f.user.Update(t.Context(), route); err != nil {
 		t.Fatal(err)
 	}
 	if route.Spec.Host != was || route.Labels["changed"] != "yes" {
@@ -118,75 +118,74 @@ func TestAHostIsChosenForARouteWithoutOne(t *testing.T) {
 	}
 }
 
-func TestHostsAndCertificatesNeedRightsOfTheirOwn(t *testing.T) {
-	w := newWorld(t)
-	const words = "you do not have permission to set the host field of the route"
-	w.refused(w.user.Create(t.Context(), w.route("own", routev1.RouteSpec{Host: "own.test"})), "spec.host: Forbidden: "+words)
-	w.refused(w.user.Create(t.Context(), w.route("own", routev1.RouteSpec{TLS: &routev1.TLSConfig{
+func TestHostsAndCertificatesRequireSeparatePermissions(t *testing.T) {
+	f := newFixture(t)
+	const message = "you do not have permission to set the host field of the route"
+	f.expectInvalid(f.user.Create(t.Context(), f.route("own", routev1.RouteSpec{Host: "own.test"})), "spec.host: Forbidden: "+message)
+	f.expectInvalid(f.user.Create(t.Context(), f.route("own", routev1.RouteSpec{TLS: &routev1.TLSConfig{
 		Termination: routev1.TLSTerminationReencrypt, DestinationCACertificate: "CA",
 	}})), "spec.tls: Forbidden: you do not have permission to set certificate fields on the route")
-	w.refused(w.user.Create(t.Context(), w.route("own", routev1.RouteSpec{TLS: &routev1.TLSConfig{
+	f.expectInvalid(f.user.Create(t.Context(), f.route("own", routev1.RouteSpec{TLS: &routev1.TLSConfig{
 		Termination: routev1.TLSTerminationEdge, ExternalCertificate: &routev1.LocalObjectReference{Name: "cert"},
 	}})), "spec.tls.externalCertificate: Forbidden: user does not have")
-	route := w.route("sub", routev1.RouteSpec{Subdomain: "sub"})
-	if err := w.user.Create(t.Context(), route); err != nil {
+	route := f.route("sub", routev1.RouteSpec{Subdomain: "sub"})
+	if err := f.user.Create(t.Context(), route); err != nil {
 		t.Fatal(err)
 	}
 	route.Spec.Subdomain = "other"
-	w.refused(w.user.Update(t.Context(), route), `spec.subdomain: Invalid value: "other": you do not have permission to set the subdomain field`)
+	f.expectInvalid(f.user.Update(t.Context(), route), `spec.subdomain: Invalid value: "other": you do not have permission to set the subdomain field`)
 	route.Spec.Subdomain, route.Spec.Host = "sub", "own.test"
-	w.refused(w.user.Update(t.Context(), route), `spec.host: Invalid value: "own.test": `+words)
+	f.expectInvalid(f.user.Update(t.Context(), route), `spec.host: Invalid value: "own.test": `+message)
 
-	w.allow("user", rbacv1.PolicyRule{APIGroups: []string{"route.openshift.io"}, Resources: []string{"routes/custom-host"}, Verbs: []string{"create", "update"}})
-	w.eventually(func() error { return w.user.Create(t.Context(), w.route("own", routev1.RouteSpec{Host: "own.test"})) })
-	if err := w.user.Update(t.Context(), route); err != nil {
+	f.allow("user", rbacv1.PolicyRule{APIGroups: []string{"route.openshift.io"}, Resources: []string{"routes/custom-host"}, Verbs: []string{"create", "update"}})
+	f.eventually(func() error { return f.user.Create(t.Context(), f.route("own", routev1.RouteSpec{Host: "own.test"})) })
+	if err := f.user.Update(t.Context(), route); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestTheRouterNeedsARightToTheSecretOfARoute: that is why Routes with one are refused.
-func TestTheRouterNeedsARightToTheSecretOfARoute(t *testing.T) {
-	w := newWorld(t)
+func TestRouteIsRejectedUntilRouterMayReadItsSecret(t *testing.T) {
+	f := newFixture(t)
 	const router = "system:serviceaccount:openshift-ingress:router"
 	create := func() error {
-		return w.admin.Create(t.Context(), w.route("cert", routev1.RouteSpec{TLS: &routev1.TLSConfig{
+		return f.admin.Create(t.Context(), f.route("cert", routev1.RouteSpec{TLS: &routev1.TLSConfig{
 			Termination: routev1.TLSTerminationEdge, ExternalCertificate: &routev1.LocalObjectReference{Name: "cert"},
 		}}))
 	}
 	for _, verb := range []string{"get", "watch", "list"} {
-		words := "spec.tls.externalCertificate: Forbidden: router serviceaccount does not have permission to " + verb + " this secret"
-		w.eventually(func() error {
+		message := "spec.tls.externalCertificate: Forbidden: router serviceaccount does not have permission to " + verb + " this secret"
+		f.eventually(func() error {
 			err := create()
-			if err != nil && strings.Contains(err.Error(), words) {
+			if err != nil && strings.Contains(err.Error(), message) {
 				return nil
 			}
 			return err
 		})
-		w.refused(create(), words)
-		w.allow(router, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"cert"}, Verbs: []string{verb}})
+		f.expectInvalid(create(), message)
+		f.allow(router, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"cert"}, Verbs: []string{verb}})
 	}
-	w.eventually(create)
+	f.eventually(create)
 }
 
-func TestTheWildcardPolicyNeverChanges(t *testing.T) {
-	w := newWorld(t)
-	route := w.route("wild", routev1.RouteSpec{Host: "www.test", WildcardPolicy: routev1.WildcardPolicySubdomain})
-	if err := w.admin.Create(t.Context(), route); err != nil {
+func TestWildcardPolicyIsImmutable(t *testing.T) {
+	f := newFixture(t)
+	route := f.route("wild", routev1.RouteSpec{Host: "www.test", WildcardPolicy: routev1.WildcardPolicySubdomain})
+	if err := f.admin.Create(t.Context(), route); err != nil {
 		t.Fatal(err)
 	}
 	route.Spec.WildcardPolicy = routev1.WildcardPolicyNone
-	w.refused(w.admin.Update(t.Context(), route), "spec.wildcardPolicy: Invalid value: field is immutable")
+	f.expectInvalid(f.admin.Update(t.Context(), route), "spec.wildcardPolicy: Invalid value: field is immutable")
 }
 
-// eventually tries until a right that was just granted counts.
-func (w *world) eventually(try func() error) {
-	w.Helper()
+// eventually retries until a permission that was just granted is in effect.
+func (f *fixture) eventually(try func() error) {
+	f.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.Context(), 20*time.Millisecond, apiserver.Timeout, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(f.Context(), 20*time.Millisecond, apiserver.Timeout, true, func(context.Context) (bool, error) {
 		last = try()
 		return last == nil, nil
 	})
 	if err != nil {
-		w.Fatal(last)
+		f.Fatal(last)
 	}
 }
