@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// object reads an object as a user would write it, with its nulls.
+// object parses an object as a user writes it, with explicit nulls.
 func object(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	t.Helper()
 	o := &unstructured.Unstructured{}
@@ -33,7 +33,7 @@ func object(t *testing.T, namespace, text string) *unstructured.Unstructured {
 	return o
 }
 
-// stored creates an object and returns the spec that the API server keeps.
+// stored creates an object and returns its spec as the API server stores it.
 func stored(t *testing.T, namespace, text string) any {
 	t.Helper()
 	o := object(t, namespace, text)
@@ -49,50 +49,50 @@ func stored(t *testing.T, namespace, text string) any {
 	return kept.Object["spec"]
 }
 
-func TestAPIServerKeepsWhatIsWritten(t *testing.T) {
+func TestSpecIsStoredWithDefaultsAndNulls(t *testing.T) {
 	namespace := apiserver.Namespace(t)
 	for name, tc := range map[string]struct {
 		namespace, given, want string
 	}{
-		"an empty listener gets the defaults": {
+		"Listener with an empty spec": {
 			namespace, `{kind: Listener, spec: {}}`,
 			`{extraPodSelectorLabels: {}, publishNotReadyAddresses: true, objectOverrides: []}`,
 		},
-		"a listener's nulls": {
+		"Listener with nulls": {
 			namespace,
 			`{kind: Listener, spec: {className: null, ports: null, publishNotReadyAddresses: null}}`,
 			`{className: null, ports: null, publishNotReadyAddresses: null, extraPodSelectorLabels: {}, objectOverrides: []}`,
 		},
-		"a port's null": {
+		"port with a null protocol": {
 			namespace,
 			`{kind: Listener, spec: {publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}]}}`,
 			`{publishNotReadyAddresses: false, ports: [{name: a, port: 1, protocol: null}], extraPodSelectorLabels: {}, objectOverrides: []}`,
 		},
-		"ports of one name in their order": {
+		"ports with the same name keep their order": {
 			namespace,
 			`{kind: Listener, spec: {ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}]}}`,
 			`{ports: [{name: b, port: 2}, {name: a, port: 1}, {name: b, port: 3}],
 			  publishNotReadyAddresses: true, extraPodSelectorLabels: {}, objectOverrides: []}`,
 		},
-		"overrides, but no unknown fields beside them": {
+		"overrides keep unknown fields, the spec does not": {
 			namespace,
 			`{kind: Listener, spec: {surprise: 1, objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}]}}`,
 			`{objectOverrides: [{apiVersion: v1, kind: Service, spec: {surprise: {deep: [1]}}}],
 			  publishNotReadyAddresses: true, extraPodSelectorLabels: {}}`,
 		},
-		"a minimal class gets the defaults": {
+		"ListenerClass with required fields only": {
 			"", `{kind: ListenerClass, spec: {serviceType: NodePort}}`,
 			`{serviceType: NodePort, loadBalancerAllocateNodePorts: true, serviceAnnotations: {}, preferredAddressType: HostnameConservative,
 			  pinnedNodePorts: false, serviceOverrides: {apiVersion: v1, kind: Service, metadata: {}}}`,
 		},
-		"a class's nulls, but no unknown fields": {
+		"ListenerClass with nulls and unknown fields": {
 			"",
 			`{kind: ListenerClass, spec: {serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, surprise: 1,
 			  serviceOverrides: {spec: {ports: [{port: 1}]}}}}`,
 			`{serviceType: ClusterIP, loadBalancerClass: null, serviceExternalTrafficPolicy: null, loadBalancerAllocateNodePorts: true,
 			  serviceAnnotations: {}, preferredAddressType: HostnameConservative, pinnedNodePorts: false, serviceOverrides: {spec: {ports: [{port: 1}]}}}`,
 		},
-		"a pod's listeners as the peer writes them": {
+		"PodListeners as Stackable's listener operator writes them": {
 			namespace,
 			`{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}}`,
 			`{listeners: {a: {scope: Node, ingressAddresses: null}, b: {scope: Cluster}}}`,
@@ -111,7 +111,7 @@ func TestAPIServerKeepsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// normal makes values of different decoders comparable.
+// normal returns the value as one decoder yields it, so that results of different decoders compare equal.
 func normal(t *testing.T, v any) any {
 	t.Helper()
 	raw, err := yaml.Marshal(v)
@@ -125,27 +125,27 @@ func normal(t *testing.T, v any) any {
 	return same
 }
 
-func TestAPIServerRefuses(t *testing.T) {
+func TestInvalidObjectsAreRejected(t *testing.T) {
 	namespace := apiserver.Namespace(t)
 	for name, tc := range map[string]struct{ namespace, given string }{
-		"a class without a type":                {"", `{kind: ListenerClass, spec: {}}`},
-		"a new service type":                    {"", `{kind: ListenerClass, spec: {serviceType: Route}}`},
-		"a new address preference":              {"", `{kind: ListenerClass, spec: {serviceType: NodePort, preferredAddressType: DNS}}`},
-		"a new traffic policy":                  {"", `{kind: ListenerClass, spec: {serviceType: NodePort, serviceExternalTrafficPolicy: Near}}`},
-		"a null type":                           {"", `{kind: ListenerClass, spec: {serviceType: null}}`},
-		"a listener without a spec":             {namespace, `{kind: Listener}`},
-		"a port without a number":               {namespace, `{kind: Listener, spec: {ports: [{name: a}]}}`},
-		"a port without a name":                 {namespace, `{kind: Listener, spec: {ports: [{port: 1}]}}`},
-		"an override that is no object":         {namespace, `{kind: Listener, spec: {objectOverrides: [text]}}`},
-		"pod listeners without the map":         {namespace, `{kind: PodListeners, spec: {}}`},
-		"a pod listener without a scope":        {namespace, `{kind: PodListeners, spec: {listeners: {a: {}}}}`},
-		"a new scope":                           {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Zone}}}}`},
-		"a new kind of address":                 {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: [{address: a, addressType: URL, ports: {}}]}}}}`},
-		"an address without a map of its ports": {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: [{address: a, addressType: IP}]}}}}`},
+		"ListenerClass without a service type": {"", `{kind: ListenerClass, spec: {}}`},
+		"unknown service type":                 {"", `{kind: ListenerClass, spec: {serviceType: Route}}`},
+		"unknown preferred address type":       {"", `{kind: ListenerClass, spec: {serviceType: NodePort, preferredAddressType: DNS}}`},
+		"unknown external traffic policy":      {"", `{kind: ListenerClass, spec: {serviceType: NodePort, serviceExternalTrafficPolicy: Near}}`},
+		"null service type":                    {"", `{kind: ListenerClass, spec: {serviceType: null}}`},
+		"Listener without a spec":              {namespace, `{kind: Listener}`},
+		"port without a number":                {namespace, `{kind: Listener, spec: {ports: [{name: a}]}}`},
+		"port without a name":                  {namespace, `{kind: Listener, spec: {ports: [{port: 1}]}}`},
+		"override that is not an object":       {namespace, `{kind: Listener, spec: {objectOverrides: [text]}}`},
+		"PodListeners without listeners":       {namespace, `{kind: PodListeners, spec: {}}`},
+		"PodListener without a scope":          {namespace, `{kind: PodListeners, spec: {listeners: {a: {}}}}`},
+		"unknown scope":                        {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Zone}}}}`},
+		"unknown address type":                 {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: [{address: a, addressType: URL, ports: {}}]}}}}`},
+		"address without ports":                {namespace, `{kind: PodListeners, spec: {listeners: {a: {scope: Node, ingressAddresses: [{address: a, addressType: IP}]}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := apiserver.Client(t).Create(t.Context(), object(t, tc.namespace, tc.given)); !apierrors.IsInvalid(err) {
-				t.Errorf("got %v, want an error that says invalid", err)
+				t.Errorf("got %v, want an Invalid error", err)
 			}
 		})
 	}
@@ -173,8 +173,8 @@ func TestNullAndAbsentPublishNotReadyAddressesDiffer(t *testing.T) {
 	}
 }
 
-// As product operators do: every field of the spec is sent, most of them null, and sent again on each of their passes.
-func TestProductOperatorsApplyOverAndOver(t *testing.T) {
+// Product operators send every field of the spec, most of them null, in each of their reconciliations.
+func TestRepeatedApplyOfNullsChangesNothing(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	const text = `
 kind: Listener
@@ -200,7 +200,7 @@ status: null
 			t.Errorf("generation is %d, want 1", o.GetGeneration())
 		}
 		if value, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "publishNotReadyAddresses"); value != nil || !ok {
-			t.Errorf("publishNotReadyAddresses: got %v, present %t, want a null that is present", value, ok)
+			t.Errorf("publishNotReadyAddresses: got %v, present %t, want an explicit null", value, ok)
 		}
 	}
 	if versions[0] != versions[1] {
@@ -208,7 +208,7 @@ status: null
 	}
 }
 
-func TestPortsAreAppliedAsAWhole(t *testing.T) {
+func TestPortsAreAtomic(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	var o *unstructured.Unstructured
 	for owner, ports := range []string{`[{name: a, port: 1}, {name: b, port: 2}]`, `[{name: b, port: 3}]`} {
@@ -224,7 +224,7 @@ func TestPortsAreAppliedAsAWhole(t *testing.T) {
 	}
 }
 
-func TestNodeOfPodListenersIsSetOnceAndSelectable(t *testing.T) {
+func TestNodeNameOfPodListenersIsImmutableAndSelectable(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	pl := &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1"},
@@ -239,17 +239,17 @@ func TestNodeOfPodListenersIsSetOnceAndSelectable(t *testing.T) {
 		return c.Patch(t.Context(), changed, client.MergeFrom(pl))
 	}
 	if err := set("node-1"); err != nil {
-		t.Error("setting it once: ", err)
+		t.Error("setting spec.nodeName: ", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pl), pl); err != nil {
 		t.Fatal(err)
 	}
 	if pl.Generation != 2 {
-		t.Errorf("a change of the spec made generation %d, want 2", pl.Generation)
+		t.Errorf("generation is %d after a change of the spec, want 2", pl.Generation)
 	}
 	for _, node := range []string{"node-2", ""} {
 		if err := set(node); !apierrors.IsInvalid(err) {
-			t.Errorf("changing it to %q: got %v, want an error that says invalid", node, err)
+			t.Errorf("changing it to %q: got %v, want an Invalid error", node, err)
 		}
 	}
 	for node, want := range map[string]int{"node-1": 1, "node-2": 0} {
@@ -263,8 +263,8 @@ func TestNodeOfPodListenersIsSetOnceAndSelectable(t *testing.T) {
 	}
 }
 
-// The node agent trusts generations: no change of metadata may make a hint look like the operator's word.
-func TestMetadataOfPodListenersDoesNotMoveTheGeneration(t *testing.T) {
+// The node agent trusts content of generation 2 and later, so a change of metadata must not increase the generation.
+func TestMetadataChangeDoesNotIncreaseGenerationOfPodListeners(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	pl := &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod-1", Generation: 7},
@@ -283,7 +283,7 @@ func TestMetadataOfPodListenersDoesNotMoveTheGeneration(t *testing.T) {
 	}
 }
 
-func TestStatusTakesNullsAndEmptyLists(t *testing.T) {
+func TestStatusAcceptsNullsAndEmptyLists(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	o := object(t, namespace, `{kind: Listener, metadata: {name: web}, spec: {className: c}}`)
 	if err := c.Create(t.Context(), o); err != nil {
@@ -306,6 +306,6 @@ func TestStatusTakesNullsAndEmptyLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	if listener.Status == nil || listener.Status.IngressAddresses == nil {
-		t.Errorf("an empty list came back as %#v", ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}))
+		t.Errorf("the empty list was read back as %#v", ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}))
 	}
 }

@@ -11,21 +11,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// field is what the contract says of a field. The zero value of everything but Type means "not set".
+// field is the part of the schema of a field that the contract fixes. Zero values other than that of Type mean that the
+// schema does not set the property.
 type field struct {
 	Type     string
 	Items    string // the type of an array's items, or of a map's values
 	Nullable bool
 	Default  string // JSON
 	Enum     string // JSON
-	Pattern  string // where the contract has an enum that takes null
+	Pattern  string // where the contract has an enum with null among its values
 	Required string // JSON, the required fields of an object
 	ListType string
 	Preserve bool // x-kubernetes-preserve-unknown-fields
-	Ours     bool // beyond the contract
+	Ours     bool // in addition to the contract
 }
 
-// The tables of contract 1.1.
+// contract holds the tables of contract 1.1.
 var contract = map[string]struct {
 	scope  string
 	names  apiextensionsv1.CustomResourceDefinitionNames
@@ -112,7 +113,7 @@ var contract = map[string]struct {
 	},
 }
 
-func TestCRDsAreTheContract(t *testing.T) {
+func TestCRDsMatchTheContract(t *testing.T) {
 	for plural, want := range contract {
 		t.Run(plural, func(t *testing.T) {
 			crd := readCRD(t, plural)
@@ -146,8 +147,8 @@ func TestCRDsAreTheContract(t *testing.T) {
 	}
 }
 
-// What people see and type is no part of the contract, but they get used to it.
-func TestKindsAreShownAndAbbreviated(t *testing.T) {
+// Short names, columns and selectable fields are not part of the contract, but users rely on them.
+func TestCRDsHaveShortNamesColumnsAndSelectableFields(t *testing.T) {
 	for plural, want := range map[string]struct {
 		short   string
 		columns map[string]string
@@ -203,7 +204,7 @@ func readCRD(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinit
 	return crd
 }
 
-// collect adds the field at path, and those below it, except what a Kubernetes type defines.
+// collect adds the field at path and those below it, except those of metav1.Condition.
 func collect(fields map[string]field, path string, s *apiextensionsv1.JSONSchemaProps) {
 	key := path
 	if key == "" {

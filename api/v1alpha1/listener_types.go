@@ -8,8 +8,8 @@ import (
 
 // Condition types of a Listener.
 const (
-	// ListenerAccepted is true when class, ports, name and overrides make valid objects, and the API server has taken
-	// them.
+	// ListenerAccepted is true when class, ports, name and overrides result in valid objects, and the API server has
+	// accepted these.
 	ListenerAccepted = "Accepted"
 	// ListenerReady is true when the Listener has at least one address.
 	ListenerReady = "Ready"
@@ -49,7 +49,7 @@ const (
 	ReasonRouteNotAdmitted       = "RouteNotAdmitted"
 )
 
-// Reasons of events on claims that cannot be provisioned yet, next to those of ListenerAccepted.
+// Reasons of events on PersistentVolumeClaims that cannot be provisioned yet, in addition to those of ListenerAccepted.
 const (
 	ReasonInvalidClaim        = "InvalidClaim"
 	ReasonListenerNotFound    = "ListenerNotFound"
@@ -58,12 +58,12 @@ const (
 	ReasonNoConsumer          = "NoConsumer"
 )
 
-// Reasons of events on Pods whose volumes wait.
+// Reasons of events on Pods whose volumes cannot be mounted yet.
 const (
 	ReasonWaitingForAddress = "WaitingForAddress"
 )
 
-// AddressType is the kind of an ingress address. The set is closed for ever.
+// AddressType is the type of an ingress address. The set of values is closed.
 //
 // +kubebuilder:validation:Enum=Hostname;IP
 type AddressType string
@@ -71,59 +71,61 @@ type AddressType string
 const (
 	// AddressTypeHostname is a DNS name.
 	AddressTypeHostname AddressType = "Hostname"
-	// AddressTypeIP is an IPv4 or IPv6 address, without brackets and zone.
+	// AddressTypeIP is an IPv4 or IPv6 address, without brackets and without a zone.
 	AddressTypeIP AddressType = "IP"
 )
 
 // ListenerPort is one port that a Listener exposes.
 type ListenerPort struct {
-	// The name of the port, unique within the Listener.
+	// name is the name of the port. It must be unique within the Listener.
 	Name string `json:"name"`
-	// The port number, the same on the Service and on the Pods.
+	// port is the port number, which the Service and the Pods share.
 	Port int32 `json:"port"`
-	// The layer-4 protocol (TCP, UDP or SCTP); unset means TCP.
+	// protocol is the protocol of the port: TCP, UDP or SCTP. Defaults to TCP.
 	// +optional
 	// +nullable
 	Protocol *corev1.Protocol `json:"protocol,omitempty"`
 }
 
-// IngressAddress is one address that leads to Pods of a Listener.
+// IngressAddress is an address at which clients reach the Pods of a Listener.
 type IngressAddress struct {
-	// The host name or IP address.
+	// address is the host name or IP address.
 	Address string `json:"address"`
-	// Whether the address is a Hostname or an IP.
+	// addressType is the type of the address: Hostname or IP.
 	AddressType AddressType `json:"addressType"`
-	// The port to use at this address, for each port name of the Listener.
+	// ports are the port numbers at this address, by the names of the Listener's ports.
 	Ports map[string]int32 `json:"ports"`
 }
 
-// ListenerSpec says which Pods to expose, and by which class.
+// ListenerSpec describes which Pods a Listener exposes, and by which class.
 type ListenerSpec struct {
-	// The name of the ListenerClass.
+	// className is the name of the ListenerClass that determines how the Listener is exposed.
 	// +optional
 	// +nullable
 	ClassName *string `json:"className,omitempty"`
 
-	// Labels that Pods must have to be exposed, in addition to mounting a volume of this Listener.
+	// extraPodSelectorLabels are labels that a Pod must have to be exposed, in addition to mounting a volume of this
+	// Listener.
 	// +optional
 	// +kubebuilder:default={}
 	ExtraPodSelectorLabels map[string]string `json:"extraPodSelectorLabels,omitempty"`
 
-	// The ports to expose. The list is applied as a whole; of two ports with the same name and protocol the last one
-	// counts.
+	// ports are the ports to expose. The list is atomic. Of several ports with the same name and protocol, the last one
+	// applies.
 	// +optional
 	// +nullable
 	// +listType=atomic
 	Ports []ListenerPort `json:"ports,omitempty"`
 
-	// Whether traffic is also sent to Pods that are not ready. Absent means true; an explicit null means false.
+	// publishNotReadyAddresses states whether Pods that are not ready also receive traffic. Defaults to true if absent;
+	// an explicit null means false.
 	// +optional
 	// +nullable
 	// +kubebuilder:default=true
 	PublishNotReadyAddresses *bool `json:"publishNotReadyAddresses,omitempty"`
 
-	// Partial objects that are merged over the generated ones of the same apiVersion, kind, namespace and name, by
-	// the rules of a strategic merge patch, after the overrides of the class.
+	// objectOverrides are strategic merge patches for the generated objects. Each entry applies to the object of the
+	// same apiVersion, kind, namespace and name, after the overrides of the ListenerClass.
 	// +optional
 	// +kubebuilder:default={}
 	// +kubebuilder:validation:items:Type=object
@@ -131,38 +133,40 @@ type ListenerSpec struct {
 	ObjectOverrides []runtime.RawExtension `json:"objectOverrides,omitempty"`
 }
 
-// ListenerStatus tells how to reach the Listener.
+// ListenerStatus reports the addresses of a Listener.
 type ListenerStatus struct {
-	// The Service behind this Listener.
+	// serviceName is the name of the Service of this Listener.
 	// +optional
 	// +nullable
 	ServiceName *string `json:"serviceName,omitempty"`
 
-	// All addresses that the Listener can be reached at, the preferred one first. An empty list means that there are
-	// none yet; the operator never writes null.
+	// ingressAddresses are the addresses at which clients reach the Listener, the preferred one first. The list is
+	// empty while there are none; the operator never writes null.
 	// +optional
 	// +nullable
 	// +listType=atomic
 	IngressAddresses []IngressAddress `json:"ingressAddresses"`
 
-	// The port at each node, for each port name. Only for classes whose addresses belong to nodes.
+	// nodePorts are the node ports of the Service, by the names of the Listener's ports. Set only if the addresses are
+	// those of nodes.
 	// +optional
 	// +nullable
 	NodePorts map[string]int32 `json:"nodePorts,omitempty"`
 
-	// The generation of the Listener that this status describes.
+	// observedGeneration is the generation of the Listener that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Accepted: class, ports, name and overrides make a valid Service. Ready: there is at least one address.
+	// conditions are the current conditions of the Listener. Accepted: class, ports, name and overrides result in valid
+	// objects. Ready: the Listener has at least one address.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Listener exposes a set of Pods to clients outside the cluster (or inside, as its class says), and reports the
-// addresses that lead there.
+// Listener exposes a set of Pods to clients outside or inside the cluster, as its ListenerClass determines, and reports
+// the addresses at which clients reach them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -194,13 +198,13 @@ type ListenerList struct {
 	Items           []Listener `json:"items"`
 }
 
-// PublishesNotReady tells whether Pods that are not ready receive traffic. nil, which the API server only keeps for
-// an explicit null, means false (contract 1.1, rule 2).
+// PublishesNotReady reports whether Pods that are not ready receive traffic. A nil pointer, which the API server keeps
+// only for an explicit null, means false (contract 1.1, rule 2).
 func (l *Listener) PublishesNotReady() bool {
 	return l.Spec.PublishNotReadyAddresses != nil && *l.Spec.PublishNotReadyAddresses
 }
 
-// Class returns the name of the class, or "" if there is none.
+// Class returns the name of the ListenerClass, or "" if the Listener names none.
 func (l *Listener) Class() string {
 	if l.Spec.ClassName == nil {
 		return ""

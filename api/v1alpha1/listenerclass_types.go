@@ -6,22 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ServiceType is the kind of Service that a class puts in front of Pods. The set is closed for ever: consumers
-// fail to read a class with any other value.
+// ServiceType is the type of the Services of a class. The set of values is closed: consumers fail to decode a class
+// with any other value.
 //
 // +kubebuilder:validation:Enum=NodePort;LoadBalancer;ClusterIP
 type ServiceType string
 
 const (
-	// ServiceTypeNodePort reaches Pods through a port of the nodes that they run on.
+	// ServiceTypeNodePort exposes Pods at a port of the nodes that they run on.
 	ServiceTypeNodePort ServiceType = "NodePort"
-	// ServiceTypeLoadBalancer reaches Pods through a load balancer outside the cluster.
+	// ServiceTypeLoadBalancer exposes Pods through a load balancer outside the cluster.
 	ServiceTypeLoadBalancer ServiceType = "LoadBalancer"
-	// ServiceTypeClusterIP reaches Pods from inside the cluster only.
+	// ServiceTypeClusterIP exposes Pods inside the cluster only.
 	ServiceTypeClusterIP ServiceType = "ClusterIP"
 )
 
-// PreferredAddressType says which kind of address to publish where both exist.
+// PreferredAddressType is the type of address to publish where both a host name and an IP address exist.
 //
 // +kubebuilder:validation:Enum=Hostname;IP;HostnameConservative
 type PreferredAddressType string
@@ -31,72 +31,76 @@ const (
 	PreferredAddressTypeHostname PreferredAddressType = "Hostname"
 	// PreferredAddressTypeIP prefers IP addresses and falls back to host names.
 	PreferredAddressTypeIP PreferredAddressType = "IP"
-	// PreferredAddressTypeHostnameConservative is IP for NodePort, whose node names often resolve nowhere, and Hostname
-	// otherwise.
+	// PreferredAddressTypeHostnameConservative is IP for NodePort, because clients can often not resolve the names of
+	// nodes, and Hostname otherwise.
 	PreferredAddressTypeHostnameConservative PreferredAddressType = "HostnameConservative"
 )
 
-// ListenerClassSpec is the policy that a cluster administrator writes once, and that Listeners ask for by name.
+// ListenerClassSpec describes how Listeners of the class are exposed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
 type ListenerClassSpec struct {
-	// The method used to access the Services of Listeners of this class.
+	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
 
-	// Whether a load balancer Service should also allocate node ports. Only for serviceType LoadBalancer.
+	// loadBalancerAllocateNodePorts states whether the Services also allocate node ports. Applies only to serviceType
+	// LoadBalancer. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	LoadBalancerAllocateNodePorts *bool `json:"loadBalancerAllocateNodePorts,omitempty"`
 
-	// The load balancer implementation that should serve the Services; unset means the cluster's default.
-	// Only for serviceType LoadBalancer.
+	// loadBalancerClass is the load balancer implementation of the Services. Applies only to serviceType LoadBalancer.
+	// Defaults to the default implementation of the cluster.
 	// +optional
 	// +nullable
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 
-	// Annotations of the Services.
+	// serviceAnnotations are annotations of the Services.
 	// +optional
 	// +kubebuilder:default={}
 	ServiceAnnotations map[string]string `json:"serviceAnnotations,omitempty"`
 
-	// A pattern, since an enum refuses null even where a field is nullable, and there is no marker for a null among its
-	// values.
+	// This is a pattern because an enum rejects null even where a field is nullable, and no marker adds null to the
+	// values of an enum.
 
-	// Whether traffic from outside may hop between nodes (Cluster) or stays on the node that it arrived at (Local);
-	// unset means the default of Kubernetes. Only for serviceType NodePort and LoadBalancer.
+	// serviceExternalTrafficPolicy states whether nodes forward external traffic to Pods on other nodes (Cluster) or
+	// only to Pods of their own (Local). Applies only to serviceType NodePort and LoadBalancer. Defaults to the default
+	// of Kubernetes.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^(Cluster|Local)$`
 	ServiceExternalTrafficPolicy *corev1.ServiceExternalTrafficPolicy `json:"serviceExternalTrafficPolicy,omitempty"`
 
-	// Whether to publish IP addresses or host names where both exist. The other kind is the fallback.
-	// HostnameConservative means IP for serviceType NodePort, and Hostname otherwise.
+	// preferredAddressType is the type of address to publish where both exist: Hostname, IP or HostnameConservative.
+	// The other type is the fallback. HostnameConservative means IP for serviceType NodePort, and Hostname otherwise.
+	// Defaults to HostnameConservative.
 	// +optional
 	// +kubebuilder:default=HostnameConservative
 	PreferredAddressType PreferredAddressType `json:"preferredAddressType,omitempty"`
 
-	// Whether a Pod with a volume of this class stays on the node that it was first scheduled to, so that its address
-	// survives rescheduling. Choose it where nodes live long: a Pod pinned to a node that is gone stays Pending until
-	// its claim is deleted. Only for serviceType NodePort.
+	// pinnedNodePorts states whether a volume of this class ties its Pod to the node that the Pod was first scheduled
+	// to, so that the address of the Pod survives rescheduling. It suits clusters with long-lived nodes: if the node is
+	// removed, the Pod stays Pending until its PersistentVolumeClaim is deleted. Applies only to serviceType NodePort.
+	// Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	PinnedNodePorts bool `json:"pinnedNodePorts,omitempty"`
 
-	// A partial Service that is merged over the generated one, by the rules of a strategic merge patch.
+	// serviceOverrides is a strategic merge patch for the generated Services.
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:default={apiVersion: v1, kind: Service, metadata: {}}
 	ServiceOverrides runtime.RawExtension `json:"serviceOverrides,omitzero"`
 
-	// Exposes each port through an OpenShift Route of its own. Addresses are then the host names that a router has
-	// admitted. Only for serviceType ClusterIP, and on clusters that serve Routes.
+	// route exposes each port through an OpenShift Route of its own. The addresses are then the host names that a
+	// router has admitted. Requires serviceType ClusterIP, and a cluster that serves Routes.
 	// +optional
 	Route *RouteExposure `json:"route,omitempty"`
 }
 
-// ListenerClass is a policy for how Listeners are exposed.
+// ListenerClass is a policy of the cluster administrator for how Listeners are exposed. Listeners refer to it by name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=lsnclass
@@ -121,8 +125,9 @@ type ListenerClassList struct {
 	Items           []ListenerClass `json:"items"`
 }
 
-// AddressPreference resolves HostnameConservative, and an absent value, to the kind of address that the class means for
-// Services of the type, which while a class changes need not be its own.
+// AddressPreference returns the type of address that the class prefers for Services of the given type, which differs
+// from the type of the class while a change of the class is in progress. It resolves HostnameConservative and an absent
+// value.
 func (c *ListenerClass) AddressPreference(serviceType ServiceType) AddressType {
 	switch c.Spec.PreferredAddressType {
 	case PreferredAddressTypeIP:
@@ -137,7 +142,7 @@ func (c *ListenerClass) AddressPreference(serviceType ServiceType) AddressType {
 	}
 }
 
-// Pinned tells whether volumes of this class tie their Pods to a node.
+// Pinned reports whether volumes of this class tie their Pods to a node.
 func (c *ListenerClass) Pinned() bool {
 	return c.Spec.ServiceType == ServiceTypeNodePort && c.Spec.PinnedNodePorts
 }

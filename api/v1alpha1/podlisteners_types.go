@@ -7,54 +7,55 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ListenerScope says where an address leads to.
+// ListenerScope is the set of Pods that an address leads to.
 //
 // +kubebuilder:validation:Enum=Node;Cluster
 type ListenerScope string
 
 const (
-	// ListenerScopeNode is an address that only leads to Pods on the Pod's own node.
+	// ListenerScopeNode is the scope of an address that leads only to Pods on the node of the Pod.
 	ListenerScopeNode ListenerScope = "Node"
-	// ListenerScopeCluster is an address that leads to Pods on any node.
+	// ListenerScopeCluster is the scope of an address that leads to Pods on any node.
 	ListenerScopeCluster ListenerScope = "Cluster"
 )
 
-// PodListener is what one listener volume of a Pod leads to.
+// PodListener describes one listener volume of a Pod.
 type PodListener struct {
-	// Node if the addresses only lead to Pods on this Pod's node, otherwise Cluster.
+	// scope is Node if the addresses lead only to Pods on the node of this Pod, and Cluster otherwise.
 	Scope ListenerScope `json:"scope"`
 
-	// The addresses that lead to this Pod, the preferred one first: the same as in the mounted files. Null means that
-	// they are not known yet.
+	// ingressAddresses are the addresses at which clients reach this Pod, the preferred one first. They are the same as
+	// in the mounted files. Null means that they are not known yet.
 	// +optional
 	// +nullable
 	// +listType=atomic
 	IngressAddresses []IngressAddress `json:"ingressAddresses,omitempty"`
 
-	// The PersistentVolume behind the Pod's volume; the node agent finds its volume by it.
+	// persistentVolumeName is the name of the PersistentVolume of the Pod's volume, by which the node agent identifies
+	// the volume.
 	// +optional
 	PersistentVolumeName string `json:"persistentVolumeName,omitempty"`
 
-	// The Listener, in the Pod's namespace, that the addresses are those of.
+	// listenerName is the name of the Listener, in the namespace of the Pod, that the addresses belong to.
 	// +optional
 	ListenerName string `json:"listenerName,omitempty"`
 }
 
-// PodListenersSpec holds a Pod's own addresses.
+// PodListenersSpec lists the addresses of one Pod.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.nodeName) || (has(self.nodeName) && self.nodeName == oldSelf.nodeName)",message="nodeName is immutable"
 type PodListenersSpec struct {
-	// The addresses that lead to the Pod, by the name of the volume in the Pod (not of the claim, nor of the
-	// PersistentVolume).
+	// listeners are the addresses of the Pod, by the name of the volume in the Pod (not of the PersistentVolumeClaim or
+	// the PersistentVolume).
 	Listeners map[string]PodListener `json:"listeners"`
 
-	// The node that the Pod runs on. Immutable once set.
+	// nodeName is the name of the node that the Pod runs on. Immutable once set.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
 }
 
-// PodListeners tells the addresses that lead to one Pod. Its name is "pod-" and the Pod's uid. It is made by the
-// operator while the Pod's volumes are mounted, and is not meant to be written by users.
+// PodListeners reports the addresses at which clients reach one Pod. Its name is "pod-" followed by the UID of the Pod.
+// It is created when the Pod's volumes are mounted, and is not meant to be written by users.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=podlisteners,singular=podlisteners,shortName=podlsn
@@ -80,9 +81,9 @@ type PodListenersList struct {
 	Items           []PodListeners `json:"items"`
 }
 
-// Trusted tells whether the content is the operator's. A node agent creates the object empty, as a hint that the Pod is
-// being mounted, and has no right to update it; so whatever a stolen token of a node puts into an object never gets
-// beyond its first generation.
+// Trusted reports whether the operator wrote the content. A node agent creates the object empty, as a hint that volumes
+// of the Pod are being mounted, and has no permission to update it. Content that was written with a stolen token of a
+// node therefore never gets beyond the first generation.
 func (p *PodListeners) Trusted() bool { return p.Generation > 1 }
 
 // NewPodListeners returns the empty PodListeners of a Pod on a node.

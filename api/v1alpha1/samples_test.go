@@ -26,7 +26,7 @@ func sample(t *testing.T, name string, into any) {
 	}
 }
 
-// Users copy the samples: the API server takes each as it is, and knows all of its fields.
+// Users copy the samples, so the API server must accept each of them unchanged, with strict field validation.
 func TestSamplesAreValid(t *testing.T) {
 	var kustomization struct {
 		APIVersion, Kind string
@@ -38,7 +38,7 @@ func TestSamplesAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(kustomization.Resources) != len(files)-1 {
-		t.Errorf("kustomization.yaml names %d of %d samples", len(kustomization.Resources), len(files)-1)
+		t.Errorf("kustomization.yaml lists %d of %d samples", len(kustomization.Resources), len(files)-1)
 	}
 	c := client.WithFieldValidation(apiserver.Client(t), "Strict")
 	namespace := apiserver.Namespace(t)
@@ -64,13 +64,13 @@ func TestSamplesAreValid(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(bare.Object["spec"], given.Object["spec"]); diff != "" {
-			t.Errorf("%s says that it has the defaults (-defaults +sample):\n%s", name, diff)
+			t.Errorf("%s differs from the defaults, which it claims to show (-defaults +sample):\n%s", name, diff)
 		}
 	}
 }
 
-// The samples are one example: what one of them asks for, another one makes.
-func TestSamplesFitTogether(t *testing.T) {
+// The samples form one example: each object that a sample refers to is another sample.
+func TestSamplesReferToEachOther(t *testing.T) {
 	var class, listener unstructured.Unstructured
 	var set appsv1.StatefulSet
 	sample(t, "listenerclass.yaml", &class.Object)
@@ -85,7 +85,7 @@ func TestSamplesFitTogether(t *testing.T) {
 		claim := &set.Spec.VolumeClaimTemplates[i]
 		got[claim.Name] = claim.Annotations
 		if *claim.Spec.StorageClassName != names.Driver {
-			t.Errorf("claim template %s is of storage class %s", claim.Name, *claim.Spec.StorageClassName)
+			t.Errorf("claim template %s has storage class %s", claim.Name, *claim.Spec.StorageClassName)
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

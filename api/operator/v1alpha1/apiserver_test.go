@@ -14,11 +14,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-func TestThereIsOneConfigurationAndItHasDefaults(t *testing.T) {
+func TestListenerOperatorIsASingletonWithDefaults(t *testing.T) {
 	c := apiserver.Client(t)
 	other := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	if err := c.Create(t.Context(), other); !apierrors.IsInvalid(err) {
-		t.Errorf("another name: got %v, want an error that says invalid", err)
+		t.Errorf("another name: got %v, want an Invalid error", err)
 	}
 	only := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	if err := c.Create(t.Context(), only); err != nil {
@@ -39,18 +39,18 @@ func TestThereIsOneConfigurationAndItHasDefaults(t *testing.T) {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	for name, mutate := range map[string]func(*operatorv1alpha1.ListenerOperatorSpec){
-		"an unknown preset":         func(s *operatorv1alpha1.ListenerOperatorSpec) { s.Preset = "mine" },
-		"an unknown placement":      func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.Placement = "Somewhere" },
-		"an unknown state":          func(s *operatorv1alpha1.ListenerOperatorSpec) { s.ManagementState = "Paused" },
-		"a domain with a slash":     func(s *operatorv1alpha1.ListenerOperatorSpec) { s.ClusterDomain = "a/b" },
-		"a relative kubelet dir":    func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.KubeletDir = "var/lib/kubelet" },
-		"a kubelet dir with dots":   func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.KubeletDir = "/var/../etc" },
-		"the root as a kubelet dir": func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.KubeletDir = "/" },
+		"unknown preset":              func(s *operatorv1alpha1.ListenerOperatorSpec) { s.Preset = "mine" },
+		"unknown placement":           func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.Placement = "Somewhere" },
+		"unknown management state":    func(s *operatorv1alpha1.ListenerOperatorSpec) { s.ManagementState = "Paused" },
+		"cluster domain with a slash": func(s *operatorv1alpha1.ListenerOperatorSpec) { s.ClusterDomain = "a/b" },
+		"relative kubelet directory":  func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.KubeletDir = "var/lib/kubelet" },
+		"kubelet directory with dots": func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.KubeletDir = "/var/../etc" },
+		"root as kubelet directory":   func(s *operatorv1alpha1.ListenerOperatorSpec) { s.NodeAgent.KubeletDir = "/" },
 	} {
 		changed := only.DeepCopy()
 		mutate(&changed.Spec)
 		if err := c.Update(t.Context(), changed); !apierrors.IsInvalid(err) {
-			t.Errorf("%s: got %v, want an error that says invalid", name, err)
+			t.Errorf("%s: got %v, want an Invalid error", name, err)
 		}
 	}
 }

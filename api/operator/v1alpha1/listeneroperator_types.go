@@ -8,20 +8,20 @@ import (
 // ListenerOperatorName is the name of the only ListenerOperator that a cluster may have.
 const ListenerOperatorName = "cluster"
 
-// FinalizerNodeAgent is on the ListenerOperator as long as something is installed. It lets a deletion take things away
-// in order, and no sooner than volumes are out of use.
+// FinalizerNodeAgent is set on the ListenerOperator while something is installed. With it, a deletion removes the
+// installed objects in order, and not before the last listener volume is out of use.
 const FinalizerNodeAgent = "listener-operator.dev/node-agent"
 
 // Condition types of a ListenerOperator, with the meaning that OpenShift gives them.
 const (
 	// ConditionAvailable is true when volumes can be provisioned and mounted on the nodes that have an agent.
 	ConditionAvailable = "Available"
-	// ConditionProgressing is true while the installed objects or the node agents are on their way to the wanted state.
+	// ConditionProgressing is true while the installed objects or the node agents differ from the desired state.
 	ConditionProgressing = "Progressing"
-	// ConditionDegraded is true when something is wrong that the operator cannot mend by itself.
+	// ConditionDegraded is true when there is a problem that the operator cannot resolve by itself.
 	ConditionDegraded = "Degraded"
-	// ConditionUpgradeable is false while the operator had better not be replaced by another version. The Operator
-	// Lifecycle Manager waits for it.
+	// ConditionUpgradeable is false while the operator should not be upgraded. The Operator Lifecycle Manager delays
+	// upgrades until it is true.
 	ConditionUpgradeable = "Upgradeable"
 )
 
@@ -42,35 +42,35 @@ const (
 	ReasonRemovalFailed    = "RemovalFailed"
 )
 
-// ManagementState says whether the operator looks after what it installed.
+// ManagementState states whether the operator manages the objects that it installs.
 //
 // +kubebuilder:validation:Enum=Managed;Unmanaged;Removed
 type ManagementState string
 
 const (
-	// Managed keeps the installed objects as they should be.
+	// Managed keeps the installed objects in the desired state.
 	Managed ManagementState = "Managed"
-	// Unmanaged leaves the installed objects alone, until the configuration is deleted.
+	// Unmanaged neither changes nor repairs the installed objects, until the ListenerOperator is deleted.
 	Unmanaged ManagementState = "Unmanaged"
-	// Removed takes the installed objects away, once no volume is in use.
+	// Removed deletes the installed objects, once no listener volume is in use.
 	Removed ManagementState = "Removed"
 )
 
-// Preset names a set of ListenerClasses that are created if they are missing, and never overwritten.
+// Preset is a set of ListenerClasses that the operator creates if they do not exist, and never overwrites.
 //
 // +kubebuilder:validation:Enum=ephemeral-nodes;stable-nodes;none
 type Preset string
 
 const (
-	// PresetEphemeralNodes is for clusters whose nodes come and go: external-stable is a load balancer.
+	// PresetEphemeralNodes is for clusters whose nodes are replaced often: external-stable uses a load balancer.
 	PresetEphemeralNodes Preset = "ephemeral-nodes"
-	// PresetStableNodes is for clusters whose nodes stay: external-stable is a pinned node port.
+	// PresetStableNodes is for clusters with long-lived nodes: external-stable uses pinned node ports.
 	PresetStableNodes Preset = "stable-nodes"
-	// PresetNone creates no class.
+	// PresetNone is the empty set.
 	PresetNone Preset = "none"
 )
 
-// Placement says where node agents run, as far as nothing else does.
+// Placement is the default for the scheduling constraints of node agents.
 //
 // +kubebuilder:validation:Enum=Everywhere;LikeOperator
 type Placement string
@@ -78,118 +78,123 @@ type Placement string
 const (
 	// PlacementEverywhere runs agents on all nodes, whatever their taints.
 	PlacementEverywhere Placement = "Everywhere"
-	// PlacementLikeOperator runs agents where the operator's own Pods may run.
+	// PlacementLikeOperator runs agents on the nodes that the operator's own Pods may run on.
 	PlacementLikeOperator Placement = "LikeOperator"
 )
 
 // NodeAgentSpec configures the DaemonSet listener-node-agent.
 type NodeAgentSpec struct {
-	// Where agents run, as far as nodeSelector, tolerations and affinity do not say. Everywhere: on all nodes, whatever
-	// their taints. LikeOperator: by the node selector, tolerations and node affinity of the operator's Deployment,
-	// which are those of its Subscription in the Operator Lifecycle Manager. Pods with listener volumes then start on
-	// these nodes only. While Pods with listener volumes run on nodes that a change of this would take agents from, all
-	// agents stay where they are, and the condition Degraded names these Pods.
+	// placement is the default for those of nodeSelector, tolerations and affinity that are not set. Everywhere: all
+	// nodes, whatever their taints. LikeOperator: the node selector, tolerations and node affinity of the operator's
+	// Deployment, which under the Operator Lifecycle Manager are those of its Subscription. Pods with listener volumes
+	// then start on these nodes only. While a change would remove agents from nodes on which Pods with listener volumes
+	// run, no agent moves, and the condition Degraded lists these Pods. Defaults to Everywhere.
 	// +optional
 	// +kubebuilder:default=Everywhere
 	Placement Placement `json:"placement,omitempty"`
 
-	// The nodes to run on; empty means all.
+	// nodeSelector selects the nodes that agents run on, all of which run Linux. Defaults to all nodes, or as placement
+	// determines.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// The taints to tolerate; empty means all, because a Pod with a listener volume can only start where an agent runs.
+	// tolerations are the tolerations of the agents' Pods. Defaults to tolerating all taints, or as placement
+	// determines: a Pod with a listener volume can start only on a node with an agent.
 	// +optional
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// Further constraints on the nodes to run on.
+	// affinity is the affinity of the agents' Pods. Defaults to none, or as placement determines.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
-	// Compute resources of the agent's container; empty means the built-in requests.
+	// resources are the compute resources of the agent's container. Defaults to requests that the operator chooses.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 
-	// The priority class of the agent's Pods.
+	// priorityClassName is the priority class of the agents' Pods. Defaults to system-node-critical.
 	// +optional
 	// +kubebuilder:default=system-node-critical
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
-	// The root directory of the kubelet on the nodes, the value of its --root-dir.
+	// kubeletDir is the root directory of the kubelet on the nodes, the value of its flag --root-dir. Defaults to
+	// /var/lib/kubelet.
 	// +optional
 	// +kubebuilder:default=/var/lib/kubelet
 	// +kubebuilder:validation:Pattern=`^/([A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+$`
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/..') && !self.contains('/./')",message="must be a clean absolute path"
 	KubeletDir string `json:"kubeletDir,omitempty"`
 
-	// How much the agent logs: info, or debug for a line per call.
+	// logLevel is the verbosity of the agent's log: info, or debug for a line per call. Defaults to info.
 	// +optional
 	// +kubebuilder:default=info
 	// +kubebuilder:validation:Enum=info;debug
 	LogLevel string `json:"logLevel,omitempty"`
 }
 
-// ListenerOperatorSpec is the operator's configuration.
+// ListenerOperatorSpec is the configuration of the operator.
 type ListenerOperatorSpec struct {
-	// Whether the operator looks after what it installed. Managed: it does. Unmanaged: it leaves everything as it is.
-	// Removed: it takes everything away, but not while listener volumes are in use, which the condition Degraded then
-	// tells. Deleting this object takes everything away in the same way, whatever is set here, and is finished only by
-	// a running operator: uninstall the operator last.
+	// managementState states whether the operator manages the objects that it installs. Managed: it keeps them in the
+	// desired state. Unmanaged: it does not change them. Removed: it deletes them, but not while listener volumes are
+	// in use, which the condition Degraded then reports. Deleting the ListenerOperator deletes them in the same way,
+	// whatever the management state, and needs a running operator: uninstall the operator last. Defaults to Managed.
 	// +optional
 	// +kubebuilder:default=Managed
 	ManagementState ManagementState `json:"managementState,omitempty"`
 
-	// Which ListenerClasses to create if they are missing.
+	// preset is the set of ListenerClasses that the operator creates if they do not exist: ephemeral-nodes,
+	// stable-nodes or none. Defaults to ephemeral-nodes.
 	// +optional
 	// +kubebuilder:default=ephemeral-nodes
 	Preset Preset `json:"preset,omitempty"`
 
-	// The DNS domain of the cluster, for the host names of ClusterIP classes.
+	// clusterDomain is the DNS domain of the cluster, which the host names of ClusterIP classes end with. Defaults to
+	// cluster.local.
 	// +optional
 	// +kubebuilder:default=cluster.local
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	ClusterDomain string `json:"clusterDomain,omitempty"`
 
-	// The component that runs on each node.
+	// nodeAgent configures the component that runs on each node.
 	// +optional
 	// +kubebuilder:default={}
 	NodeAgent NodeAgentSpec `json:"nodeAgent,omitzero"`
 }
 
-// NodeAgentStatus counts the node agents.
+// NodeAgentStatus reports on the node agents.
 type NodeAgentStatus struct {
-	// The number of nodes that should run an agent.
+	// desired is the number of nodes that should run an agent.
 	Desired int32 `json:"desired"`
-	// The number of nodes whose agent is ready.
+	// ready is the number of nodes whose agent is ready.
 	Ready int32 `json:"ready"`
-	// The number of nodes whose agent is of the wanted version.
+	// updated is the number of nodes whose agent has the desired version.
 	Updated int32 `json:"updated"`
-	// The version that all agents were last rolled out with; empty until they were for the first time.
+	// version is the version of the last completed rollout of the agents. It is empty until the first one is complete.
 	// +optional
 	Version string `json:"version,omitempty"`
 }
 
-// ListenerOperatorStatus reports what the operator installed.
+// ListenerOperatorStatus reports on the installed objects.
 type ListenerOperatorStatus struct {
-	// The generation of the configuration that this status describes.
+	// observedGeneration is the generation of the ListenerOperator that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// The version of the operator.
+	// version is the version of the operator.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// The node agents.
+	// nodeAgent reports on the node agents.
 	// +optional
 	NodeAgent NodeAgentStatus `json:"nodeAgent,omitzero"`
-	// Available, Progressing, Degraded and Upgradeable.
+	// conditions are the current conditions: Available, Progressing, Degraded and Upgradeable.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ListenerOperator configures the operator and reports on it. There is one, named "cluster", which the operator makes
-// with its defaults when it first starts.
+// ListenerOperator configures the operator and reports its status. The only one is named "cluster"; the operator
+// creates it with defaults when it starts for the first time.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

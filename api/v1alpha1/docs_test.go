@@ -15,8 +15,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// What a reader copies from the manual has to be taken by the API server.
-func TestExamplesInTheManualAreValid(t *testing.T) {
+// Readers copy the examples, so the API server must accept each of them.
+func TestExamplesInDocsAreValid(t *testing.T) {
 	c := apiserver.Client(t)
 	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 	if err := c.Create(t.Context(), shop); err != nil {
@@ -28,7 +28,7 @@ func TestExamplesInTheManualAreValid(t *testing.T) {
 	}
 	examples := strings.Split(string(manual), "```yaml\n")[1:]
 	if len(examples) == 0 {
-		t.Error("there is no example")
+		t.Error("docs/openshift-routes.md has no example")
 	}
 	for _, example := range examples {
 		example, _, _ = strings.Cut(example, "```")
