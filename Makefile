@@ -76,7 +76,7 @@ verify: generate bundle lint ## Check what needs no cluster: generated files are
 ##@ Test
 
 .PHONY: test
-test: test-unit test-apiserver test-e2e test-olm ## Run all tests: unit, API server, CSI conformance, end to end on real clusters, and the scorecard.
+test: test-unit test-apiserver validate-bundle test-e2e test-olm ## Run all tests: unit, API server, CSI conformance, end to end on real clusters, and the scorecard.
 
 .PHONY: tools
 tools: ## Build the programs of the test cluster, once, from Go modules; about fifteen minutes.
@@ -104,6 +104,11 @@ test-apiserver: cc ## Run the tests that need an API server, and first build etc
 test-e2e: cc ## Run the tests of the test cluster, and those of the operator on one, which is brought up and taken down.
 	go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...
 	go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
+
+.PHONY: validate-bundle
+validate-bundle: ## Validate bundle/ with the Operator SDK, after building that, once; about eight minutes.
+	OPERATOR_SDK=$$(go -C test run ./cmd/cluster build-tools operator-sdk)/operator-sdk \
+		go -C test test -count 1 -run '^TestOperatorSDKValidatesBundle$$' ./bundle
 
 .PHONY: test-olm
 test-olm: ## Install, upgrade and uninstall the operator through a real Operator Lifecycle Manager, on a cluster of its own.
