@@ -1,10 +1,10 @@
-// Package samples has examples of what users write. They are files, to be applied with kubectl; the operator also
-// offers them in OpenShift's console.
+// Package samples contains example manifests. They are applied with kubectl, and the operator offers them in OpenShift's
+// console.
 package samples
 
 import _ "embed" // for the files
 
-// The examples, as YAML with comments.
+// YAML with comments.
 var (
 	//go:embed listenerclass.yaml
 	listenerClass string
@@ -14,11 +14,11 @@ var (
 	statefulSet string
 )
 
-// ListenerClass is a class for Pods that keep their node.
+// ListenerClass returns a class for Pods that stay on their node.
 func ListenerClass() string { return listenerClass }
 
-// Listener is what several Pods share.
+// Listener returns a Listener that several Pods share.
 func Listener() string { return listener }
 
-// StatefulSet has Pods with an address each, and one that they share.
+// StatefulSet returns Pods with an address for each, and one that they share.
 func StatefulSet() string { return statefulSet }
