@@ -69,11 +69,11 @@ func run(ctx context.Context, o Options) error {
 	}
 	host := volume.NewHost(o.KubeletDir)
 	host.Label = volume.SELinux()
-	keeper := podlisteners.NewKeeper(watch, host)
-	csi := driver.New(o.NodeName, host, keeper)
+	syncer := podlisteners.NewSyncer(watch, host)
+	csi := driver.New(o.NodeName, host, syncer)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { watch.Run(ctx); return nil })
-	group.Go(func() error { keeper.Run(ctx); return nil })
+	group.Go(func() error { syncer.Run(ctx); return nil })
 	group.Go(func() error {
 		return server.Run(ctx, server.Options{
 			KubeletDir:    o.KubeletDir,

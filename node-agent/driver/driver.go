@@ -16,8 +16,9 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// Timeouts of NodePublishVolume. A failed call delays the Pod more than a late answer does, because the kubelet backs off
-// before it retries. So the driver waits for nearly all of the two minutes after which the kubelet cancels the call.
+// Timeouts of NodePublishVolume. A failed call delays the Pod more than a late answer does, because the kubelet backs
+// off before it retries. So the driver waits for nearly all of the two minutes after which the kubelet cancels the
+// call.
 const (
 	// publishTimeout is how long to wait for the addresses of a volume that has none.
 	publishTimeout = 110 * time.Second

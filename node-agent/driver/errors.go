@@ -14,8 +14,8 @@ import (
 // errInvalidRequest is wrapped by errors about requests that fail however often they are retried.
 var errInvalidRequest = errors.New("invalid request")
 
-// statusCodes maps errors to gRPC codes; the first match applies. After Unavailable and Canceled the kubelet assumes that
-// the volume may be published, and always unpublishes it.
+// statusCodes maps errors to gRPC codes; the first match applies. After Unavailable and Canceled the kubelet assumes
+// that the volume may be published, and always unpublishes it.
 var statusCodes = []struct {
 	err  error
 	code codes.Code

@@ -15,7 +15,8 @@ func (*Driver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.G
 }
 
 // GetPluginCapabilities implements csi.IdentityServer. Unlike Stackable's listener operator, which needs it for its
-// provisioner sidecar, it does not announce CONTROLLER_SERVICE: there is no such service, and the kubelet does not check.
+// provisioner sidecar, it does not announce CONTROLLER_SERVICE: there is no such service, and the kubelet does not
+// check.
 func (*Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{
 		Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{
@@ -24,8 +25,8 @@ func (*Driver) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilities
 	}}}, nil
 }
 
-// Probe implements csi.IdentityServer. The driver is ready as soon as it is served: unpublishing depends on nothing else,
-// and publishing waits for what it needs.
+// Probe implements csi.IdentityServer. The driver is ready as soon as it is served: unpublishing depends on nothing
+// else, and publishing waits for what it needs.
 func (*Driver) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{}, nil
 }

@@ -24,7 +24,8 @@ func (d *Driver) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.Nod
 	}, nil
 }
 
-// NodeGetCapabilities implements csi.NodeServer. There are no capabilities: volumes are not staged, measured or expanded.
+// NodeGetCapabilities implements csi.NodeServer. There are no capabilities: volumes are not staged, measured or
+// expanded.
 func (*Driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }

@@ -94,7 +94,8 @@ func (n *node) target(volume string) string {
 	return filepath.Join(n.dir, "pods", podUID, "volumes", "kubernetes.io~csi", volume, "mount")
 }
 
-// request returns the kubelet's request to publish a volume, and creates the volume's parent directory as the kubelet does.
+// request returns the kubelet's request to publish a volume, and creates the volume's parent directory as the kubelet
+// does.
 func (n *node) request(volume string) *csi.NodePublishVolumeRequest {
 	n.t.Helper()
 	target := n.target(volume)

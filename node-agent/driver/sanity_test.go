@@ -33,7 +33,8 @@ func (anyVolume) Addresses(context.Context, podlisteners.Pod, string) ([]listene
 func (anyVolume) Recheck(podlisteners.Pod) {}
 
 // TestSanity runs the CSI conformance suite against the driver as the node agent serves it. The suite has no notion of
-// Pods, so an interceptor adds to its requests what the kubelet adds, and the test itself serves the Controller service.
+// Pods, so an interceptor adds to its requests what the kubelet adds, and the test itself serves the Controller
+// service.
 func TestSanity(t *testing.T) {
 	dir := shortDir(t)
 	for _, d := range []string{"pods", "plugins/listeners.stackable.tech", "plugins_registry"} {

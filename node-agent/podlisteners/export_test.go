@@ -1,6 +1,6 @@
 package podlisteners
 
-// Waiters is how many volumes wait for addresses.
+// Waiters returns the number of PodListeners objects for which calls of Addresses wait.
 func (w *Watch) Waiters() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

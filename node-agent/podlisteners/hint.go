@@ -19,12 +19,12 @@ import (
 
 const (
 	resource = "podlisteners"
-	// createTimeout bounds one attempt to create a hint, so that the next one need not wait for a connection that is
-	// dead.
+	// createTimeout is the timeout of one attempt to create a hint. It keeps a dead connection from delaying the next
+	// attempt.
 	createTimeout = 10 * time.Second
 )
 
-// Pod is a Pod on this node, as the kubelet tells of it.
+// Pod identifies a Pod on this node, as the kubelet does in its requests.
 type Pod struct {
 	Namespace string
 	Name      string
@@ -38,12 +38,12 @@ func (p Pod) key() cache.ObjectName {
 	return cache.ObjectName{Namespace: p.Namespace, Name: listenersv1alpha1.PodListenersName(p.UID)}
 }
 
-// hint is the object that asks the operator for the addresses of a Pod.
+// hint returns the PodListeners object that requests the addresses of a Pod from the operator.
 func (p Pod) hint(node string) *listenersv1alpha1.PodListeners {
 	return listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: p.Namespace, Name: p.Name}, p.UID, node)
 }
 
-// create creates the hint for a Pod, if there is none yet.
+// create creates the hint for a Pod unless it exists.
 func (w *Watch) create(ctx context.Context, pod Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -57,20 +57,20 @@ func (w *Watch) create(ctx context.Context, pod Pod) error {
 	return nil
 }
 
-// newClient returns a client that knows no kinds but ours, which keeps the agent small.
+// newClient returns a client for this API group only, which keeps the binary small.
 func newClient(cfg *rest.Config) (rest.Interface, error) {
 	scheme := runtime.NewScheme()
 	if err := listenersv1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the kinds of %s: %w", listenersv1alpha1.GroupVersion, err)
+		return nil, fmt.Errorf("registering the types of %s: %w", listenersv1alpha1.GroupVersion, err)
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.GroupVersion = &listenersv1alpha1.GroupVersion
 	cfg.APIPath = "/apis"
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	cfg.QPS = -1 // one request for each mount; the API server sees to fairness
+	cfg.QPS = -1 // no client-side limit: there is one request per mount, and the API server ensures fairness
 	client, err := rest.RESTClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of %s: %w", listenersv1alpha1.GroupVersion, err)
+		return nil, fmt.Errorf("creating a client for %s: %w", listenersv1alpha1.GroupVersion, err)
 	}
 	return client, nil
 }

@@ -29,70 +29,70 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// world is a node of its own, with an agent and one Pod. The operator and the garbage collector are played by the
-// tests.
-type world struct {
+// node is a node with a node agent and one Pod. The tests do what the operator, the kubelet and the garbage collector
+// do.
+type node struct {
 	t      *testing.T
 	api    client.Client
 	config *rest.Config
-	node   string
+	name   string
 	dir    string
 	host   *volume.Host
 	pod    podlisteners.Pod
-	keeper *podlisteners.Keeper
+	syncer *podlisteners.Syncer
 	watch  *podlisteners.Watch
 	stop   func()
-	// creations counts the requests of the agent that create objects.
+	// creations is the number of requests of the agent to create objects.
 	creations atomic.Int32
-	// down makes the API server unreachable for the agent.
+	// down makes all requests of the agent fail.
 	down atomic.Bool
 }
 
-func newWorld(t *testing.T) *world {
+func newNode(t *testing.T) *node {
 	t.Helper()
 	id := uuid.NewString()
-	w := &world{
-		t: t, api: apiserver.Client(t), config: apiserver.Config(t), node: "node-" + id, dir: t.TempDir(),
+	n := &node{
+		t: t, api: apiserver.Client(t), config: apiserver.Config(t), name: "node-" + id, dir: t.TempDir(),
 		pod: podlisteners.Pod{Namespace: apiserver.Namespace(t), Name: "web-0", UID: types.UID(id)},
 	}
-	w.host = volume.NewHost(w.dir)
-	w.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+	n.host = volume.NewHost(n.dir)
+	n.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPost {
-				w.creations.Add(1)
+				n.creations.Add(1)
 			}
-			if w.down.Load() {
+			if n.down.Load() {
 				return nil, errors.New("connection refused")
 			}
 			return next.RoundTrip(r)
 		})
 	})
-	return w
+	return n
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// startAgent runs the Watch and the Keeper until the test ends, or stop is called.
-func (w *world) startAgent() {
-	w.t.Helper()
-	watch, err := podlisteners.NewWatch(w.config, w.node)
+// startAgent runs the Watch and the Syncer until the test ends or stop is called.
+func (n *node) startAgent() {
+	n.t.Helper()
+	watch, err := podlisteners.NewWatch(n.config, n.name)
 	if err != nil {
-		w.t.Fatal(err)
+		n.t.Fatal(err)
 	}
-	w.watch, w.keeper = watch, podlisteners.NewKeeper(watch, w.host)
-	ctx, cancel := context.WithCancel(w.t.Context())
-	watched, kept := make(chan struct{}), make(chan struct{})
+	n.watch, n.syncer = watch, podlisteners.NewSyncer(watch, n.host)
+	ctx, cancel := context.WithCancel(n.t.Context())
+	watched, synced := make(chan struct{}), make(chan struct{})
 	go func() { defer close(watched); watch.Run(ctx) }()
-	go func() { defer close(kept); w.keeper.Run(ctx) }()
-	w.stop = func() { cancel(); <-watched; <-kept }
-	w.t.Cleanup(w.stop)
+	go func() { defer close(synced); n.syncer.Run(ctx) }()
+	n.stop = func() { cancel(); <-watched; <-synced }
+	n.t.Cleanup(n.stop)
 }
 
-func (w *world) eventually(f any) AsyncAssertion {
-	w.t.Helper()
-	return NewWithT(w.t).Eventually(f).WithTimeout(apiserver.Timeout).WithPolling(2 * time.Millisecond)
+func (n *node) eventually(f any) AsyncAssertion {
+	n.t.Helper()
+	return NewWithT(n.t).Eventually(f).WithTimeout(apiserver.Timeout).WithPolling(2 * time.Millisecond)
 }
 
 type answer struct {
@@ -100,80 +100,80 @@ type answer struct {
 	err       error
 }
 
-// ask asks for the addresses of a volume in the background.
-func (w *world) ask(ctx context.Context, pv string) <-chan answer {
+// request calls Addresses for a volume in the background.
+func (n *node) request(ctx context.Context, pv string) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {
-		addresses, err := w.keeper.Addresses(ctx, w.pod, pv)
+		addresses, err := n.syncer.Addresses(ctx, n.pod, pv)
 		answers <- answer{addresses, err}
 	}()
 	return answers
 }
 
-func (w *world) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: w.pod.Namespace, Name: listenersv1alpha1.PodListenersName(w.pod.UID)}
+func (n *node) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: n.pod.Namespace, Name: listenersv1alpha1.PodListenersName(n.pod.UID)}
 }
 
-// object reads the PodListeners, or returns nil.
-func (w *world) object() *listenersv1alpha1.PodListeners {
-	w.t.Helper()
+// object reads the Pod's PodListeners object. It returns nil if there is none.
+func (n *node) object() *listenersv1alpha1.PodListeners {
+	n.t.Helper()
 	var o listenersv1alpha1.PodListeners
-	switch err := w.api.Get(w.t.Context(), w.key(), &o); {
+	switch err := n.api.Get(n.t.Context(), n.key(), &o); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		w.t.Fatal(err)
+		n.t.Fatal(err)
 	}
 	return &o
 }
 
 // waitForHint waits until the agent has created the hint.
-func (w *world) waitForHint() *listenersv1alpha1.PodListeners {
-	w.t.Helper()
+func (n *node) waitForHint() *listenersv1alpha1.PodListeners {
+	n.t.Helper()
 	var o *listenersv1alpha1.PodListeners
-	w.eventually(func() *listenersv1alpha1.PodListeners { o = w.object(); return o }).ShouldNot(BeNil())
+	n.eventually(func() *listenersv1alpha1.PodListeners { o = n.object(); return o }).ShouldNot(BeNil())
 	return o
 }
 
-// fill does what the operator does with a hint.
-func (w *world) fill(listeners entries) {
-	w.t.Helper()
-	o := w.waitForHint()
+// fill writes the Pod's PodListeners object as the operator does.
+func (n *node) fill(listeners entries) {
+	n.t.Helper()
+	o := n.waitForHint()
 	original := o.DeepCopy()
 	o.Spec.Listeners = listeners
-	if err := w.api.Patch(w.t.Context(), o, client.MergeFrom(original)); err != nil {
-		w.t.Fatal(err)
+	if err := n.api.Patch(n.t.Context(), o, client.MergeFrom(original)); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
-func (w *world) delete() {
-	w.t.Helper()
-	if err := w.api.Delete(w.t.Context(), w.waitForHint()); err != nil {
-		w.t.Fatal(err)
+func (n *node) delete() {
+	n.t.Helper()
+	if err := n.api.Delete(n.t.Context(), n.waitForHint()); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
-// publish does what the kubelet and the driver do.
-func (w *world) publish(pv, address string) {
-	w.t.Helper()
-	parent := filepath.Dir(w.mount(pv))
+// publish publishes a volume as the kubelet and the driver do.
+func (n *node) publish(pv, address string) {
+	n.t.Helper()
+	parent := filepath.Dir(n.mount(pv))
 	record, err := json.Marshal(map[string]string{"driverName": "listeners.stackable.tech", "volumeHandle": pv, "specVolID": pv})
 	if err = errors.Join(err, os.MkdirAll(parent, 0o750), os.WriteFile(filepath.Join(parent, "vol_data.json"), record, 0o600)); err != nil {
-		w.t.Fatal(err)
+		n.t.Fatal(err)
 	}
-	if _, err := w.host.Write(volume.Target{PodUID: w.pod.UID, Name: pv, Namespace: w.pod.Namespace}, addresses(address)); err != nil {
-		w.t.Fatal(err)
+	if _, err := n.host.Write(volume.Target{PodUID: n.pod.UID, Name: pv, Namespace: n.pod.Namespace}, addresses(address)); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
-func (w *world) mount(pv string) string {
-	return filepath.Join(w.dir, "pods", string(w.pod.UID), "volumes", "kubernetes.io~csi", pv, "mount")
+func (n *node) mount(pv string) string {
+	return filepath.Join(n.dir, "pods", string(n.pod.UID), "volumes", "kubernetes.io~csi", pv, "mount")
 }
 
-// file returns the default address that the Pod reads, or "".
-func (w *world) file(pv string) func() string {
+// file returns a function that returns the default address in a volume, or "".
+func (n *node) file(pv string) func() string {
 	return func() string {
-		content, err := os.ReadFile(filepath.Join(w.mount(pv), "default-address", "address"))
+		content, err := os.ReadFile(filepath.Join(n.mount(pv), "default-address", "address"))
 		if err != nil {
 			return ""
 		}
@@ -193,41 +193,41 @@ func entry(pv, address string) listenersv1alpha1.PodListener {
 	return e
 }
 
-// entries are the content of a PodListeners.
+// entries is the content of a PodListeners object.
 type entries = map[string]listenersv1alpha1.PodListener
 
-func TestAVolumeGetsItsAddressesWhenTheOperatorHasFoundThem(t *testing.T) {
-	w := newWorld(t)
-	w.startAgent()
-	first, second := w.ask(t.Context(), "pvc-1"), w.ask(t.Context(), "pvc-2")
-	hint := w.waitForHint()
+func TestAddressesReturnsWhenTheOperatorHasWrittenThem(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	first, second := n.request(t.Context(), "pvc-1"), n.request(t.Context(), "pvc-2")
+	hint := n.waitForHint()
 	want := &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: w.pod.UID}}},
-		Spec:       listenersv1alpha1.PodListenersSpec{NodeName: w.node, Listeners: entries{}},
+		ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: n.pod.UID}}},
+		Spec:       listenersv1alpha1.PodListenersSpec{NodeName: n.name, Listeners: entries{}},
 	}
 	got := &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{OwnerReferences: hint.OwnerReferences}, Spec: hint.Spec}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("hint (-want +got):\n%s", diff)
 	}
 	// The second volume's load balancer is slow.
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "")})
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "")})
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, first)); diff != "" {
 		t.Errorf("first volume (-want +got):\n%s", diff)
 	}
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "192.0.2.2")})
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "192.0.2.2")})
 	if diff := cmp.Diff(addresses("192.0.2.2"), received(t, second)); diff != "" {
 		t.Errorf("second volume (-want +got):\n%s", diff)
 	}
-	if got := w.creations.Load(); got > 2 {
+	if got := n.creations.Load(); got > 2 {
 		t.Errorf("%d requests to create hints, want one for each volume at most", got)
 	}
-	// From here on it is known, and nothing is asked.
-	before := w.creations.Load()
-	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, w.ask(t.Context(), "pvc-1"))); diff != "" {
+	// The addresses are in the cache now, and need no request.
+	before := n.creations.Load()
+	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, n.request(t.Context(), "pvc-1"))); diff != "" {
 		t.Errorf("again (-want +got):\n%s", diff)
 	}
-	if got := w.creations.Load(); got != before {
-		t.Errorf("a hint that was there was created again")
+	if got := n.creations.Load(); got != before {
+		t.Errorf("the existing hint was created again")
 	}
 }
 
@@ -245,39 +245,39 @@ func received(t *testing.T, answers <-chan answer) []listenersv1alpha1.IngressAd
 	}
 }
 
-func TestWhatAWaitingVolumeIsMissingIsSaid(t *testing.T) {
+func TestErrorSaysWhyThereIsNoAddress(t *testing.T) {
 	for name, tc := range map[string]struct {
-		prepare func(*world)
+		prepare func(*node)
 		want    string
 	}{
-		"API server unreachable": {func(w *world) { w.down.Store(true) }, "connection refused"},
-		"no operator":            {func(*world) {}, "is it running"},
-		"forged with a stolen token": {func(w *world) {
-			w.create(entries{"a": entry("pvc-1", "203.0.113.66")})
+		"API server unreachable": {func(n *node) { n.down.Store(true) }, "connection refused"},
+		"no operator":            {func(*node) {}, "is it running"},
+		"content not written by the operator": {func(n *node) {
+			n.create(entries{"a": entry("pvc-1", "203.0.113.66")})
 		}, "is it running"},
-		"volume unknown": {func(w *world) {
-			w.create(nil)
-			w.fill(entries{"b": entry("pvc-2", "192.0.2.2")})
-		}, "does not know it"},
-		"no address yet": {func(w *world) {
-			w.create(nil)
-			w.fill(entries{"a": entry("pvc-1", "")})
-		}, `volume "a" in the Pod waits for Listener web; see: kubectl -n `},
+		"volume unknown": {func(n *node) {
+			n.create(nil)
+			n.fill(entries{"b": entry("pvc-2", "192.0.2.2")})
+		}, "is not among the Pod's listener volumes"},
+		"no address yet": {func(n *node) {
+			n.create(nil)
+			n.fill(entries{"a": entry("pvc-1", "")})
+		}, `volume "a" of the Pod waits for Listener web; see: kubectl -n `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			tc.prepare(w)
-			w.startAgent()
-			if !w.down.Load() {
-				w.eventually(w.watch.Ready).Should(Succeed())
+			n := newNode(t)
+			tc.prepare(n)
+			n.startAgent()
+			if !n.down.Load() {
+				n.eventually(n.watch.Ready).Should(Succeed())
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			_, err := w.keeper.Addresses(ctx, w.pod, "pvc-1")
+			_, err := n.syncer.Addresses(ctx, n.pod, "pvc-1")
 			if !errors.Is(err, podlisteners.ErrNoAddress) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("error is %v", err)
 			}
-			for _, want := range []string{"pvc-1", w.pod.String(), tc.want} {
+			for _, want := range []string{"pvc-1", n.pod.String(), tc.want} {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("error %q does not mention %q", err, want)
 				}
@@ -286,193 +286,204 @@ func TestWhatAWaitingVolumeIsMissingIsSaid(t *testing.T) {
 	}
 }
 
-// create creates the PodListeners as somebody else.
-func (w *world) create(listeners entries) {
-	w.t.Helper()
+// create creates the Pod's PodListeners object with this content, as another client than the agent.
+func (n *node) create(listeners entries) {
+	n.t.Helper()
 	if listeners == nil {
 		listeners = entries{}
 	}
-	object := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: w.pod.Namespace, Name: w.pod.Name}, w.pod.UID, w.node)
+	object := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: n.pod.Namespace, Name: n.pod.Name}, n.pod.UID, n.name)
 	object.Spec.Listeners = listeners
-	if err := w.api.Create(w.t.Context(), object); err != nil {
-		w.t.Fatal(err)
+	if err := n.api.Create(n.t.Context(), object); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
-func TestAHintThatIsDeletedWhileAVolumeWaitsEndsTheWait(t *testing.T) {
-	w := newWorld(t)
-	w.startAgent()
-	answers := w.ask(t.Context(), "pvc-1")
-	first := w.waitForHint().UID
-	w.delete()
+func TestDeletedHintEndsTheWait(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	answers := n.request(t.Context(), "pvc-1")
+	first := n.waitForHint().UID
+	n.delete()
 	if err := (<-answers).err; !errors.Is(err, podlisteners.ErrNoAddress) {
 		t.Errorf("error is %v", err)
 	}
-	// The kubelet asks again if the Pod lives after all.
-	answers = w.ask(t.Context(), "pvc-1")
-	w.eventually(func() bool { o := w.object(); return o != nil && o.UID != first }).Should(BeTrue())
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
+	// If the Pod still exists, the kubelet retries.
+	answers = n.request(t.Context(), "pvc-1")
+	n.eventually(func() bool { o := n.object(); return o != nil && o.UID != first }).Should(BeTrue())
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, answers)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestAPodThatIsDeletedWhileItsVolumeWaitsEndsTheWait(t *testing.T) {
-	w := newWorld(t)
-	w.startAgent()
+func TestCanceledContextEndsTheWait(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
 	ctx, cancel := context.WithCancel(t.Context())
-	answers := w.ask(ctx, "pvc-1")
-	w.waitForHint()
+	answers := n.request(ctx, "pvc-1")
+	n.waitForHint()
 	cancel()
 	if err := (<-answers).err; !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
 	}
-	if got := w.watch.Waiters(); got != 0 {
+	if got := n.watch.Waiters(); got != 0 {
 		t.Errorf("%d waiters remain", got)
 	}
 }
 
-func TestAPIServerThatComesBackIsAskedAgain(t *testing.T) {
-	w := newWorld(t)
-	w.down.Store(true)
-	w.startAgent()
-	answers := w.ask(t.Context(), "pvc-1")
-	w.eventually(w.creations.Load).Should(BeNumerically(">", 0))
-	w.down.Store(false)
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
+func TestHintIsCreatedWhenTheAPIServerIsBack(t *testing.T) {
+	n := newNode(t)
+	n.down.Store(true)
+	n.startAgent()
+	answers := n.request(t.Context(), "pvc-1")
+	n.eventually(n.creations.Load).Should(BeNumerically(">", 0))
+	n.down.Store(false)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, answers)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestPublishedVolumesFollowTheirAddresses(t *testing.T) {
-	w := newWorld(t)
-	w.publish("pvc-1", "192.0.2.1")
-	w.publish("pvc-2", "192.0.2.1")
-	w.startAgent()
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.11"), "b": entry("pvc-2", "192.0.2.12")})
-	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.11"))
-	w.eventually(w.file("pvc-2")).Should(Equal("192.0.2.12"))
-	// An address that is taken away stays in the file until there is another.
-	w.fill(entries{"a": entry("pvc-1", ""), "b": entry("pvc-2", "192.0.2.22")})
-	w.eventually(w.file("pvc-2")).Should(Equal("192.0.2.22"))
-	if got := w.file("pvc-1")(); got != "192.0.2.11" {
+func TestPublishedVolumesAreUpdated(t *testing.T) {
+	n := newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	n.publish("pvc-2", "192.0.2.1")
+	n.startAgent()
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.11"), "b": entry("pvc-2", "192.0.2.12")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.11"))
+	n.eventually(n.file("pvc-2")).Should(Equal("192.0.2.12"))
+	// A removed address stays in the file until there is a new one.
+	n.fill(entries{"a": entry("pvc-1", ""), "b": entry("pvc-2", "192.0.2.22")})
+	n.eventually(n.file("pvc-2")).Should(Equal("192.0.2.22"))
+	if got := n.file("pvc-1")(); got != "192.0.2.11" {
 		t.Errorf("the volume without an address reads %q", got)
 	}
 }
 
-func TestVolumesAreBroughtUpToDateWhenTheAgentComesBack(t *testing.T) {
-	w := newWorld(t)
-	w.publish("pvc-1", "192.0.2.1")
-	w.startAgent()
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
-	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.2"))
-	w.stop()
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.3")})
-	w.startAgent()
-	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.3"))
+func TestVolumesAreUpdatedWhenTheAgentRestarts(t *testing.T) {
+	n := newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+	n.stop()
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.3")})
+	n.startAgent()
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.3"))
 }
 
-func TestAVolumeThatChangedWhileItWasWrittenIsRechecked(t *testing.T) {
-	w := newWorld(t)
-	w.startAgent()
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
-	received(t, w.ask(t.Context(), "pvc-1"))
-	w.waitUntilKept()
-	w.publish("pvc-1", "192.0.2.1") // as of before
-	w.keeper.Recheck(w.pod)
-	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.2"))
+func TestRecheckUpdatesAVolume(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	received(t, n.request(t.Context(), "pvc-1"))
+	n.waitUntilSynced()
+	n.publish("pvc-1", "192.0.2.1") // an earlier address
+	n.syncer.Recheck(n.pod)
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 }
 
-func TestContentThatTheOperatorHasNotWrittenIsIgnored(t *testing.T) {
-	w := newWorld(t)
-	w.publish("pvc-1", "192.0.2.1")
-	w.startAgent()
-	w.create(entries{"a": entry("pvc-1", "203.0.113.66")})
-	w.publish("pvc-2", "192.0.2.1")
-	w.waitUntilKept()
-	if got := w.file("pvc-1")(); got != "192.0.2.1" {
+func TestContentNotWrittenByTheOperatorIsIgnored(t *testing.T) {
+	n := newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.create(entries{"a": entry("pvc-1", "203.0.113.66")})
+	n.waitUntilSynced()
+	if got := n.file("pvc-1")(); got != "192.0.2.1" {
 		t.Errorf("the volume reads %q", got)
 	}
 }
 
-// waitUntilKept waits until the agent has dealt with all that was done so far: with another Pod that comes last.
-func (w *world) waitUntilKept() {
-	w.t.Helper()
-	pod := w.pod
-	w.pod.UID = types.UID(uuid.NewString())
-	w.publish("pvc-last", "192.0.2.1")
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-last", "192.0.2.2")})
-	w.eventually(w.file("pvc-last")).Should(Equal("192.0.2.2"))
-	w.pod = pod
+// waitUntilSynced waits until the agent has processed all earlier changes, by one more change for another Pod.
+func (n *node) waitUntilSynced() {
+	n.t.Helper()
+	pod := n.pod
+	n.pod.UID = types.UID(uuid.NewString())
+	n.publish("pvc-last", "192.0.2.1")
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-last", "192.0.2.2")})
+	n.eventually(n.file("pvc-last")).Should(Equal("192.0.2.2"))
+	n.pod = pod
 }
 
-func TestPodListenersThatTheOperatorMakesAgainAreFollowed(t *testing.T) {
-	w := newWorld(t)
-	w.publish("pvc-1", "192.0.2.1")
-	w.startAgent()
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
-	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.2"))
-	w.delete()
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.3")})
-	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.3"))
+func TestVolumeIsUpdatedFromRecreatedPodListeners(t *testing.T) {
+	n := newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+	n.delete()
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.3")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.3"))
 }
 
-// Somebody may delete the PodListeners of a Pod that lives, as often as he likes, while no operator is there to make
-// them again.
-func TestAVolumeKeepsItsAddressesUntilTheKubeletUnpublishesIt(t *testing.T) {
-	w := newWorld(t)
-	w.publish("pvc-1", "192.0.2.1")
-	w.startAgent()
+// A user may delete the PodListeners object of a running Pod repeatedly while the operator, which recreates it, does
+// not run.
+func TestVolumeKeepsItsAddressesWhenPodListenersAreDeleted(t *testing.T) {
+	n := newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
 	for range 3 {
-		w.create(nil)
-		w.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
-		w.delete()
-		w.waitUntilKept()
-		if got := w.file("pvc-1")(); got != "192.0.2.1" {
+		n.create(nil)
+		n.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
+		n.delete()
+		n.waitUntilSynced()
+		if got := n.file("pvc-1")(); got != "192.0.2.1" {
 			t.Fatalf("the volume reads %q", got)
 		}
-		if w.object() != nil {
-			t.Fatal("the agent announces a mount where there is none")
+		if n.object() != nil {
+			t.Fatal("the agent created a hint although no volume is being mounted")
 		}
 	}
 }
 
-// Who may write PodListeners in one namespace must neither change nor remove what Pods of other namespaces read.
-func TestPodListenersOfAnotherNamespaceLeadToNoVolume(t *testing.T) {
-	w := newWorld(t)
-	w.publish("pvc-1", "192.0.2.1")
-	w.startAgent()
-	victim := w.pod.Namespace
-	w.pod.Namespace = apiserver.Namespace(t)
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-1", "203.0.113.66")})
-	w.waitUntilKept()
-	if got := w.file("pvc-1")(); got != "192.0.2.1" {
+// Users who may write PodListeners in one namespace must not be able to change volumes of Pods in other namespaces.
+func TestPodListenersOfAnotherNamespaceAreIgnored(t *testing.T) {
+	n := newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	victim := n.pod.Namespace
+	n.pod.Namespace = apiserver.Namespace(t)
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "203.0.113.66")})
+	n.waitUntilSynced()
+	if got := n.file("pvc-1")(); got != "192.0.2.1" {
 		t.Errorf("the volume reads %q", got)
 	}
-	w.delete()
-	w.pod.Namespace = victim
-	w.create(nil)
-	w.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
-	w.eventually(w.file("pvc-1")).Should(Equal("192.0.2.2"))
+	n.delete()
+	n.pod.Namespace = victim
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 }
 
-func TestOtherNodesAreNotWatched(t *testing.T) {
-	w, other := newWorld(t), newWorld(t)
-	w.publish("pvc-1", "192.0.2.1")
-	w.startAgent()
-	other.pod = w.pod // as if the same Pod ran elsewhere
+func TestPodListenersOfOtherNodesAreIgnored(t *testing.T) {
+	n, other := newNode(t), newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	other.pod = n.pod // as if the same Pod ran on the other node
 	other.create(nil)
 	other.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
-	w.waitUntilKept()
-	if got := w.file("pvc-1")(); got != "192.0.2.1" {
+	n.waitUntilSynced()
+	if got := n.file("pvc-1")(); got != "192.0.2.1" {
 		t.Errorf("the volume reads %q", got)
+	}
+}
+
+// The hint has the field manager of Stackable's listener operator (contract 1.2), so that the object has one field
+// manager after a migration.
+func TestHintHasTheFieldManagerOfTheContract(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	n.request(t.Context(), "pvc-1")
+	fields := n.waitForHint().ManagedFields
+	if len(fields) != 1 || fields[0].Manager != "listeners.stackable.tech" {
+		t.Errorf("managed fields of the hint: %+v", fields)
 	}
 }

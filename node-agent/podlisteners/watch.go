@@ -1,9 +1,9 @@
-// Package podlisteners follows the PodListeners of one node: the addresses that the operator has found out for each of
-// the node's Pods. It asks for those of a Pod by creating an empty object, a hint that the Pod is being mounted, and
-// keeps the files in the volumes of running Pods as the objects are.
+// Package podlisteners watches the PodListeners objects of one node, which contain the addresses that the operator has
+// determined for each Pod of the node. It requests the addresses of a Pod by creating an empty object: a hint that a
+// volume of the Pod is being mounted. When an object changes, it updates the files in the Pod's published volumes.
 //
-// It must never do anything else with the API than to create hints and to list and watch the PodListeners of its own
-// node, and never believe an object that the operator has not written.
+// Its only API requests must be to create hints, and to list and watch the PodListeners objects of its own node. It
+// must never use the content of an object that the operator has not written.
 package podlisteners
 
 import (
@@ -22,17 +22,17 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// ErrNoAddress is wrapped by errors about a volume whose addresses are not known in time.
+// ErrNoAddress is wrapped by errors about a volume whose addresses did not become known in time.
 var ErrNoAddress = errors.New("no address yet")
 
-// How long to wait before a hint that is not there is created again: at first, and at most. A hint that does not fit
-// its Pod, as one for a Pod that is gone, is deleted at once.
+// The first and the longest interval at which a hint is created again while it does not exist. The operator deletes a
+// hint that does not match a Pod, for example because the Pod was deleted.
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 )
 
-// Watch holds the PodListeners of one node in memory.
+// Watch is a cache of the PodListeners objects of one node.
 type Watch struct {
 	client   rest.Interface
 	node     string
@@ -40,13 +40,13 @@ type Watch struct {
 	informer cache.Controller
 
 	mu sync.Mutex
-	// waiters are woken when the object of this name changes, comes or goes.
+	// waiters are notified when the object of this name is created, changed or deleted.
 	waiters map[cache.ObjectName]map[*waiter]struct{}
-	// onChange is told of each object, after it has changed in objects.
+	// onChange is called for each object that was created or changed, after objects was updated.
 	onChange func(*listenersv1alpha1.PodListeners)
 }
 
-// NewWatch returns a Watch of the PodListeners on a node. Nothing is read before Run.
+// NewWatch returns a Watch for the PodListeners objects of a node. It reads nothing before Run.
 func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 	client, err := newClient(cfg)
 	if err != nil {
@@ -75,18 +75,18 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 // Run lists and watches until ctx is done. It is called once.
 func (w *Watch) Run(ctx context.Context) { w.informer.RunWithContext(ctx) }
 
-// Ready returns nil once all objects that existed at the start of Run are known.
+// Ready returns an error until all objects that existed when Run was called are in the cache.
 func (w *Watch) Ready() error {
 	if !w.informer.HasSynced() {
-		return errors.New("the PodListeners of this node are not known yet; is the API server reachable?")
+		return errors.New("the PodListeners of this node are not in the cache yet; is the API server reachable?")
 	}
 	return nil
 }
 
-// Addresses waits until the addresses of one of a Pod's volumes, named by its PersistentVolume, are known, and returns
-// them, at least one. If the Pod has no hint, it creates one, as often as it takes. The error wraps ErrNoAddress, and
-// says what is missing. It comes when ctx is done, then wrapping the cause, and when the Pod's object is deleted: so
-// the operator ends a wait that has become pointless, because the Pod is going away.
+// Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name, are known,
+// and returns them, at least one. It creates the Pod's hint while there is none. It returns an error that wraps
+// ErrNoAddress and says what is missing if ctx is done, in which case the error also wraps that of ctx, or if the Pod's
+// object is deleted: the operator deletes it when the Pod is deleted, to end the wait.
 func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listenersv1alpha1.IngressAddress, error) {
 	wait, forget := w.subscribe(pod.key())
 	defer forget()
@@ -101,13 +101,13 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 		if addresses := addressesOf(object, volume); len(addresses) > 0 {
 			return addresses, nil
 		}
-		if wait.ended.Load() {
-			return nil, fmt.Errorf("volume %s of Pod %s has %w: PodListeners %s was deleted, as for a Pod that is going away", volume, pod, ErrNoAddress,
+		if wait.deleted.Load() {
+			return nil, fmt.Errorf("volume %s of Pod %s has %w: PodListeners %s was deleted, which happens when the Pod is deleted", volume, pod, ErrNoAddress,
 				pod.key().Name)
 		}
 		if object == nil && due {
 			if hintErr = w.create(ctx, pod); hintErr != nil {
-				logr.FromContextOrDiscard(ctx).Info("The operator could not be asked for addresses, trying again", "after", retry.String(), "reason", hintErr.Error())
+				logr.FromContextOrDiscard(ctx).Info("Creating the hint failed, retrying", "after", retry.String(), "reason", hintErr.Error())
 			}
 			timer, retry, due = time.After(retry), min(2*retry, lastRetry), false
 		}
@@ -121,24 +121,25 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 	}
 }
 
-// missing says why there are no addresses yet, and where to look. hintErr is why there is no hint, or nil.
+// missing returns an error that says why there are no addresses yet, and how to find out more. hintErr is the error of
+// creating the hint, or nil.
 func (w *Watch) missing(object *listenersv1alpha1.PodListeners, pod Pod, volume string, hintErr error) error {
 	describe := fmt.Sprintf("kubectl -n %s describe", pod.Namespace)
 	if object == nil && hintErr != nil {
-		return fmt.Errorf("the operator could not be asked: %w", hintErr)
+		return fmt.Errorf("requesting the addresses from the listener operator failed: %w", hintErr)
 	}
 	if object == nil || !object.Trusted() {
-		return fmt.Errorf("the listener operator has not answered on PodListeners %s; is it running? See also: %s pod %s", pod.key().Name, describe, pod.Name)
+		return fmt.Errorf("the listener operator has not filled in PodListeners %s; is it running? See also: %s pod %s", pod.key().Name, describe, pod.Name)
 	}
 	name, entry, ok := entryOf(object, volume)
 	if !ok {
-		return fmt.Errorf("the listener operator does not know it as one of the Pod's listener volumes; see: %s pod %s", describe, pod.Name)
+		return fmt.Errorf("it is not among the Pod's listener volumes that the listener operator has found; see: %s pod %s", describe, pod.Name)
 	}
-	return fmt.Errorf("volume %q in the Pod waits for Listener %s; see: %s listener %s; %s pod %s",
+	return fmt.Errorf("volume %q of the Pod waits for Listener %s; see: %s listener %s; %s pod %s",
 		name, entry.ListenerName, describe, entry.ListenerName, describe, pod.Name)
 }
 
-// get returns an object, which must not be changed, or nil.
+// get returns an object from the cache, which must not be changed, or nil.
 func (w *Watch) get(key cache.ObjectName) *listenersv1alpha1.PodListeners {
 	o, ok, err := w.objects.GetByKey(key.String())
 	if err != nil || !ok {
@@ -147,7 +148,8 @@ func (w *Watch) get(key cache.ObjectName) *listenersv1alpha1.PodListeners {
 	return o.(*listenersv1alpha1.PodListeners)
 }
 
-// entryOf finds a volume by its PersistentVolume in an object that the operator has written.
+// entryOf returns the name and the entry of a volume, identified by its PersistentVolume's name, if the operator has
+// written the object.
 func entryOf(o *listenersv1alpha1.PodListeners, volume string) (string, listenersv1alpha1.PodListener, bool) {
 	if o == nil || !o.Trusted() {
 		return "", listenersv1alpha1.PodListener{}, false
@@ -165,15 +167,15 @@ func addressesOf(o *listenersv1alpha1.PodListeners, volume string) []listenersv1
 	return entry.IngressAddresses
 }
 
-// waiter is one who waits for an object to change.
+// waiter is a call of Addresses that waits for an object to change.
 type waiter struct {
-	// changed tells of changes since the last look.
+	// changed receives a value after a change.
 	changed chan struct{}
-	// ended tells that the object was deleted, even if there is another one by now.
-	ended atomic.Bool
+	// deleted is set when the object was deleted, even if it was recreated since.
+	deleted atomic.Bool
 }
 
-// subscribe returns a waiter for the object of this name, and the function that ends the subscription.
+// subscribe returns a waiter for the object of this name, and the function that removes it.
 func (w *Watch) subscribe(key cache.ObjectName) (*waiter, func()) {
 	subscribed := &waiter{changed: make(chan struct{}, 1)}
 	w.mu.Lock()
@@ -192,23 +194,24 @@ func (w *Watch) subscribe(key cache.ObjectName) (*waiter, func()) {
 	}
 }
 
-func (w *Watch) wake(o *listenersv1alpha1.PodListeners, deleted bool) {
+// notify notifies the waiters for an object.
+func (w *Watch) notify(o *listenersv1alpha1.PodListeners, deleted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for waiter := range w.waiters[cache.MetaObjectToName(o)] {
 		if deleted {
-			waiter.ended.Store(true)
+			waiter.deleted.Store(true)
 		}
 		select {
 		case waiter.changed <- struct{}{}:
-		default: // it will look anyway
+		default: // It is already notified.
 		}
 	}
 }
 
 func (w *Watch) changed(object any) {
 	if o, ok := object.(*listenersv1alpha1.PodListeners); ok {
-		w.wake(o, false)
+		w.notify(o, false)
 		w.onChange(o)
 	}
 }
@@ -218,11 +221,11 @@ func (w *Watch) deleted(object any) {
 		object = unknown.Obj
 	}
 	if o, ok := object.(*listenersv1alpha1.PodListeners); ok {
-		w.wake(o, true)
+		w.notify(o, true)
 	}
 }
 
-// trim drops what nobody here reads.
+// trim removes the fields that this package does not read.
 func trim(object any) (any, error) {
 	if o, ok := object.(*listenersv1alpha1.PodListeners); ok {
 		o.ManagedFields, o.Annotations, o.Labels = nil, nil, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// interceptor returns an interceptor that adds the server's logger to the contexts of RPCs, cancels them when the server
-// stops, logs their results, and recovers from panics. running is the context of the server.
+// interceptor returns an interceptor that adds the server's logger to the contexts of RPCs, cancels them when the
+// server stops, logs their results, and recovers from panics. running is the context of the server.
 func interceptor(running context.Context) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (response any, err error) {
 		log := logr.FromContextOrDiscard(running).WithValues(describe(request)...).WithValues("method", path.Base(info.FullMethod))
@@ -49,8 +49,8 @@ func guard(ctx context.Context, request any, handler grpc.UnaryHandler) (respons
 	return handler(ctx, request)
 }
 
-// describe returns the keys and values of a request that are logged: an allowlist of names. The rest of a volume context
-// must not be logged, as it has all annotations of a claim and may have tokens.
+// describe returns the keys and values of a request that are logged: an allowlist of names. The rest of a volume
+// context must not be logged, as it has all annotations of a claim and may have tokens.
 func describe(request any) []any {
 	var values []any
 	add := func(key, value string) {

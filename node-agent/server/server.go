@@ -1,6 +1,6 @@
 // Package server serves the CSI driver to the kubelet on a Unix socket, registers it with the kubelet on another one,
-// which makes a node-driver-registrar sidecar unnecessary, and serves health checks over HTTP. It must not depend on what
-// the driver does.
+// which makes a node-driver-registrar sidecar unnecessary, and serves health checks over HTTP. It must not depend on
+// what the driver does.
 package server
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// ErrStopping is the cause with which the contexts of RPCs are canceled when the agent stops. The kubelet gets it with the
-// code Unavailable, and retries.
+// ErrStopping is the cause with which the contexts of RPCs are canceled when the agent stops. The kubelet gets it with
+// the code Unavailable, and retries.
 var ErrStopping = errors.New("the node agent is stopping")
 
 // gracePeriod is how long RPCs may run after their contexts were canceled.
@@ -34,8 +34,8 @@ type Options struct {
 	// Identity and Node are the CSI driver. They must return status errors only.
 	Identity csi.IdentityServer
 	Node     csi.NodeServer
-	// Ready returns an error while the driver cannot publish volumes. It is one of the checks of /readyz. Nil means that
-	// the driver is always ready.
+	// Ready returns an error while the driver cannot publish volumes. It is one of the checks of /readyz. Nil means
+	// that the driver is always ready.
 	Ready func() error
 }
 
@@ -49,9 +49,9 @@ func RegistrationSocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", names.Driver+"-reg.sock")
 }
 
-// Run serves until ctx is done, and then stops gracefully and returns nil. It returns an error if it cannot serve, or if
-// the kubelet refuses the driver. The contexts of RPCs carry the logger of ctx, and are canceled with ErrStopping as soon
-// as ctx is done.
+// Run serves until ctx is done, and then stops gracefully and returns nil. It returns an error if it cannot serve, or
+// if the kubelet refuses the driver. The contexts of RPCs carry the logger of ctx, and are canceled with ErrStopping as
+// soon as ctx is done.
 func Run(ctx context.Context, options Options) error {
 	health, err := listenForHealth(ctx, options.HealthAddress)
 	if err != nil {

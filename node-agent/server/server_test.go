@@ -271,6 +271,9 @@ func TestMissingHostDirectoryIsAnError(t *testing.T) {
 		if err := a.wait(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing(dir)) {
 			t.Errorf("the server returned %v", err)
 		}
+		if _, err := os.Lstat(server.Socket(dir)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the driver's socket is left: %v", err)
+		}
 	}
 }
 
@@ -319,6 +322,22 @@ func TestStoppingCancelsPendingRPCs(t *testing.T) {
 	if err := <-result; status.Code(err) != codes.Unavailable || status.Convert(err).Message() != server.ErrStopping.Error() {
 		t.Errorf("the RPC returned %v", err)
 	}
+	must(t, a.wait())
+}
+
+func TestStoppingDoesNotWaitForRPCsThatIgnoreIt(t *testing.T) {
+	a := start(t, kubeletDir(t))
+	waiting, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	a.driver.publish = func(context.Context, *csi.NodePublishVolumeRequest) error {
+		close(waiting)
+		<-release
+		return nil
+	}
+	node := a.node()
+	go func() { _, _ = node.NodePublishVolume(context.Background(), &csi.NodePublishVolumeRequest{}) }()
+	<-waiting
+	a.stop()
 	must(t, a.wait())
 }
 

@@ -16,8 +16,8 @@ type socket struct {
 	file fs.FileInfo // of the socket that listen created at path
 }
 
-// listen creates a socket, and atomically replaces one that an earlier agent has left. The directory must exist: it is a
-// mounted directory of the host, and the kubelet does not see sockets anywhere else.
+// listen creates a socket, and atomically replaces one that an earlier agent has left. The directory must exist: it is
+// a mounted directory of the host, and the kubelet does not see sockets anywhere else.
 func listen(path string) (*socket, error) {
 	// The kubelet ignores names that begin with a dot.
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))

@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt converts a volume written by Stackable's listener operator, which has the tree at its root, to the layout of this
-// package, and keeps its content. Readers see the same content throughout: the directory of the default address stays
-// reachable by the old path and the new one. Other volumes are not changed. After an error readers still see the same.
+// adopt converts a volume written by Stackable's listener operator, which has the tree at its root, to the layout of
+// this package, and keeps its content. Readers see the same content throughout: the directory of the default address
+// stays reachable by the old path and the new one. Other volumes are not changed. After an error readers still see the
+// same.
 func adopt(mount *os.Root, label Labeller) error {
 	first, err := mount.Readlink(defaultLink)
 	if err != nil || !strings.HasPrefix(first, addressesDir+"/") {
@@ -40,9 +41,9 @@ func adopt(mount *os.Root, label Labeller) error {
 	return link(mount, defaultLink, path.Join(dataLink, defaultLink))
 }
 
-// exchange atomically swaps the entries of this name in the root of the volume and in one of its directories. os.Root has
-// no such operation. It is still safe: the names are relative to directories that an os.Root has opened, and renaming
-// does not follow links.
+// exchange atomically swaps the entries of this name in the root of the volume and in one of its directories. os.Root
+// has no such operation. It is still safe: the names are relative to directories that an os.Root has opened, and
+// renaming does not follow links.
 func exchange(mount *os.Root, dir, name string) error {
 	root, err := openDir(mount, ".")
 	if err != nil {

@@ -26,8 +26,8 @@ type reader struct {
 	rewrites *atomic.Int64 // incremented by the test at the beginning and at the end of each rewrite
 }
 
-// startReading starts a reader that knows which port belongs to which address. If migrating, the volume has the layout of
-// Stackable's listener operator, and is rewritten once.
+// startReading starts a reader that knows which port belongs to which address. If migrating, the volume has the layout
+// of Stackable's listener operator, and is rewritten once.
 func startReading(t *testing.T, mount string, ports map[string]string, migrating bool) *reader {
 	t.Helper()
 	var (

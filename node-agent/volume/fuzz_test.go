@@ -38,8 +38,8 @@ func FuzzTargetPath(f *testing.F) {
 	})
 }
 
-// FuzzNames checks that for any names of addresses and ports nothing outside of the volume changes, and that the volume has
-// only the files of the contract.
+// FuzzNames checks that for any names of addresses and ports nothing outside of the volume changes, and that the volume
+// has only the files of the contract.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"192.0.2.1", "fd00::1", "fe80::1%/../..", "a.example.com", "..", "../../x", "/etc", "http", "", "a/b", "\x00"} {
 		f.Add(name, "http", int32(80))

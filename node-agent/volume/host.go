@@ -36,9 +36,9 @@ type Written struct {
 	Skipped []string
 }
 
-// Write publishes a volume with these addresses, the default one first. Addresses and port names that are not valid file
-// names are left out. It returns ErrNoAddress if no address remains. After an error the volume is unchanged, and does not
-// exist if it did not exist before. The volume's parent directory, which the kubelet creates, must exist.
+// Write publishes a volume with these addresses, the default one first. Addresses and port names that are not valid
+// file names are left out. It returns ErrNoAddress if no address remains. After an error the volume is unchanged, and
+// does not exist if it did not exist before. The volume's parent directory, which the kubelet creates, must exist.
 func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
 	return h.write(target, addresses, true)
 }

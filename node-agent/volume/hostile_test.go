@@ -15,8 +15,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// agentCapabilities are the capabilities that the DaemonSet keeps. They are needed because a Pod may change the owners and
-// modes of the files in its volume, and make directories sticky.
+// agentCapabilities are the capabilities that the DaemonSet keeps. They are needed because a Pod may change the owners
+// and modes of the files in its volume, and make directories sticky.
 var agentCapabilities = []int{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER}
 
 // asAgent runs f with the capabilities of the node agent only. It has to be called as root.

@@ -11,9 +11,9 @@ import (
 // Labeller sets the label of an open file or directory. Nil does nothing.
 type Labeller func(*os.File) error
 
-// The label permits the containers of all Pods to read, because it has no category. The label that files inherit from the
-// kubelet's directory does not, on some platforms, and the container runtime relabels a volume only for Pods that mount
-// it writable.
+// The label permits the containers of all Pods to read, because it has no category. The label that files inherit from
+// the kubelet's directory does not, on some platforms, and the container runtime relabels a volume only for Pods that
+// mount it writable.
 const (
 	labelAttribute = "security.selinux"
 	fileLabel      = "system_u:object_r:container_file_t:s0"
@@ -21,9 +21,9 @@ const (
 	selinuxDir = "/sys/fs/selinux"
 )
 
-// SELinux returns the Labeller that permits the containers of Pods to read, or nil if the node does not use SELinux. The
-// node agent needs no capability to label its own files, because SELinux permits spc_t to relabel. Without SELinux the
-// kernel would require CAP_SYS_ADMIN.
+// SELinux returns the Labeller that permits the containers of Pods to read, or nil if the node does not use SELinux.
+// The node agent needs no capability to label its own files, because SELinux permits spc_t to relabel. Without SELinux
+// the kernel would require CAP_SYS_ADMIN.
 func SELinux() Labeller { return selinux(selinuxDir) }
 
 func selinux(dir string) Labeller {

@@ -14,8 +14,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// labelled publishes a volume with a fake Labeller, which fails for the name fail. It returns the labelled names in order,
-// and the path of the volume.
+// labelled publishes a volume with a fake Labeller, which fails for the name fail. It returns the labelled names in
+// order, and the path of the volume.
 func labelled(t *testing.T, fail string) (names []string, mount string, err error) {
 	t.Helper()
 	dir := t.TempDir()

@@ -24,9 +24,9 @@ type Published struct {
 	ID string
 }
 
-// Published returns a Pod's published volumes of this driver. It reads the kubelet's records, so that the node agent needs
-// no state of its own. It leaves out volumes that were never written. The namespace is that of the last write; it is ""
-// for a volume that Stackable's listener operator wrote. A Pod can falsify it only for its own volumes.
+// Published returns a Pod's published volumes of this driver. It reads the kubelet's records, so that the node agent
+// needs no state of its own. It leaves out volumes that were never written. The namespace is that of the last write; it
+// is "" for a volume that Stackable's listener operator wrote. A Pod can falsify it only for its own volumes.
 func (h *Host) Published(pod types.UID) ([]Published, error) {
 	pods, err := os.OpenRoot(h.pods)
 	if err != nil {
@@ -65,8 +65,8 @@ func (h *Host) namespace(target Target) (string, bool) {
 	return namespaceOf(currentGeneration(mount)), populated(mount)
 }
 
-// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume belongs to this
-// driver. It does not if the record cannot be read.
+// readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume belongs to
+// this driver. It does not if the record cannot be read.
 func readRecord(root *os.Root, name string) (string, bool) {
 	f, err := root.Open(name)
 	if err != nil {

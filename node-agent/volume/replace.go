@@ -24,8 +24,8 @@ const (
 	fileMode = 0o444
 )
 
-// newGeneration returns a name for the directory of a new tree. The name contains the Pod's namespace, because an object
-// in another namespace may claim the same Pod uid.
+// newGeneration returns a name for the directory of a new tree. The name contains the Pod's namespace, because an
+// object in another namespace may claim the same Pod uid.
 func newGeneration(namespace string) string {
 	if namespace == "" {
 		return generationPrefix + rand.Text()
@@ -118,8 +118,8 @@ func writeFile(root *os.Root, name, content string, label Labeller) error {
 	return errors.Join(err, f.Chmod(fileMode), label.apply(f), f.Close())
 }
 
-// link makes name a link to a path. It replaces an existing link or file atomically. A directory cannot be replaced, and
-// is moved aside before.
+// link makes name a link to a path. It replaces an existing link or file atomically. A directory cannot be replaced,
+// and is moved aside before.
 func link(mount *os.Root, name, to string) error {
 	if now, err := mount.Readlink(name); err == nil && now == to {
 		return nil

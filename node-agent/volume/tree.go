@@ -34,9 +34,9 @@ type directory struct {
 // path returns the path of the directory in the tree.
 func (d *directory) path() string { return path.Join(addressesDir, d.address) }
 
-// newTree returns the content of a volume with these addresses, and descriptions of what was left out. Names are validated
-// here because the API permits some that are not valid file names, and because other clients than the operator may be
-// permitted to write the status of Listeners.
+// newTree returns the content of a volume with these addresses, and descriptions of what was left out. Names are
+// validated here because the API permits some that are not valid file names, and because other clients than the
+// operator may be permitted to write the status of Listeners.
 func newTree(addresses []listenersv1alpha1.IngressAddress) (tree, []string) {
 	var (
 		want    tree

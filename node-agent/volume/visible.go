@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// visible reports whether a volume already shows exactly this tree, in the layout of this package or in that of Stackable's
-// listener operator. It reads no more than it expects, never blocks, and returns false in case of doubt.
+// visible reports whether a volume already shows exactly this tree, in the layout of this package or in that of
+// Stackable's listener operator. It reads no more than it expects, never blocks, and returns false in case of doubt.
 func (t tree) visible(mount *os.Root) bool {
 	if t.matches(mount, ".") {
 		return true
@@ -89,8 +89,8 @@ func hasContent(root *os.Root, name, content string) bool {
 	return err == nil && string(got) == content
 }
 
-// eachName calls f for each name in a directory until f returns false, and reports whether f was called for all names. It
-// reads the names in chunks, because a directory may have any number of them.
+// eachName calls f for each name in a directory until f returns false, and reports whether f was called for all names.
+// It reads the names in chunks, because a directory may have any number of them.
 func eachName(root *os.Root, dir string, f func(name string) bool) bool {
 	d, err := openDir(root, dir)
 	if err != nil {
