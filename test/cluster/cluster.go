@@ -56,7 +56,7 @@ type Cluster struct {
 	dir      string
 	state    state
 	subnets  subnets
-	progress *progress
+	progress *Progress
 }
 
 // Up brings the cluster up, or completes one that is there: it starts whatever does not run, also stopped nodes, and
@@ -75,7 +75,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.progress = newProgress(options.Progress)
+	c.progress = NewProgress(options.Progress)
 	if err := ensurePackages(ctx, c.progress); err != nil {
 		return nil, fmt.Errorf("installing packages: %w", err)
 	}
@@ -149,7 +149,7 @@ func (c *Cluster) ensure(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	c.progress.say("API server, containerd on %d nodes are up", len(c.state.Nodes))
+	c.progress.Printf("API server, containerd on %d nodes are up", len(c.state.Nodes))
 	for _, node := range c.state.Nodes {
 		if err := c.startKubelet(node); err != nil {
 			return err
@@ -161,7 +161,7 @@ func (c *Cluster) ensure(ctx context.Context) error {
 	if err := c.awaitReady(ctx); err != nil {
 		return err
 	}
-	c.progress.say("cluster %s is ready; kubeconfig: %s", c.name, c.Kubeconfig())
+	c.progress.Printf("cluster %s is ready; kubeconfig: %s", c.name, c.Kubeconfig())
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := tools.BuildLocal(ctx, "test", c.binDir(), "./cluster/nodeinit", "./cluster/pause", "./cluster/registry"); err != nil {
 		return fmt.Errorf("building the cluster's own programs: %w", err)
 	}
-	c.progress.say("programs are built")
+	c.progress.Printf("programs are built")
 	if err := c.ensurePKI(); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func Down(ctx context.Context, name string, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c.progress = newProgress(progress)
+	c.progress = NewProgress(progress)
 	unlock, err := c.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("waiting for another change of the cluster: %w", err)
@@ -220,7 +220,7 @@ func Down(ctx context.Context, name string, progress io.Writer) error {
 	if err := c.down(ctx); err != nil {
 		return fmt.Errorf("taking down cluster %s: %w", name, err)
 	}
-	c.progress.say("cluster %s is down", name)
+	c.progress.Printf("cluster %s is down", name)
 	return nil
 }
 
@@ -240,7 +240,7 @@ func (c *Cluster) down(ctx context.Context) error {
 			return err
 		}
 	}
-	c.progress.say("%d machines are off", len(holders))
+	c.progress.Printf("%d machines are off", len(holders))
 	cleanCtx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
 	if err := removeCgroup(cleanCtx, c.cgroup()); err != nil {

@@ -14,7 +14,7 @@ import (
 func newTestCluster(t *testing.T) *Cluster {
 	t.Helper()
 	dir := t.TempDir()
-	c := &Cluster{name: "test", base: dir, dir: dir + "/test", subnets: subnets{slot: 2}, progress: newProgress(nil)}
+	c := &Cluster{name: "test", base: dir, dir: dir + "/test", subnets: subnets{slot: 2}, progress: NewProgress(nil)}
 	if err := os.MkdirAll(c.pkiDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}

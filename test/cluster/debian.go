@@ -35,7 +35,7 @@ var packages = map[string]string{
 }
 
 // ensurePackages installs the Debian packages that are missing.
-func ensurePackages(ctx context.Context, p *progress) error {
+func ensurePackages(ctx context.Context, p *Progress) error {
 	missing := missingPackages()
 	if len(missing) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func ensurePackages(ctx context.Context, p *progress) error {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return fmt.Errorf("missing packages, please install what Debian calls: %s", list)
 	}
-	p.say("installing %s", list)
+	p.Printf("installing %s", list)
 	err := aptGet(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
 	if err != nil {
 		// The package lists may be absent or too old.

@@ -16,7 +16,7 @@ const neededInstances = 512
 
 // ensureLimit raises a limit of the kernel to the least that is needed. It stays raised when the cluster is gone:
 // others may have come to need it.
-func ensureLimit(path string, least int, p *progress) error {
+func ensureLimit(path string, least int, p *Progress) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("reading a limit of the kernel: %w", err)
@@ -31,6 +31,6 @@ func ensureLimit(path string, least int, p *progress) error {
 	if err := os.WriteFile(path, []byte(strconv.Itoa(least)), 0); err != nil {
 		return fmt.Errorf("raising a limit of the kernel from %d to %d (do it on the machine if this is a container on it): %w", limit, least, err)
 	}
-	p.say("raised %s from %d to %d", path, limit, least)
+	p.Printf("raised %s from %d to %d", path, limit, least)
 	return nil
 }

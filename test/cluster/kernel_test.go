@@ -18,7 +18,7 @@ func TestALimitIsRaisedButNeverLowered(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.before), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := ensureLimit(path, 512, newProgress(nil)); err != nil {
+			if err := ensureLimit(path, 512, NewProgress(nil)); err != nil {
 				t.Fatal(err)
 			}
 			if got := read(t, path); got != tc.want {
@@ -33,7 +33,7 @@ func TestALimitThatIsNoNumberIsNamed(t *testing.T) {
 	if err := os.WriteFile(path, []byte("many"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := ensureLimit(path, 512, newProgress(nil)); err == nil || !strings.Contains(err.Error(), path) {
+	if err := ensureLimit(path, 512, NewProgress(nil)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("ensureLimit says %v, want an error that names %s", err, path)
 	}
 }

@@ -55,7 +55,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 			return err
 		}
 	}
-	c.progress.say("%d nodes are ready", len(c.state.Nodes))
+	c.progress.Printf("%d nodes are ready", len(c.state.Nodes))
 	client, err := c.client()
 	if err != nil {
 		return err

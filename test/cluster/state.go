@@ -79,7 +79,7 @@ func locate(name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{name: name, base: base, dir: filepath.Join(base, name), progress: newProgress(nil)}, nil
+	return &Cluster{name: name, base: base, dir: filepath.Join(base, name), progress: NewProgress(nil)}, nil
 }
 
 // load reads the cluster's state, or returns ErrNotFound.

@@ -18,11 +18,11 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// probeLimit is how long the client tries to reach what it should not.
-const probeLimit = 2 * time.Second
+// probeTimeout is how long the client tries to connect to an address that it should not reach.
+const probeTimeout = 2 * time.Second
 
-// outsider is the client outside of the cluster, with an etcdctl.
-type outsider struct {
+// outsideClient is the client outside of the cluster, which runs etcdctl.
+type outsideClient struct {
 	*demo
 	etcdctl string
 }
@@ -31,26 +31,26 @@ type outsider struct {
 type member struct {
 	// ID identifies the member within etcd.
 	ID uint64
-	// Name is the name that the member gave itself: that of its Pod.
+	// Name is the member's name: that of its Pod.
 	Name string
-	// Address is where the member tells clients to find it: an IP address and a port.
+	// Address is the address that the member advertises to clients: an IP address and a port.
 	Address string
 }
 
-// outside returns the client.
-func (d *demo) outside(ctx context.Context) (*outsider, error) {
+// outside returns the client outside of the cluster.
+func (d *demo) outside(ctx context.Context) (*outsideClient, error) {
 	dir, err := tools.Ensure(ctx, "etcd")
 	if err != nil {
 		return nil, err
 	}
-	return &outsider{demo: d, etcdctl: filepath.Join(dir, "etcdctl")}, nil
+	return &outsideClient{demo: d, etcdctl: filepath.Join(dir, "etcdctl")}, nil
 }
 
-// ctl runs etcdctl outside of the cluster, connected to one address only, and returns what it printed.
-func (o *outsider) ctl(ctx context.Context, address string, args ...string) ([]byte, error) {
+// ctl runs etcdctl outside of the cluster, with one address as its only endpoint, and returns its output.
+func (o *outsideClient) ctl(ctx context.Context, address string, args ...string) ([]byte, error) {
 	args = append([]string{"--endpoints=http://" + address}, args...)
 	cmd := o.cluster.ClientCommand(ctx, o.etcdctl, args...)
-	// No proxy of the host's, nor settings that the user has for another etcd.
+	// Neither the host's proxy settings nor etcdctl's own variables apply.
 	cmd.Env = []string{}
 	fmt.Fprintf(o.out, "  outside$ etcdctl %s\n", quoted(args))
 	var messages strings.Builder
@@ -62,7 +62,7 @@ func (o *outsider) ctl(ctx context.Context, address string, args ...string) ([]b
 	return output, nil
 }
 
-// quoted returns arguments as one would type them.
+// quoted returns arguments as they are typed in a shell.
 func quoted(args []string) string {
 	typed := slices.Clone(args)
 	for i, arg := range typed {
@@ -73,8 +73,8 @@ func quoted(args []string) string {
 	return strings.Join(typed, " ")
 }
 
-// members asks the etcd at an address for its members.
-func (o *outsider) members(ctx context.Context, address string) ([]member, error) {
+// members returns the members that the etcd at an address lists.
+func (o *outsideClient) members(ctx context.Context, address string) ([]member, error) {
 	output, err := o.ctl(ctx, address, "member", "list", "--write-out=json")
 	if err != nil {
 		return nil, err
@@ -84,13 +84,13 @@ func (o *outsider) members(ctx context.Context, address string) ([]member, error
 		return nil, fmt.Errorf("reading etcd's list of members: %w", err)
 	}
 	for _, m := range found {
-		fmt.Fprintf(o.out, "    %s is at %s\n", m.Name, m.Address)
+		fmt.Fprintf(o.out, "    %s: %s\n", m.Name, m.Address)
 	}
 	return found, nil
 }
 
-// parseMembers reads what "etcdctl member list" prints as JSON. It returns the members in the order of their names, or
-// an error unless every member has started and names exactly one address.
+// parseMembers parses the JSON output of "etcdctl member list", and returns the members sorted by name. It returns an
+// error unless every member has started and has exactly one address.
 func parseMembers(data []byte) ([]member, error) {
 	var list struct {
 		Members []struct {
@@ -120,32 +120,32 @@ func parseMembers(data []byte) ([]member, error) {
 	return found, nil
 }
 
-// put writes a key through a member, at its address.
-func (o *outsider) put(ctx context.Context, m member, key, value string) error {
+// put writes a key through a member.
+func (o *outsideClient) put(ctx context.Context, m member, key, value string) error {
 	output, err := o.ctl(ctx, m.Address, "put", key, value, "--write-out=json")
 	if err != nil {
 		return err
 	}
-	_, err = parseAnswer(output, m)
+	_, err = parseResponse(output, m)
 	return err
 }
 
-// get reads a key through a member, at its address. A key that does not exist has the value "".
-func (o *outsider) get(ctx context.Context, m member, key string) (string, error) {
+// get reads a key through a member. The value of a key that does not exist is "".
+func (o *outsideClient) get(ctx context.Context, m member, key string) (string, error) {
 	output, err := o.ctl(ctx, m.Address, "get", key, "--write-out=json")
 	if err != nil {
 		return "", err
 	}
-	return parseAnswer(output, m)
+	return parseResponse(output, m)
 }
 
-// errOtherMember says that an address leads to another member than etcd says.
+// errOtherMember is returned when an address leads to another member than the one that advertises it.
 var errOtherMember = errors.New("another member answered")
 
-// parseAnswer reads what etcdctl prints as JSON of putting or getting a key, makes sure that it came from that member
-// itself, and returns the value, if there is one.
-func parseAnswer(data []byte, from member) (string, error) {
-	var answer struct {
+// parseResponse parses the JSON output of "etcdctl put" or "etcdctl get", checks that the given member itself
+// responded, and returns the value, if there is one.
+func parseResponse(data []byte, from member) (string, error) {
+	var response struct {
 		Header struct {
 			MemberID uint64 `json:"member_id"`
 		} `json:"header"`
@@ -153,25 +153,25 @@ func parseAnswer(data []byte, from member) (string, error) {
 			Value []byte `json:"value"`
 		} `json:"kvs"`
 	}
-	if err := json.Unmarshal(data, &answer); err != nil {
+	if err := json.Unmarshal(data, &response); err != nil {
 		return "", fmt.Errorf("parsing %q: %w", data, err)
 	}
-	if answer.Header.MemberID != from.ID {
-		return "", fmt.Errorf("asking %s (%x) at %s: %w: %x", from.Name, from.ID, from.Address, errOtherMember, answer.Header.MemberID)
+	if response.Header.MemberID != from.ID {
+		return "", fmt.Errorf("querying %s (%x) at %s: %w: %x", from.Name, from.ID, from.Address, errOtherMember, response.Header.MemberID)
 	}
-	if len(answer.KVs) == 0 {
+	if len(response.KVs) == 0 {
 		return "", nil
 	}
-	return string(answer.KVs[0].Value), nil
+	return string(response.KVs[0].Value), nil
 }
 
-// errReachable says that the client is not outside of the cluster.
-var errReachable = errors.New("the client reaches a Pod by its own address, so it is not outside of the cluster")
+// errReachable is returned when the client reaches a Pod.
+var errReachable = errors.New("the client reaches a Pod by the Pod's own address, so it is not outside of the cluster")
 
-// cannotReach checks that the client cannot reach a Pod by its own address.
-func (o *outsider) cannotReach(ctx context.Context, podIP string, port int) error {
+// checkUnreachable checks that the client cannot reach a Pod by the Pod's own address.
+func (o *outsideClient) checkUnreachable(ctx context.Context, podIP string, port int) error {
 	address := net.JoinHostPort(podIP, strconv.Itoa(port))
-	probe, cancel := context.WithTimeout(ctx, probeLimit)
+	probe, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	conn, err := o.cluster.ClientDial(probe, "tcp", address)
 	if err == nil {
@@ -184,8 +184,8 @@ func (o *outsider) cannotReach(ctx context.Context, podIP string, port int) erro
 	return nil
 }
 
-// unreachable tells whether an error of a connection attempt means that there is no way, as opposed to nobody who
-// listens.
+// unreachable reports whether the error of a connection attempt means that there is no route to the address, as opposed
+// to no listening process.
 func unreachable(err error) bool {
 	var network net.Error
 	return errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) || (errors.As(err, &network) && network.Timeout())

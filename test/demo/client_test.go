@@ -37,11 +37,11 @@ func TestParseMembers(t *testing.T) {
 			json:    `{"members":[{"ID":255,"peerURLs":["http://etcd-0.etcd-peers:2380"]}]}`,
 			wantErr: "member ff",
 		},
-		"a member without an address is of no use": {
+		"a member without an address": {
 			json:    `{"members":[{"ID":1,"name":"etcd-0"}]}`,
 			wantErr: "one address",
 		},
-		"of two addresses it would be unclear which one is meant": {
+		"a member with two addresses": {
 			json:    `{"members":[{"ID":1,"name":"etcd-0","clientURLs":["http://10.89.0.11:1","http://10.89.0.12:1"]}]}`,
 			wantErr: "one address",
 		},
@@ -49,7 +49,7 @@ func TestParseMembers(t *testing.T) {
 			json:    `{"members":[{"ID":1,"name":"etcd-0","clientURLs":["http://10.89.0.11"]}]}`,
 			wantErr: "not a host and a port",
 		},
-		"an address that is none": {
+		"an invalid address": {
 			json:    `{"members":[{"ID":1,"name":"etcd-0","clientURLs":["http://%zz"]}]}`,
 			wantErr: "parsing the address of etcd-0",
 		},
@@ -70,7 +70,7 @@ func TestParseMembers(t *testing.T) {
 	}
 }
 
-func TestParseAnswer(t *testing.T) {
+func TestParseResponse(t *testing.T) {
 	from := member{ID: 10276657743932975437, Name: "etcd-0", Address: "10.89.0.11:31001"}
 	for name, tc := range map[string]struct {
 		json    string
@@ -82,25 +82,25 @@ func TestParseAnswer(t *testing.T) {
 				`"kvs":[{"key":"ZGVtby9ldGNkLTA=","create_revision":2,"mod_revision":2,"version":1,"value":"aGVsbG8="}],"count":1}`,
 			want: "hello",
 		},
-		"no such key":           {json: `{"header":{"member_id":10276657743932975437}}`},
-		"what put answers":      {json: `{"header":{"member_id":10276657743932975437,"revision":3}}`},
-		"of another member":     {json: `{"header":{"member_id":255},"kvs":[{"value":"aGVsbG8="}]}`, wantErr: "etcd-0 (8e9e05c52164694d) at 10.89.0.11:31001: another member answered: ff"},
-		"of nobody":             {json: `{}`, wantErr: "another member answered: 0"},
-		"what is not an answer": {json: `OK`, wantErr: `parsing "OK"`},
+		"no such key":       {json: `{"header":{"member_id":10276657743932975437}}`},
+		"response to put":   {json: `{"header":{"member_id":10276657743932975437,"revision":3}}`},
+		"of another member": {json: `{"header":{"member_id":255},"kvs":[{"value":"aGVsbG8="}]}`, wantErr: "etcd-0 (8e9e05c52164694d) at 10.89.0.11:31001: another member answered: ff"},
+		"without a member":  {json: `{}`, wantErr: "another member answered: 0"},
+		"not a response":    {json: `OK`, wantErr: `parsing "OK"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseAnswer([]byte(tc.json), from)
+			got, err := parseResponse([]byte(tc.json), from)
 			wantError(t, err, tc.wantErr)
 			wantText(t, got, tc.want)
 		})
 	}
 }
 
-func TestCommandsAreShownAsTyped(t *testing.T) {
+func TestArgumentsAreQuotedAsInShell(t *testing.T) {
 	wantText(t, quoted([]string{"put", "demo/etcd-0", "by etcd-0", ""}), `put demo/etcd-0 "by etcd-0" ""`)
 }
 
-func TestUnreachableIsNoWayRatherThanNobodyThere(t *testing.T) {
+func TestUnreachableMeansNoRoute(t *testing.T) {
 	wrap := func(errno unix.Errno) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", errno)}
 	}

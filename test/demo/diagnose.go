@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// diagnosisLimit is how long looking for the cause of a failure may take.
-const diagnosisLimit = 30 * time.Second
+// diagnosisTimeout is how long the commands may take.
+const diagnosisTimeout = 30 * time.Second
 
-// diagnosisLines is how much of each command's output is shown: its last lines.
+// diagnosisLines is the number of lines, from the end of each command's output, that are shown.
 const diagnosisLines = 25
 
-// diagnosis are the kubectl commands that show why something is not as it should be.
+// diagnosis are the kubectl commands that show why the demo failed.
 var diagnosis = []string{
 	"get nodes",
 	"describe listeneroperators",
@@ -24,19 +24,19 @@ var diagnosis = []string{
 	"get events -A --field-selector=type=Warning --sort-by=.metadata.creationTimestamp",
 }
 
-// diagnose prints what somebody would look at who wants to know why the demo failed. What cannot be had is left out:
-// the failure itself is reported elsewhere.
+// diagnose prints the output of commands that show why the demo failed. It reports no error of its own: the caller
+// reports the failure itself.
 func (d *demo) diagnose(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, diagnosisLimit)
+	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	for _, command := range diagnosis {
 		output, err := d.kubectl(ctx, strings.Fields(command)...)
 		if err != nil {
 			output = err.Error()
 		}
-		fmt.Fprintf(d.progress.writer, "\n$ kubectl %s\n%s\n", command, lastLines(output, diagnosisLines))
+		fmt.Fprintf(d.messages, "\n$ kubectl %s\n%s\n", command, lastLines(output, diagnosisLines))
 	}
-	fmt.Fprintf(d.progress.writer, "\nlogs of the cluster's own programs: %s\n\n", d.cluster.LogDir())
+	fmt.Fprintf(d.messages, "\nlogs of the cluster's components: %s\n\n", d.cluster.LogDir())
 }
 
 // lastLines returns at most n lines of a text, from its end.

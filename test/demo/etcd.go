@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/test/await"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
@@ -29,16 +30,16 @@ const (
 	dataClass     = "demo-data"
 )
 
-// members is how many members etcd has.
+// members is the number of etcd's members.
 const members = 3
 
-// etcdLimit is how long etcd may take to become ready.
-const etcdLimit = 2 * time.Minute
+// etcdTimeout is how long etcd may take to become ready.
+const etcdTimeout = 2 * time.Minute
 
 // memberPod is the name of a member of etcd, and of its Pod.
 func memberPod(i int) string { return fmt.Sprintf("etcd-%d", i) }
 
-// startEtcd starts etcd on the cluster, and returns its Pods when all are ready.
+// startEtcd creates etcd on the cluster, and returns its Pods when all are ready.
 func (d *demo) startEtcd(ctx context.Context) ([]corev1.Pod, error) {
 	if err := d.loadEtcd(ctx); err != nil {
 		return nil, err
@@ -46,14 +47,14 @@ func (d *demo) startEtcd(ctx context.Context) ([]corev1.Pod, error) {
 	if err := d.createStorage(ctx); err != nil {
 		return nil, err
 	}
-	d.progress.say("starting etcd: kubectl apply -f test/demo/manifests")
+	d.progress.Printf("starting etcd: kubectl apply -f test/demo/manifests")
 	if _, err := d.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join("test", "demo", "manifests")); err != nil {
 		return nil, err
 	}
 	return d.awaitEtcd(ctx, nil)
 }
 
-// loadEtcd gives the nodes an image of etcd with a shell.
+// loadEtcd loads an image of etcd, with a shell, into the nodes.
 func (d *demo) loadEtcd(ctx context.Context) error {
 	dir, err := tools.Ensure(ctx, "etcd")
 	if err != nil {
@@ -66,11 +67,11 @@ func (d *demo) loadEtcd(ctx context.Context) error {
 	for _, program := range []string{"etcd", "etcdctl"} {
 		spec.Files["/usr/local/bin/"+program] = image.File{Source: filepath.Join(dir, program)}
 	}
-	d.progress.say("loading the image %s into the nodes", etcdImage)
+	d.progress.Printf("loading the image %s into the nodes", etcdImage)
 	return d.cluster.LoadImage(ctx, etcdImage, spec)
 }
 
-// createStorage makes as many volumes for data as there are members: directories of this machine, which all nodes see.
+// createStorage creates a data volume for each member: a directory of this machine, which all nodes can access.
 func (d *demo) createStorage(ctx context.Context) error {
 	for i := range members {
 		name := fmt.Sprintf("demo-data-%d", i)
@@ -79,7 +80,7 @@ func (d *demo) createStorage(ctx context.Context) error {
 			return fmt.Errorf("creating the directory of a volume: %w", err)
 		}
 		if err := os.Chown(dir, etcdUser, etcdUser); err != nil {
-			return fmt.Errorf("handing the directory of a volume to etcd: %w", err)
+			return fmt.Errorf("changing the owner of a volume's directory: %w", err)
 		}
 		if err := d.client.Create(ctx, dataVolume(name, dir)); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating volume %s: %w", name, err)
@@ -88,7 +89,7 @@ func (d *demo) createStorage(ctx context.Context) error {
 	return nil
 }
 
-// dataVolume returns a volume for data in a directory.
+// dataVolume returns a PersistentVolume in a directory.
 func dataVolume(name, dir string) *corev1.PersistentVolume {
 	kind := corev1.HostPathDirectory
 	return &corev1.PersistentVolume{
@@ -103,27 +104,31 @@ func dataVolume(name, dir string) *corev1.PersistentVolume {
 	}
 }
 
-// awaitEtcd waits until all Pods of etcd are ready, and returns them in the order of their names. A Pod that is in gone
-// is not one of them any more.
-func (d *demo) awaitEtcd(ctx context.Context, gone *corev1.Pod) ([]corev1.Pod, error) {
-	pods, err := await(ctx, d, "etcd", etcdLimit, &corev1.PodList{}, func(l *corev1.PodList) string {
-		return notReady(l.Items, gone)
-	}, client.InNamespace(etcdNamespace), client.MatchingLabels{"app": "etcd"})
+// awaitEtcd waits until all Pods of etcd are ready, and returns them sorted by name. It does not count deleted, which
+// may be nil: a Pod that was just deleted may still exist.
+func (d *demo) awaitEtcd(ctx context.Context, deleted *corev1.Pod) ([]corev1.Pod, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, etcdTimeout, fmt.Errorf("not within %s", etcdTimeout))
+	defer cancel()
+	pods, err := await.List(ctx, d.client, &corev1.PodList{},
+		func(l *corev1.PodList) string { return notReady(l.Items, deleted) },
+		func(state string) { d.progress.Printf("etcd: %s", state) },
+		client.InNamespace(etcdNamespace), client.MatchingLabels{"app": "etcd"})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("waiting for etcd: %w", err)
 	}
+	d.progress.Printf("etcd: ready")
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return pods.Items, nil
 }
 
-// notReady tells which members are not ready, or "". The Pod gone, which may be nil, does not count.
-func notReady(pods []corev1.Pod, gone *corev1.Pod) string {
+// notReady returns which members are not ready, or "". It does not count the Pod deleted, which may be nil.
+func notReady(pods []corev1.Pod, deleted *corev1.Pod) string {
 	states := map[string]string{}
 	for i := range members {
 		states[memberPod(i)] = "missing"
 	}
 	for i := range pods {
-		if gone == nil || pods[i].UID != gone.UID {
+		if deleted == nil || pods[i].UID != deleted.UID {
 			states[pods[i].Name] = podState(&pods[i])
 		}
 	}
@@ -136,10 +141,10 @@ func notReady(pods []corev1.Pod, gone *corev1.Pod) string {
 	return strings.Join(waiting, ", ")
 }
 
-// podState tells what keeps a Pod from being ready, or "".
+// podState returns why a Pod is not ready, or "".
 func podState(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
-		return "terminates"
+		return "is terminating"
 	}
 	if podCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue {
 		return ""
@@ -153,11 +158,11 @@ func podState(pod *corev1.Pod) string {
 			return status.State.Waiting.Reason
 		}
 		if status.RestartCount > 0 {
-			return fmt.Sprintf("restarted %d times", status.RestartCount)
+			return fmt.Sprintf("was restarted %d times", status.RestartCount)
 		}
 	}
 	if pod.Status.Phase == corev1.PodRunning {
-		return "runs, but is not ready"
+		return "is running, but not ready"
 	}
 	return string(pod.Status.Phase)
 }

@@ -1,8 +1,8 @@
-// Command demo shows what the operator is for: it brings up a real Kubernetes on this machine, installs the operator on
-// it as a user would, runs an etcd of three members, and talks to each of them from a client outside of the cluster, by
-// the addresses that etcd itself hands out.
+// Command demo shows what the operator does: it brings up a Kubernetes cluster on this machine, installs the operator
+// as a user would, runs an etcd of three members, and connects to each of them from a client outside of the cluster, at
+// the addresses that etcd advertises.
 //
-// Whatever it claims to show it checks: it ends with an error as soon as something is not as it says.
+// It checks everything that it shows, and fails if a check does.
 package main
 
 import (
@@ -25,7 +25,7 @@ const clusterName = "demo"
 const usage = `usage: demo VERB
 
   up      bring up a cluster with the operator and an etcd, and use etcd from outside; can be repeated
-  down    take the cluster down without a trace
+  down    delete the cluster and everything that belongs to it
 
 It needs root and Go. The first time it builds Kubernetes, which takes about ten minutes on two cores.
 `
@@ -40,7 +40,7 @@ func main() {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
 	case ctx.Err() != nil:
-		fmt.Fprintf(os.Stderr, "\ninterrupted: %v\n\n`make demo` goes on from here, `make demo-down` takes down what there is\n", err)
+		fmt.Fprintf(os.Stderr, "\ninterrupted: %v\n\n`make demo` continues from here, `make demo-down` deletes the cluster\n", err)
 		os.Exit(1)
 	default:
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)

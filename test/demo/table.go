@@ -9,41 +9,41 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// row is what the demo saw of a member, before and after one of the Pods was replaced.
+// row is the state of a member before and after one of the Pods was replaced.
 type row struct {
 	member        member
-	before, after sight
+	before, after placement
 }
 
-// sight is where a member was at some time.
-type sight struct {
+// placement is where a member runs, and where clients reach it.
+type placement struct {
 	// node is the node of the member's Pod.
 	node string
-	// podIP is the address of its Pod, which is of no use outside of the cluster.
+	// podIP is the address of its Pod, which clients outside of the cluster cannot reach.
 	podIP string
-	// address is where clients outside find the member.
+	// address is where clients outside of the cluster reach the member.
 	address string
-	// start is how long the Pod took from its creation until it ran.
+	// start is how long the Pod took from creation to Running.
 	start string
 }
 
-// rows puts together what is known of members and Pods, which are both sorted by name.
+// rows returns a row for each member. Members and Pods are sorted by name.
 func rows(before, after []member, podsBefore, podsAfter []corev1.Pod, start func(types.UID) string) []row {
-	see := func(found []member, pods []corev1.Pod, i int) sight {
+	placementOf := func(found []member, pods []corev1.Pod, i int) placement {
 		if i >= len(found) || i >= len(pods) {
-			return sight{node: "-", podIP: "-", address: "-", start: "-"}
+			return placement{node: "-", podIP: "-", address: "-", start: "-"}
 		}
 		pod := &pods[i]
-		return sight{node: pod.Spec.NodeName, podIP: pod.Status.PodIP, address: found[i].Address, start: start(pod.UID)}
+		return placement{node: pod.Spec.NodeName, podIP: pod.Status.PodIP, address: found[i].Address, start: start(pod.UID)}
 	}
 	all := make([]row, 0, len(before))
 	for i, m := range before {
-		all = append(all, row{member: m, before: see(before, podsBefore, i), after: see(after, podsAfter, i)})
+		all = append(all, row{member: m, before: placementOf(before, podsBefore, i), after: placementOf(after, podsAfter, i)})
 	}
 	return all
 }
 
-// table renders rows for people: two lines for a member, and what changed is what differs between them.
+// table renders two lines for each member: before and after.
 func table(rows []row) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
@@ -57,6 +57,6 @@ func table(rows []row) string {
 }
 
 // String renders the last columns of the table.
-func (s sight) String() string {
-	return strings.Join([]string{s.node, s.podIP, s.address, s.start}, "\t")
+func (p placement) String() string {
+	return strings.Join([]string{p.node, p.podIP, p.address, p.start}, "\t")
 }

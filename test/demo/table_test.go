@@ -20,7 +20,7 @@ func pod(name, uid, node, ip string) corev1.Pod {
 	}
 }
 
-func TestTableTellsWhatChanged(t *testing.T) {
+func TestTableShowsMembersBeforeAndAfter(t *testing.T) {
 	places := []member{{ID: 0x8e9e05c52164694d, Name: "etcd-0", Address: "10.89.0.11:31001"}, {ID: 2, Name: "etcd-1", Address: "10.89.0.12:31002"}}
 	before := []corev1.Pod{pod("etcd-0", "a", "node-1", "10.244.1.3"), pod("etcd-1", "b", "node-2", "10.244.2.3")}
 	after := []corev1.Pod{pod("etcd-0", "c", "node-1", "10.244.1.4"), before[1]}
@@ -38,17 +38,17 @@ func TestTableTellsWhatChanged(t *testing.T) {
 	}
 }
 
-func TestTableShowsAMemberThatIsLost(t *testing.T) {
+func TestTableShowsMissingMember(t *testing.T) {
 	places := []member{{ID: 1, Name: "etcd-0", Address: "10.89.0.11:31001"}}
 	pods := []corev1.Pod{pod("etcd-0", "a", "node-1", "10.244.1.3")}
 
 	got := rows(places, nil, pods, pods, func(types.UID) string { return "1s" })
-	if want := (sight{node: "-", podIP: "-", address: "-", start: "-"}); got[0].after != want {
+	if want := (placement{node: "-", podIP: "-", address: "-", start: "-"}); got[0].after != want {
 		t.Errorf("after: %v, want %v", got[0].after, want)
 	}
 }
 
-func TestTimesAreFromCreationToRunning(t *testing.T) {
+func TestStartIsTimeFromCreationToRunning(t *testing.T) {
 	times := &podTimes{created: map[types.UID]time.Time{}, running: map[types.UID]time.Time{}}
 	second := func(s float64) time.Time { return time.Time{}.Add(time.Duration(s * float64(time.Second))) }
 	fresh := pod("etcd-0", "fresh", "", "")

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podTimes measures how long Pods take from their creation until they run. It takes the times at which the API server
-// reported both, as those in the Pod itself are whole seconds.
+// podTimes measures how long Pods take from creation to Running. It uses the times of the watch events, because
+// timestamps in a Pod's status are whole seconds.
 type podTimes struct {
 	stop    func()
 	mutex   sync.Mutex
@@ -22,7 +22,7 @@ type podTimes struct {
 	running map[types.UID]time.Time
 }
 
-// timePods measures the Pods of etcd's namespace that are created from now on, until it is stopped.
+// timePods measures the Pods that are created in etcd's namespace from now on, until its stop function is called.
 func (d *demo) timePods(ctx context.Context) (*podTimes, error) {
 	var pods corev1.PodList
 	if err := d.client.List(ctx, &pods, client.InNamespace(etcdNamespace)); err != nil {
@@ -45,7 +45,7 @@ func (d *demo) timePods(ctx context.Context) (*podTimes, error) {
 	return t, nil
 }
 
-// observe records what an event tells.
+// observe records the time of an event.
 func (t *podTimes) observe(event watch.EventType, pod *corev1.Pod, now time.Time) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -57,7 +57,7 @@ func (t *podTimes) observe(event watch.EventType, pod *corev1.Pod, now time.Time
 	}
 }
 
-// start returns how long a Pod took to run, or "-" if it was created before the measurement.
+// start returns how long a Pod took from creation to Running, or "-" if it was created before the measurement.
 func (t *podTimes) start(pod types.UID) string {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,34 +23,35 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
 
-// nodes is how many nodes the cluster has: one for each member of etcd.
+// nodes is the number of the cluster's nodes: one for each member of etcd.
 const nodes = 3
 
-// demo is what all phases work with.
+// demo is the state that all phases share.
 type demo struct {
 	cluster *cluster.Cluster
 	client  client.WithWatch
 	// root is the directory of the checkout.
-	root     string
-	out      io.Writer
-	progress *progress
+	root string
+	// out gets the results, messages the progress.
+	out, messages io.Writer
+	progress      *cluster.Progress
 }
 
-// up runs the whole demo. On a demo that is there already it only does what is missing, and shows the rest again.
+// up runs the whole demo. When it is run again, it creates only what is missing, and repeats the walk-through.
 func up(ctx context.Context, out, messages io.Writer) error {
 	d, err := start(ctx, out, messages)
 	if err != nil {
 		return err
 	}
-	err = d.show(ctx)
+	err = d.runPhases(ctx)
 	if err != nil && ctx.Err() == nil {
 		d.diagnose(ctx)
 	}
 	return err
 }
 
-// show runs the phases that need the cluster.
-func (d *demo) show(ctx context.Context) error {
+// runPhases runs the phases that need the cluster.
+func (d *demo) runPhases(ctx context.Context) error {
 	if err := d.installOperator(ctx); err != nil {
 		return fmt.Errorf("installing the operator: %w", err)
 	}
@@ -62,7 +64,7 @@ func (d *demo) show(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("starting etcd: %w", err)
 	}
-	if err := d.useFromOutside(ctx, pods, times); err != nil {
+	if err := d.walkThrough(ctx, pods, times); err != nil {
 		return fmt.Errorf("using etcd from outside: %w", err)
 	}
 	d.printHints()
@@ -75,8 +77,8 @@ func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &demo{root: root, out: out, progress: newProgress(messages)}
-	d.progress.say("bringing up a cluster of %d nodes and a client outside of it", nodes)
+	d := &demo{root: root, out: out, messages: messages, progress: cluster.NewProgress(messages)}
+	d.progress.Printf("bringing up a cluster of %d nodes, and a client outside of it", nodes)
 	d.cluster, err = cluster.Up(ctx, cluster.Options{Name: clusterName, Nodes: nodes, Progress: indented{messages}})
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
 	if err := errors.Join(
 		clientgoscheme.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme), operatorv1alpha1.AddToScheme(scheme),
 	); err != nil {
-		return nil, fmt.Errorf("registering kinds: %w", err)
+		return nil, fmt.Errorf("registering types: %w", err)
 	}
 	d.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -98,22 +100,34 @@ func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
 	return d, nil
 }
 
-// stopLimit is how long a program may take to end when it is told to.
-const stopLimit = 5 * time.Second
+// stopTimeout is how long a program may take to end after SIGTERM.
+const stopTimeout = 5 * time.Second
 
-// run runs a program in the checkout and returns what it printed; the error has that too. When ctx ends, the program
-// and its children are told to end.
+// run runs a program in the root of the checkout and returns its output, which an error also contains. When ctx is
+// done, the program and its children get SIGTERM.
 func (d *demo) run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the demo's own commands
 	cmd.Dir = d.root
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
-	cmd.WaitDelay = stopLimit
+	cmd.WaitDelay = stopTimeout
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("running %s: %w%s", filepath.Base(name), err, strings.TrimRight("\n"+string(output), "\n"))
 	}
 	return string(output), nil
+}
+
+// indented writes lines as details of the step before. It gets whole lines only.
+type indented struct{ io.Writer }
+
+func (i indented) Write(lines []byte) (int, error) {
+	for line := range bytes.Lines(lines) {
+		if _, err := fmt.Fprintf(i.Writer, "       %s", line); err != nil {
+			return 0, err
+		}
+	}
+	return len(lines), nil
 }
 
 // kubectl runs kubectl on the cluster.

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestEachPodOnce(t *testing.T) {
+func TestEachPodMustRunOneMember(t *testing.T) {
 	pods := []corev1.Pod{
 		{ObjectMeta: metav1.ObjectMeta{Name: "etcd-0"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "etcd-1"}},
@@ -33,23 +33,23 @@ func TestEachPodOnce(t *testing.T) {
 			wantErr: "etcd-0 and etcd-1 both",
 		},
 	} {
-		t.Run(name, func(t *testing.T) { wantError(t, eachPodOnce(tc.members, pods), tc.wantErr) })
+		t.Run(name, func(t *testing.T) { wantError(t, checkMembers(tc.members, pods), tc.wantErr) })
 	}
 }
 
-func TestSamePlaces(t *testing.T) {
+func TestMembersMustKeepIdentityAndAddress(t *testing.T) {
 	before := []member{{ID: 1, Name: "etcd-0", Address: "a:1"}, {ID: 2, Name: "etcd-1", Address: "a:2"}}
 	for name, tc := range map[string]struct {
 		after   []member
 		wantErr string
 	}{
-		"nothing changed":         {after: before},
-		"a member is missing":     {after: before[:1], wantErr: "now has 1"},
-		"another port":            {after: []member{before[0], {ID: 2, Name: "etcd-1", Address: "a:3"}}, wantErr: "a:2 is now 2 etcd-1 at a:3"},
-		"another identity":        {after: []member{{ID: 3, Name: "etcd-0", Address: "a:1"}, before[1]}, wantErr: "is now 3"},
-		"two that changed places": {after: []member{{ID: 1, Name: "etcd-0", Address: "a:2"}, {ID: 2, Name: "etcd-1", Address: "a:1"}}, wantErr: "at a:1 is now 1 etcd-0 at a:2\n"},
+		"nothing changed":                    {after: before},
+		"a member is missing":                {after: before[:1], wantErr: "now has 1"},
+		"another port":                       {after: []member{before[0], {ID: 2, Name: "etcd-1", Address: "a:3"}}, wantErr: "a:2 is now 2 etcd-1 at a:3"},
+		"another identity":                   {after: []member{{ID: 3, Name: "etcd-0", Address: "a:1"}, before[1]}, wantErr: "is now 3"},
+		"two members that swapped addresses": {after: []member{{ID: 1, Name: "etcd-0", Address: "a:2"}, {ID: 2, Name: "etcd-1", Address: "a:1"}}, wantErr: "at a:1 is now 1 etcd-0 at a:2\n"},
 	} {
-		t.Run(name, func(t *testing.T) { wantError(t, samePlaces(before, tc.after), tc.wantErr) })
+		t.Run(name, func(t *testing.T) { wantError(t, checkUnchanged(before, tc.after), tc.wantErr) })
 	}
 }
 

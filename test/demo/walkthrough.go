@@ -15,10 +15,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// useFromOutside is the story that the demo tells. A client outside of the cluster is given the address of one member.
-// It learns the others from etcd, uses each of them, and finds all of them in the same place after one of the Pods was
-// replaced.
-func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *podTimes) error {
+// walkThrough uses etcd from a client outside of the cluster. The client gets the address of one member, reads those of
+// the others from etcd, and uses each of them. Then one Pod is replaced, and every member must have kept its address.
+func (d *demo) walkThrough(ctx context.Context, pods []corev1.Pod, times *podTimes) error {
 	o, err := d.outside(ctx)
 	if err != nil {
 		return err
@@ -27,15 +26,15 @@ func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *pod
 	if err != nil {
 		return err
 	}
-	if err := o.probe(ctx, pods); err != nil {
+	if err := o.checkOutside(ctx, pods); err != nil {
 		return err
 	}
-	d.progress.say("the client is given the address of %s, %s, and asks etcd for the others", pods[0].Name, address)
+	d.progress.Printf("the client gets the address of %s, %s, and lists etcd's members", pods[0].Name, address)
 	before, err := o.members(ctx, address)
 	if err != nil {
 		return err
 	}
-	if err := eachPodOnce(before, pods); err != nil {
+	if err := checkMembers(before, pods); err != nil {
 		return err
 	}
 	entries, err := o.write(ctx, before)
@@ -46,7 +45,7 @@ func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *pod
 	if err != nil {
 		return err
 	}
-	d.progress.say("the client asks again, at the address that it was given")
+	d.progress.Printf("the client lists the members again, at the same address")
 	after, err := o.members(ctx, address)
 	if err != nil {
 		return err
@@ -55,10 +54,10 @@ func (d *demo) useFromOutside(ctx context.Context, pods []corev1.Pod, times *pod
 		return err
 	}
 	fmt.Fprintf(d.out, "\n%s\n", table(rows(before, after, pods, replaced, times.start)))
-	return samePlaces(before, after)
+	return checkUnchanged(before, after)
 }
 
-// listenerAddress returns the address and the port of that name that lead to a Listener.
+// listenerAddress returns the first ingress address of a Listener, with the port of the given name.
 func (d *demo) listenerAddress(ctx context.Context, name, port string) (string, error) {
 	var listener listenersv1alpha1.Listener
 	key := types.NamespacedName{Namespace: etcdNamespace, Name: name}
@@ -76,11 +75,11 @@ func (d *demo) listenerAddress(ctx context.Context, name, port string) (string, 
 	return net.JoinHostPort(first.Address, strconv.Itoa(int(number))), nil
 }
 
-// probe checks that the client is outside: it can reach no Pod by its own address.
-func (o *outsider) probe(ctx context.Context, pods []corev1.Pod) error {
-	o.progress.say("the client cannot reach Pods by their own addresses")
+// checkOutside checks that the client is outside of the cluster: it can reach no Pod by the Pod's own address.
+func (o *outsideClient) checkOutside(ctx context.Context, pods []corev1.Pod) error {
+	o.progress.Printf("the client cannot reach Pods by their own addresses")
 	for i := range pods {
-		if err := o.cannotReach(ctx, pods[i].Status.PodIP, etcdPort); err != nil {
+		if err := o.checkUnreachable(ctx, pods[i].Status.PodIP, etcdPort); err != nil {
 			return err
 		}
 	}
@@ -90,10 +89,10 @@ func (o *outsider) probe(ctx context.Context, pods []corev1.Pod) error {
 // entry is a key that the client wrote, and its value.
 type entry struct{ key, value string }
 
-// write writes a key through each member, by the member's own address, and returns what it wrote. It is new at each
-// call.
-func (o *outsider) write(ctx context.Context, through []member) ([]entry, error) {
-	o.progress.say("the client writes a key through each member")
+// write writes a key through each member, at the member's own address, and returns the keys with their values, which
+// differ between calls.
+func (o *outsideClient) write(ctx context.Context, through []member) ([]entry, error) {
+	o.progress.Printf("the client writes a key through each member")
 	var written []entry
 	for _, m := range through {
 		e := entry{"demo/" + m.Name, fmt.Sprintf("by %s at %s", m.Name, time.Now().Format("15:04:05.000000"))}
@@ -105,9 +104,9 @@ func (o *outsider) write(ctx context.Context, through []member) ([]entry, error)
 	return written, nil
 }
 
-// read checks that each member, at its own address, has each entry.
-func (o *outsider) read(ctx context.Context, through []member, entries []entry) error {
-	o.progress.say("the client reads every key through every member")
+// read checks that each member, at its own address, returns each entry.
+func (o *outsideClient) read(ctx context.Context, through []member, entries []entry) error {
+	o.progress.Printf("the client reads every key through every member")
 	for _, m := range through {
 		for _, e := range entries {
 			value, err := o.get(ctx, m, e.key)
@@ -115,16 +114,16 @@ func (o *outsider) read(ctx context.Context, through []member, entries []entry) 
 				return err
 			}
 			if value != e.value {
-				return fmt.Errorf("%s says that %s is %q, want %q", m.Name, e.key, value, e.value)
+				return fmt.Errorf("%s returns %s = %q, want %q", m.Name, e.key, value, e.value)
 			}
 		}
 	}
 	return nil
 }
 
-// replace deletes a Pod of etcd, and returns all Pods when its successor is ready.
+// replace deletes a Pod of etcd, and returns all Pods when the new one is ready.
 func (d *demo) replace(ctx context.Context, pod *corev1.Pod) ([]corev1.Pod, error) {
-	d.progress.say("deleting Pod %s", pod.Name)
+	d.progress.Printf("deleting Pod %s", pod.Name)
 	deleted := time.Now()
 	if err := d.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
 		return nil, fmt.Errorf("deleting Pod %s: %w", pod.Name, err)
@@ -133,13 +132,13 @@ func (d *demo) replace(ctx context.Context, pod *corev1.Pod) ([]corev1.Pod, erro
 	if err != nil {
 		return nil, err
 	}
-	d.progress.say("%s was ready again %.1fs after its deletion", pod.Name, time.Since(deleted).Seconds())
+	d.progress.Printf("%s was ready again %.1fs after its deletion", pod.Name, time.Since(deleted).Seconds())
 	return pods, nil
 }
 
-// eachPodOnce returns what is wrong with a list of members unless they are those that run in the Pods, which are sorted
-// by name like them.
-func eachPodOnce(found []member, pods []corev1.Pod) error {
+// checkMembers returns an error unless each Pod runs one of the members, with an address of its own. Both lists are
+// sorted by name.
+func checkMembers(found []member, pods []corev1.Pod) error {
 	if len(found) != len(pods) {
 		return fmt.Errorf("etcd has %d members in %d Pods", len(found), len(pods))
 	}
@@ -156,8 +155,8 @@ func eachPodOnce(found []member, pods []corev1.Pod) error {
 	return nil
 }
 
-// samePlaces returns which members are not what, or where, they were.
-func samePlaces(before, after []member) error {
+// checkUnchanged returns an error that names the members whose identity or address changed.
+func checkUnchanged(before, after []member) error {
 	if len(before) != len(after) {
 		return fmt.Errorf("etcd had %d members and now has %d", len(before), len(after))
 	}
