@@ -1,5 +1,5 @@
-// Package samples contains example manifests. They are applied with kubectl, and the operator offers them in OpenShift's
-// console.
+// Package samples contains example manifests. They are applied with kubectl, and the operator offers them in the
+// console of OpenShift.
 package samples
 
 import _ "embed" // for the files
