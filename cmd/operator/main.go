@@ -32,6 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/controllers/volume"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -174,7 +175,7 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,
-		Cache:  cacheOptions(options.Namespace),
+		Cache:  cache.Options(options.Namespace),
 		Metrics: metricsserver.Options{
 			BindAddress:    options.MetricsAddress,
 			SecureServing:  true,

@@ -72,7 +72,7 @@ func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, 
 	}
 	apis, err := platform.Watch(t.Context(), cfg, list.OptionalKinds()...)
 	f.Expect(err).NotTo(HaveOccurred())
-	apiserver.StartManager(t, cfg, func(mgr ctrl.Manager) error {
+	apiserver.StartManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
 		f.Expect(list.AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list,

@@ -111,7 +111,7 @@ func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	crds.Remove(t, c, crds.SecurityContextConstraints)
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
 		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
 	})
 	config := &operatorv1alpha1.ListenerOperator{}
@@ -164,7 +164,7 @@ func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 func TestStartingTheOperatorIsEnough(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
 		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
 	})
 	config := &operatorv1alpha1.ListenerOperator{}

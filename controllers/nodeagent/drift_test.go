@@ -139,7 +139,7 @@ func TestEachRepairIsCountedOnce(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	createConfig(t, c)
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
 		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
 	})
 	driver := &storagev1.CSIDriver{ObjectMeta: objectMeta(names.Driver)}

@@ -152,7 +152,7 @@ func TestTheMoveIsFinishedByItself(t *testing.T) {
 	config := createConfig(t, c)
 	left := agentsIn(apiserver.Namespace(t), config)
 	g.Expect(c.Create(t.Context(), left)).To(Succeed())
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
 		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
 	})
 	g.Eventually(func() []string {

@@ -217,7 +217,7 @@ func TestAgentsLeaveWhenTheirPodsHave(t *testing.T) {
 				})
 			}
 			config := createConfig(t, c)
-			apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+			apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
 				return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
 			})
 			agents := &appsv1.DaemonSet{}

@@ -90,7 +90,7 @@ func TestAgentsFollowTheOperatorsDeployment(t *testing.T) {
 	deployment.Namespace = namespace
 	g.Expect(c.Create(t.Context(), deployment)).To(Succeed())
 	config := createConfig(t, c)
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
 		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
 	})
 	agents := &appsv1.DaemonSet{}

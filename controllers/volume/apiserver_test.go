@@ -44,7 +44,7 @@ func newCluster(t *testing.T) *cluster {
 	} {
 		c.Expect(client.IgnoreAlreadyExists(c.api.Create(t.Context(), o))).To(Succeed())
 	}
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error { return Add(mgr, apply.New(mgr.GetClient(), names.FieldManagerVolume)) })
+	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error { return Add(mgr, apply.New(mgr.GetClient(), names.FieldManagerVolume)) })
 	return c
 }
 

@@ -223,7 +223,7 @@ func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
 	apis, c := watch(t)
 	view := routes(g, apis)
 	var woken, seen atomic.Int32
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).Named("routes").WatchesRawSource(view).
 			Complete(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
 				if request.Name == "changed" {
@@ -284,7 +284,7 @@ func TestTheTLSProfileOfTheClusterIsFollowed(t *testing.T) {
 	profile := platform.NewTLSProfile()
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	profile.Apply(config)
-	apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error { return profile.SetupWithManager(mgr, apis) })
+	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error { return profile.SetupWithManager(mgr, apis) })
 	minimum := func() uint16 {
 		current, err := config.GetConfigForClient(nil)
 		g.Expect(err).NotTo(HaveOccurred())

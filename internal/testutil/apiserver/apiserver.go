@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
@@ -130,10 +131,10 @@ func Namespace(t testing.TB) string {
 	return namespace.Name
 }
 
-// StartManager runs a manager, with all indexes and with the controllers that setup adds, until the test ends. Its
-// caches have synced when StartManager returns. If cfg is nil it uses Config; a test passes its own, for example, to count
-// requests.
-func StartManager(t testing.TB, cfg *rest.Config, setup func(mgr ctrl.Manager) error) ctrl.Manager {
+// StartManager runs a manager until the test ends, with the cache and the indexes of an operator in the namespace, and
+// with the controllers that setup adds. Its caches have synced when StartManager returns. If cfg is nil it uses Config; a
+// test passes its own, for example, to count requests.
+func StartManager(t testing.TB, cfg *rest.Config, namespace string, setup func(mgr ctrl.Manager) error) ctrl.Manager {
 	t.Helper()
 	if cfg == nil {
 		cfg = Config(t)
@@ -141,6 +142,7 @@ func StartManager(t testing.TB, cfg *rest.Config, setup func(mgr ctrl.Manager) e
 	skip := true // several tests of one binary create controllers of the same name
 	mgr, err := ctrl.NewManager(cfg, manager.Options{
 		Scheme:     Scheme(),
+		Cache:      cache.Options(namespace),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})

@@ -21,7 +21,7 @@ func TestEachTestHasItsOwnNamespace(t *testing.T) {
 
 func TestManagerReadsFromItsCache(t *testing.T) {
 	namespace := apiserver.Namespace(t)
-	mgr := apiserver.StartManager(t, nil, func(mgr ctrl.Manager) error {
+	mgr := apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 		_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.Namespace{})
 		return err
 	})

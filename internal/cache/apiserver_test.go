@@ -1,4 +1,4 @@
-package main
+package cache_test
 
 import (
 	"os"
@@ -8,10 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
@@ -24,9 +25,9 @@ func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
-	options := cacheOptions("operators")
+	options := cache.Options("operators")
 	options.Scheme = apiserver.Scheme()
-	cached, err := cache.New(apiserver.Config(t), options)
+	cached, err := ctrlcache.New(apiserver.Config(t), options)
 	g.Expect(err).NotTo(HaveOccurred())
 	go func() { _ = cached.Start(t.Context()) }()
 
