@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 // header begins every file, and documentStart every one of YAML: the linter of catalogue pipelines asks for it.
@@ -29,15 +31,6 @@ var copied = map[string]string{
 
 // ownTests is the image of the operator's own scorecard tests in scorecard/config.yaml.
 const ownTests = "listener-operator-scorecard:latest"
-
-// testImage is the image of the scorecard tests of a release: beside the operator's image, with the version as its tag.
-func testImage(o Options) string {
-	repository, _, _ := strings.Cut(o.Image, "@")
-	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
-		repository = repository[:colon]
-	}
-	return repository + "-scorecard:v" + o.Version
-}
 
 // render returns the content of each file.
 func render(
@@ -68,7 +61,7 @@ func render(
 		if err != nil {
 			return nil, fmt.Errorf("encoding %s: %w", to, err)
 		}
-		files[to] = documentStart + header + strings.ReplaceAll(string(plain), ownTests, testImage(o))
+		files[to] = documentStart + header + strings.ReplaceAll(string(plain), ownTests, image.Beside(o.Image, "scorecard", o.Version))
 	}
 	files["bundle.Dockerfile"], err = dockerfile(files["bundle/metadata/annotations.yaml"])
 	return files, err

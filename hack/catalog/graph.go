@@ -12,6 +12,8 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/manifests"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 // Schemas of a catalogue's entries.
@@ -74,7 +76,7 @@ func readBundle(s Source) (*bundle, error) {
 		channels: loaded.Channels, description: loaded.CSV.Spec.Description,
 	}
 	if b.image == "" {
-		b.image = imageOf(loaded.CSV.Annotations["containerImage"], b.version)
+		b.image = image.Beside(loaded.CSV.Annotations["containerImage"], "bundle", b.version.String())
 	}
 	for _, icon := range loaded.CSV.Spec.Icon {
 		if _, err := base64.StdEncoding.DecodeString(icon.Data); err != nil {
@@ -83,15 +85,6 @@ func readBundle(s Source) (*bundle, error) {
 		b.icon = map[string]any{"base64data": icon.Data, "mediatype": icon.MediaType}
 	}
 	return b, nil
-}
-
-// imageOf returns the image of the bundle that belongs to an operator's image, beside that.
-func imageOf(operator string, v semver.Version) string {
-	repository, _, _ := strings.Cut(operator, "@")
-	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
-		repository = repository[:colon]
-	}
-	return fmt.Sprintf("%s-bundle:v%s", repository, v)
 }
 
 // of returns the entries of a schema.

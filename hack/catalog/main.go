@@ -5,13 +5,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
+
+	"github.com/listener-operator/listener-operator/hack/command"
 )
 
 // Options say what goes into a catalogue, and where it goes.
@@ -60,7 +60,7 @@ func main() {
 		err = run(ctx, options, renderWith(opm))
 	}
 	if err == nil {
-		err = command(ctx, opm, "validate", options.Output+"/"+configs)
+		_, err = command.Run(ctx, opm, "validate", options.Output+"/"+configs)
 	}
 	stop()
 	if err != nil {
@@ -115,26 +115,6 @@ func renderWith(opm string) Renderer {
 		if image != "" {
 			args = append(args, "--alpha-image-ref-template="+image)
 		}
-		out, err := exec.CommandContext(ctx, opm, args...).Output()
-		return out, explain(opm, args, err)
-	}
-}
-
-// command runs a program that prints nothing unless it fails.
-func command(ctx context.Context, name string, args ...string) error {
-	_, err := exec.CommandContext(ctx, name, args...).Output()
-	return explain(name, args, err)
-}
-
-// explain adds what a program printed to its error.
-func explain(name string, args []string, err error) error {
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &exit):
-		return fmt.Errorf("running %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
-	default:
-		return fmt.Errorf("running %s: %w", name, err)
+		return command.Run(ctx, opm, args...)
 	}
 }

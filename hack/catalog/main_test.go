@@ -298,26 +298,6 @@ func TestBundleThatCannotBeRenderedLeavesTheLastCatalogue(t *testing.T) {
 	}
 }
 
-func TestImageOfABundleLiesBesideTheOperators(t *testing.T) {
-	dir := bundleOf(t, "listener-operator", "1.2.3", "stable")
-	for operator, want := range map[string]string{
-		"registry.example/a":              "registry.example/a-bundle:v1.2.3",
-		"registry.example/a:1":            "registry.example/a-bundle:v1.2.3",
-		"registry.example:5000/a":         "registry.example:5000/a-bundle:v1.2.3",
-		"registry.example:5000/a:1":       "registry.example:5000/a-bundle:v1.2.3",
-		"registry.example/a@sha256:12ab":  "registry.example/a-bundle:v1.2.3",
-		"registry.example/a:1@sha256:1ab": "registry.example/a-bundle:v1.2.3",
-	} {
-		b, err := readBundle(Source{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := imageOf(operator, b.version); got != want {
-			t.Errorf("the bundle's image beside %s is %s, want %s", operator, got, want)
-		}
-	}
-}
-
 func TestTemplateOfTheRepositoryListsWholeReleases(t *testing.T) {
 	g, err := readTemplate("../../config/catalog/template.yaml")
 	if err != nil {

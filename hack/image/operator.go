@@ -1,6 +1,9 @@
 package image
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"strings"
+)
 
 // Operator returns the spec of the operator's image. It has the programs operator and node-agent of the directory
 // programs, which were built for architecture, and what hack/licenses gathered for them in the directory licenses. The
@@ -33,4 +36,14 @@ func Operator(licenses, programs, version, architecture string) Spec {
 // OpenShift runs on.
 func Architectures() []string {
 	return []string{"amd64", "arm64", "ppc64le", "s390x"}
+}
+
+// Beside returns the tagged reference of another image of a release, "bundle" or "scorecard", whose repository is named
+// after that of the operator's image.
+func Beside(operator, name, version string) string {
+	repository, _, _ := strings.Cut(operator, "@")
+	if colon := strings.LastIndex(repository, ":"); colon > strings.LastIndex(repository, "/") {
+		repository = repository[:colon]
+	}
+	return repository + "-" + name + ":v" + version
 }

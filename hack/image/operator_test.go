@@ -76,3 +76,18 @@ func TestOperatorsImageIsWhatPreflightAsksFor(t *testing.T) {
 		t.Errorf("the image holds more than two programs and licenses: %v", spec.Files)
 	}
 }
+
+func TestBesideNamesTheImageAfterTheOperators(t *testing.T) {
+	for operator, want := range map[string]string{
+		"registry.example/a":               "registry.example/a-bundle:v1.2.3",
+		"registry.example/a:1":             "registry.example/a-bundle:v1.2.3",
+		"registry.example:5000/a":          "registry.example:5000/a-bundle:v1.2.3",
+		"registry.example:5000/a:1":        "registry.example:5000/a-bundle:v1.2.3",
+		"registry.example:5000/a@sha256:0": "registry.example:5000/a-bundle:v1.2.3",
+		"registry.example/a/b:1@sha256:1a": "registry.example/a/b-bundle:v1.2.3",
+	} {
+		if got := Beside(operator, "bundle", "1.2.3"); got != want {
+			t.Errorf("beside %s is %s, want %s", operator, got, want)
+		}
+	}
+}

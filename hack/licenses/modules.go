@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/listener-operator/listener-operator/hack/command"
 )
 
 // module is one that is linked into a program.
@@ -119,16 +121,9 @@ func list(ctx context.Context, root, architecture string, packages []string) ([]
 	}
 }
 
-// goCommand runs the go command in root and returns what it prints.
-func goCommand(ctx context.Context, root string, environment []string, args ...string) ([]byte, error) {
+// goCommand runs the go command in dir and returns its output.
+func goCommand(ctx context.Context, dir string, environment []string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = root, environment
-	out, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("running go %s: %w: %s", args[0], err, bytes.TrimSpace(exit.Stderr))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("running go %s: %w", args[0], err)
-	}
-	return out, nil
+	cmd.Dir, cmd.Env = dir, environment
+	return command.Output(cmd)
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/hack/image"
 )
@@ -65,37 +64,13 @@ func (r *release) makeScorecardImage(ctx context.Context) error {
 	})
 }
 
-// makeBundleImage makes the image of the bundle. It is the same for each architecture, but none is without.
-func (r *release) makeBundleImage() error {
-	return r.makeImage("bundle", r.Image+"-bundle", "v"+r.Version, func(architecture string) (image.Spec, error) {
-		return bundleImage(r.dir, architecture)
-	})
-}
-
-// bundleImage returns the spec of the image of dir/bundle, as dir/bundle.Dockerfile describes it.
-func bundleImage(dir, architecture string) (image.Spec, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "bundle/metadata/annotations.yaml"))
-	if err != nil {
-		return image.Spec{}, fmt.Errorf("reading the bundle's annotations: %w", err)
-	}
-	var metadata struct {
-		Annotations map[string]string `json:"annotations"`
-	}
-	if err := yaml.Unmarshal(data, &metadata); err != nil {
-		return image.Spec{}, fmt.Errorf("parsing the bundle's annotations: %w", err)
-	}
-	files := map[string]image.File{"/": {Source: filepath.Join(dir, "bundle"), Mode: 0o644}}
-	return image.Spec{Files: files, Labels: metadata.Annotations, Architecture: architecture}, nil
-}
-
-// makeCatalogueImage makes the image of the catalogue, as catalog/catalog.Dockerfile describes it.
-func (r *release) makeCatalogueImage() error {
-	return r.makeImage("catalog", r.Image+"-catalog", "v"+r.Version, func(architecture string) (image.Spec, error) {
-		return image.Spec{
-			Files:        map[string]image.File{"/configs": {Source: filepath.Join(r.dir, "catalog/configs"), Mode: 0o644}},
-			Labels:       map[string]string{"operators.operatorframework.io.index.configs.v1": "/configs"},
-			Architecture: architecture,
-		}, nil
+// makeDataImage builds the image that dir/dockerfile describes. It contains no programs, but every image has an
+// architecture.
+func (r *release) makeDataImage(name, dir, dockerfile string) error {
+	return r.makeImage(name, r.Image+"-"+name, "v"+r.Version, func(architecture string) (image.Spec, error) {
+		spec, err := image.FromDockerfile(filepath.Join(r.dir, dir, dockerfile), filepath.Join(r.dir, dir))
+		spec.Architecture = architecture
+		return spec, err
 	})
 }
 

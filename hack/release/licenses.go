@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/listener-operator/listener-operator/hack/command"
 )
 
 // gatherLicenses gathers the licenses of what is linked into the programs, for their image and for the bill of
@@ -35,6 +37,6 @@ func (r *release) gatherLicenses(ctx context.Context) error {
 
 // gather gathers the licenses of what is linked into the programs of a module's packages in a directory.
 func gather(ctx context.Context, module, dir string, packages ...string) error {
-	_, err := command(ctx, "go", append([]string{"-C", "hack", "run", "./licenses", "-C", module, "-output", dir}, packages...)...)
+	_, err := command.Run(ctx, "go", append([]string{"-C", "hack", "run", "./licenses", "-C", module, "-output", dir}, packages...)...)
 	return err
 }

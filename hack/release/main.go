@@ -7,11 +7,9 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -21,6 +19,7 @@ import (
 	"github.com/blang/semver/v4"
 	intoto "github.com/in-toto/attestation/go/v1"
 
+	"github.com/listener-operator/listener-operator/hack/command"
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
@@ -74,7 +73,7 @@ func (o *Options) complete(ctx context.Context) error {
 	// https://reproducible-builds.org/specs/source-date-epoch
 	seconds := os.Getenv("SOURCE_DATE_EPOCH")
 	if seconds == "" {
-		out, err := command(ctx, "git", "log", "-1", "--format=%ct")
+		out, err := command.Run(ctx, "git", "log", "-1", "--format=%ct")
 		if err != nil {
 			return fmt.Errorf("finding out when the source was changed (SOURCE_DATE_EPOCH says so where there is no git): %w", err)
 		}
@@ -97,12 +96,12 @@ func commit(ctx context.Context) (string, error) {
 		}
 		return given, nil
 	}
-	id, err := command(ctx, "git", "rev-parse", "HEAD")
+	id, err := command.Run(ctx, "git", "rev-parse", "HEAD")
 	if err != nil {
 		return "", fmt.Errorf("finding out which commit this is (SOURCE_COMMIT says so where there is no git): %w", err)
 	}
 	// A release writes test/bundle/released itself, and is not made from it.
-	changes, err := command(ctx, "git", "status", "--porcelain", "--", ":/", ":(top,exclude)test/bundle/released")
+	changes, err := command.Run(ctx, "git", "status", "--porcelain", "--", ":/", ":(top,exclude)test/bundle/released")
 	if err != nil {
 		return "", err
 	}
@@ -197,21 +196,4 @@ func (r *release) write(name string, content []byte) error {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
-}
-
-// command runs a program and returns what it prints.
-func command(ctx context.Context, name string, args ...string) ([]byte, error) {
-	return output(exec.CommandContext(ctx, name, args...))
-}
-
-// output runs a program and returns what it prints. When it fails, the error has what it complained of.
-func output(cmd *exec.Cmd) ([]byte, error) {
-	out, err := cmd.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return nil, fmt.Errorf("running %s: %w: %s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("running %s: %w", cmd.Args[0], err)
-	}
-	return out, nil
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/listener-operator/listener-operator/hack/command"
 )
 
 // kustomize is how the checkout calls it.
@@ -20,7 +22,7 @@ var kustomize = []string{"go", "tool", "-modfile=hack/tools/dev/go.mod", "kustom
 
 // writeManifests writes the plain manifests with the image's digest.
 func (r *release) writeManifests(ctx context.Context) error {
-	manifests, err := command(ctx, "hack/manifests.sh", r.images["operator"].Pinned())
+	manifests, err := command.Run(ctx, "hack/manifests.sh", r.images["operator"].Pinned())
 	if err != nil {
 		return err
 	}
@@ -29,26 +31,26 @@ func (r *release) writeManifests(ctx context.Context) error {
 
 // makeBundle generates the bundle, and makes its image.
 func (r *release) makeBundle(ctx context.Context) error {
-	manifests, err := command(ctx, kustomize[0], append(kustomize[1:], "build", "config/manifests")...)
+	manifests, err := command.Run(ctx, kustomize[0], append(kustomize[1:], "build", "config/manifests")...)
 	if err != nil {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "-C", "hack", "run", "./bundle", "-version", r.Version, "-image", r.images["operator"].Pinned(),
 		"-created", r.Created.Format(time.RFC3339), "-output", r.dir)
 	cmd.Stdin = bytes.NewReader(manifests)
-	if _, err := output(cmd); err != nil {
+	if _, err := command.Output(cmd); err != nil {
 		return err
 	}
-	return r.makeBundleImage()
+	return r.makeDataImage("bundle", "", "bundle.Dockerfile")
 }
 
 // makeCatalogue makes the catalogue with the release as its newest, and its image.
 func (r *release) makeCatalogue(ctx context.Context) error {
-	if _, err := command(ctx, "go", "-C", "hack", "run", "./catalog", "-opm", r.Opm,
+	if _, err := command.Run(ctx, "go", "-C", "hack", "run", "./catalog", "-opm", r.Opm,
 		"-bundle", filepath.Join(r.dir, "bundle")+"="+r.images["bundle"].Pinned(), "-output", filepath.Join(r.dir, "catalog")); err != nil {
 		return err
 	}
-	return r.makeCatalogueImage()
+	return r.makeDataImage("catalog", "catalog", "catalog.Dockerfile")
 }
 
 //go:embed README.md.tmpl

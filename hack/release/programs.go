@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/listener-operator/listener-operator/hack/command"
 )
 
 // programs are what a release runs, in cmd/.
@@ -60,7 +62,7 @@ func build(ctx context.Context, root, dir, version, architecture string, package
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = root
 	cmd.Env = environment(architecture)
-	if _, err := output(cmd); err != nil {
+	if _, err := command.Output(cmd); err != nil {
 		return fmt.Errorf("building for %s: %w", architecture, err)
 	}
 	return nil
@@ -73,7 +75,7 @@ func vet(ctx context.Context, architecture string) error {
 	args := append([]string{"vet", "-trimpath"}, commands()...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = environment(architecture)
-	if _, err := output(cmd); err != nil {
+	if _, err := command.Output(cmd); err != nil {
 		return fmt.Errorf("vetting for %s: %w", architecture, err)
 	}
 	return nil

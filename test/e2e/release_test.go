@@ -51,7 +51,7 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	if _, err := output(ctx, root, manifests, "go", "-C", "hack", "run", "./bundle", "-version="+version, "-image="+r.operator, "-output="+dir); err != nil {
 		return r, err
 	}
-	if spec, err = fromDockerfile(filepath.Join(dir, "bundle.Dockerfile"), dir); err != nil {
+	if spec, err = image.FromDockerfile(filepath.Join(dir, "bundle.Dockerfile"), dir); err != nil {
 		return r, err
 	}
 	r.bundle, err = r.images.publish("listener-operator-bundle", spec)
@@ -76,7 +76,7 @@ func newCatalogue(ctx context.Context, dir string, releases ...release) (string,
 	if _, err := output(ctx, root, nil, "go", args...); err != nil {
 		return "", err
 	}
-	spec, err := fromDockerfile(filepath.Join(dir, "catalog.Dockerfile"), dir)
+	spec, err := image.FromDockerfile(filepath.Join(dir, "catalog.Dockerfile"), dir)
 	if err != nil {
 		return "", err
 	}
@@ -93,29 +93,6 @@ func newCatalogue(ctx context.Context, dir string, releases ...release) (string,
 		return "", err
 	}
 	return catalogue, all.mirror(ctx, append(named, catalogue)...)
-}
-
-// fromDockerfile returns the image that a Dockerfile describes, which may do no more than put labels on directories.
-func fromDockerfile(path, dir string) (image.Spec, error) {
-	spec := image.Spec{Labels: map[string]string{}, Files: map[string]image.File{}}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return spec, err
-	}
-	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) == 0 || strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "FROM scratch":
-		case len(fields) == 2 && fields[0] == "LABEL":
-			name, value, _ := strings.Cut(fields[1], "=")
-			spec.Labels[name] = strings.Trim(value, `"`)
-		case len(fields) == 3 && fields[0] == "COPY":
-			spec.Files[fields[2]] = image.File{Source: filepath.Join(dir, fields[1])}
-		default:
-			return spec, fmt.Errorf("%s: this is not understood: %s", path, line)
-		}
-	}
-	return spec, nil
 }
 
 // output runs a program in the checkout and returns what it prints.
