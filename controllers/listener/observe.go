@@ -155,7 +155,7 @@ func isListener(owner *metav1.OwnerReference) bool {
 // observePods finds the Pods that mount the claim that the Listener was made for. One that is going away counts only as
 // long as there is no other.
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
-	if !claim.Owns(o.listener) {
+	if !claim.OwnsListener(o.listener) {
 		return nil
 	}
 	var pods corev1.PodList

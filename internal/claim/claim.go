@@ -1,5 +1,6 @@
-// Package claim reads what a claim asks for, and decides what the Listener of a class-based claim looks like. It is
-// pure: the provisioner and the podlisteners controller, which both make such Listeners, agree by sharing it.
+// Package claim interprets claims: which Listener a claim requests, which PersistentVolumes are listener volumes, and
+// which Listener a class-based claim gets. The provisioner and the podlisteners controller both apply such Listeners,
+// and agree on them by this package. It is pure: it must never read or write the API.
 package claim
 
 import (
@@ -15,9 +16,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Selector is what a claim asks for: a Listener of its own, of a class, or an existing Listener. One of the two is set.
+// Selector is what a claim requests: a Listener of its own, of a class, or an existing Listener. Either field is set.
 type Selector struct {
-	// Class is the name of the class of the claim's own Listener.
+	// Class is the name of a class. The claim gets a Listener of its own.
 	Class string
 	// Listener is the name of an existing Listener in the claim's namespace.
 	Listener string
@@ -25,17 +26,18 @@ type Selector struct {
 
 // Errors of ParseSelector.
 var (
-	// ErrNoSelector means that neither annotation is there.
+	// ErrNoSelector means that neither annotation is set.
 	ErrNoSelector = fmt.Errorf("the claim has neither the annotation %s nor %s: set the one that names the class or the Listener to use",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
-	// ErrBothSelectors means that both annotations are there. It comes with the selector of the class, which won when
-	// volumes with both were provisioned (contract 1.3), so that such volumes go on working.
+	// ErrBothSelectors means that both annotations are set. ParseSelector returns the class with it: Stackable's
+	// listener operator provisioned volumes with both annotations by their class (contract 1.3), and these volumes must
+	// still work.
 	ErrBothSelectors = fmt.Errorf("the claim has both the annotations %s and %s: remove one of them",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 )
 
-// ParseSelector reads the annotations of a claim, or the attributes of a volume, which are those annotations as they
-// were when the volume was provisioned.
+// ParseSelector reads the annotations of a claim, or the attributes of a volume, which are the claim's annotations at
+// the time when the volume was provisioned.
 func ParseSelector(annotations map[string]string) (Selector, error) {
 	class, listener := annotations[names.AnnotationListenerClass], annotations[names.AnnotationListenerName]
 	switch {
@@ -48,7 +50,7 @@ func ParseSelector(annotations map[string]string) (Selector, error) {
 	}
 }
 
-// IsListenerVolume reports whether a PersistentVolume belongs to our CSI driver, whichever operator provisioned it.
+// IsListenerVolume reports whether a PersistentVolume belongs to the CSI driver, whichever operator provisioned it.
 func IsListenerVolume(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == names.Driver
 }
@@ -65,8 +67,8 @@ func VolumeSelector(pv *corev1.PersistentVolume) (Selector, error) {
 	return selector, err
 }
 
-// ListenerName is the name of the Listener that a claim with this selector uses: a Listener of its own is named like
-// the claim.
+// ListenerName returns the name of the Listener that a claim with this selector uses. The Listener of a class-based
+// claim has the name of the claim.
 func (s Selector) ListenerName(claimName string) string {
 	if s.Class != "" {
 		return claimName
@@ -74,8 +76,8 @@ func (s Selector) ListenerName(claimName string) string {
 	return s.Listener
 }
 
-// PodPorts are the ports of a Listener that is made for a Pod: all of its containers' ports, but not those of init
-// containers. A port without a name is called "port-" and its number (contract 1.4).
+// PodPorts returns the ports of a Listener for a Pod: those of all containers except init containers. A port without a
+// name is named "port-<number>" (contract 1.4).
 func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	var ports []listenersv1alpha1.ListenerPort
 	for i := range pod.Spec.Containers {
@@ -99,8 +101,8 @@ func PodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// OwnedBy tells whether a Listener was made for the claim, or for an earlier claim of the same name, rather than by a
-// user. Such a Listener has volumes or claims as its owners, and nothing else.
+// OwnedBy reports whether a Listener was created for the claim, or for an earlier claim of the same name, rather than
+// by a user. Such a Listener has owners, all of which are PersistentVolumes or claims of that name.
 func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
 	for _, owner := range listener.OwnerReferences {
 		switch {
@@ -115,13 +117,13 @@ func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolum
 	return len(listener.OwnerReferences) > 0
 }
 
-// Owns tells whether a Listener was made for a claim of its own name, rather than by a user.
-func Owns(listener *listenersv1alpha1.Listener) bool {
+// OwnsListener reports whether a Listener was created for a claim, which has the same name, rather than by a user.
+func OwnsListener(listener *listenersv1alpha1.Listener) bool {
 	return OwnedBy(listener, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: listener.Name}})
 }
 
-// Listener is the desired Listener of a class-based claim that pod mounts. It carries the claim's labels but never its
-// owners: consumers delete what has both (contract 1.1, rule 5). pv is nil while there is no volume yet.
+// Listener returns the desired Listener of a class-based claim. It has the labels of the claim but never its owners:
+// consumers delete objects that have both (contract 1.1, rule 5). pv is nil until the volume is provisioned.
 func Listener(
 	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort,
 ) *unstructured.Unstructured {

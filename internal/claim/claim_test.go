@@ -37,7 +37,7 @@ func TestParseSelector(t *testing.T) {
 	}
 }
 
-func TestVolumesThatAskForBothGoOnWithTheClass(t *testing.T) {
+func TestVolumeWithBothAnnotationsKeepsTheClass(t *testing.T) {
 	pv := &corev1.PersistentVolume{}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: map[string]string{
 		names.AnnotationListenerClass: "public", names.AnnotationListenerName: "web",
@@ -71,7 +71,7 @@ func TestOnlyVolumesOfOurDriverAreListenerVolumes(t *testing.T) {
 	}
 }
 
-func TestPodPortsAreThoseOfEveryContainer(t *testing.T) {
+func TestPodPortsAreThoseOfAllContainersButInitContainers(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "setup", ContainerPort: 1}}}},
 		Containers: []corev1.Container{
@@ -89,19 +89,19 @@ func TestPodPortsAreThoseOfEveryContainer(t *testing.T) {
 	}
 }
 
-func TestOnlyListenersMadeForTheClaimAreItsOwn(t *testing.T) {
+func TestClaimOwnsOnlyListenersThatWereCreatedForIt(t *testing.T) {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-0", UID: "new"}}
 	for name, tc := range map[string]struct {
 		owners []metav1.OwnerReference
 		want   bool
 	}{
-		"made by a user":                {nil, false},
-		"of a product":                  {[]metav1.OwnerReference{{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"}}, false},
-		"of the peer, which owns by PV": {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-old"}}, true},
-		"of the claim":                  {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "new"}}, true},
-		"of an earlier claim":           {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "old"}}, true},
-		"of another claim":              {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "other"}}, false},
-		"of the claim and a product": {[]metav1.OwnerReference{
+		"created by a user":  {nil, false},
+		"owned by a product": {[]metav1.OwnerReference{{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"}}, false},
+		"owned by a volume, as with Stackable's operator": {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-old"}}, true},
+		"owned by the claim":                              {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "new"}}, true},
+		"owned by an earlier claim of that name":          {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0", UID: "old"}}, true},
+		"owned by another claim":                          {[]metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "other"}}, false},
+		"owned by the claim and a product": {[]metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "data-web-0"},
 			{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"},
 		}, false},

@@ -1,5 +1,5 @@
-// Package index names the indexes of the operator's cache, and registers them. An index answers in memory what would
-// otherwise be a list over the cluster.
+// Package index has the indexes of the operator's cache. An index answers in memory what would otherwise need a list of
+// all objects of a kind.
 package index
 
 import (
@@ -17,32 +17,32 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// The indexes. Those of namespaced kinds are used together with client.InNamespace.
+// Names of the indexes. Those of namespaced kinds are used with client.InNamespace.
 const (
 	// ListenersByClass finds Listeners by the name of their class.
 	ListenersByClass = "listener.class"
-	// VolumesByListener finds the PersistentVolumes of a Listener, by VolumeListenerKey.
+	// VolumesByListener finds PersistentVolumes by their Listener; see VolumeListenerKey.
 	VolumesByListener = "volume.listener"
-	// VolumesByNode finds our PersistentVolumes by the node that they are reserved on.
+	// VolumesByNode finds listener volumes by the node of their reservation.
 	VolumesByNode = "volume.node"
-	// ClaimsByClass finds claims without a volume by the class of the Listener of their own that they ask for.
+	// ClaimsByClass finds class-based claims without a volume by the name of the class.
 	ClaimsByClass = "claim.class"
-	// ClaimsByListener finds claims without a volume by the name of the existing Listener that they ask for.
+	// ClaimsByListener finds named claims without a volume by the name of the Listener.
 	ClaimsByListener = "claim.listener"
-	// PodsByUID finds a Pod with claims by its uid.
+	// PodsByUID finds Pods with claims by their uid.
 	PodsByUID = "pod.uid"
-	// PodsByClaim finds Pods by the name of a claim that they mount, ephemeral ones included.
+	// PodsByClaim finds Pods by the name of a claim that they mount, including the claims of ephemeral volumes.
 	PodsByClaim = "pod.claim"
 	// PodListenersByListener finds PodListeners by the name of a Listener.
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
 	PodListenersByNode = "podlisteners.node"
-	// ObjectsByController finds the objects of an optional kind by the uid of what controls them. Register leaves it to
-	// the caches of these kinds.
+	// ObjectsByController finds objects of a backend's kind by the uid of their controller. Register does not add it:
+	// it belongs to the caches of these kinds.
 	ObjectsByController = "object.controller"
 )
 
-// Register adds all indexes. It takes the narrowest interface so that a fake client's indexer serves as well.
+// Register adds the indexes to the cache of a manager, or to a fake client.
 func Register(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, i := range []struct {
 		object  client.Object
@@ -67,24 +67,24 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // List reads a list from the cache without copying the objects, which must not be changed. It is for the map functions
-// of watches: an error, which only a missing index can cause, is logged and leaves the list empty.
+// of watches, which cannot return an error: List logs it, and leaves the list empty. Only a missing index causes one.
 func List(ctx context.Context, cache client.Reader, list client.ObjectList, options ...client.ListOption) {
 	if err := cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
 	}
 }
 
-// ListenerClass extracts the name of a Listener's class.
+// ListenerClass returns the name of the class of a Listener.
 func ListenerClass(o client.Object) []string {
 	return nonEmpty(o.(*listenersv1alpha1.Listener).Class())
 }
 
-// VolumeListenerKey is the value of VolumesByListener for a Listener.
+// VolumeListenerKey returns the value of VolumesByListener for a Listener.
 func VolumeListenerKey(listener types.NamespacedName) string {
 	return listener.String()
 }
 
-// VolumeListener extracts the Listener of one of our PersistentVolumes.
+// VolumeListener returns the Listener of a PersistentVolume, by its labels.
 func VolumeListener(o client.Object) []string {
 	labels := o.GetLabels()
 	namespace, name := labels[names.LabelListenerNamespace], labels[names.LabelListenerName]
@@ -94,8 +94,8 @@ func VolumeListener(o client.Object) []string {
 	return []string{VolumeListenerKey(types.NamespacedName{Namespace: namespace, Name: name})}
 }
 
-// VolumeNodes extracts the nodes that one of our PersistentVolumes is reserved on: those that it is pinned to, else the
-// one recorded at the last mount.
+// VolumeNodes returns the nodes of the reservation of a listener volume: those that it is pinned to, otherwise the one
+// on which it was last mounted.
 func VolumeNodes(o client.Object) []string {
 	pv := o.(*corev1.PersistentVolume)
 	if !claim.IsListenerVolume(pv) {
@@ -107,7 +107,7 @@ func VolumeNodes(o client.Object) []string {
 	return nonEmpty(pv.Annotations[names.AnnotationNode])
 }
 
-// PinnedNodes returns the nodes that a PersistentVolume's node affinity ties it to by names.TopologyKey, or nil.
+// PinnedNodes returns the nodes to which the node affinity of a PersistentVolume restricts it by names.TopologyKey.
 func PinnedNodes(pv *corev1.PersistentVolume) []string {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
@@ -123,7 +123,7 @@ func PinnedNodes(pv *corev1.PersistentVolume) []string {
 	return nodes
 }
 
-// PodUID extracts the uid of a Pod with claims; most Pods of a cluster have none.
+// PodUID returns the uid of a Pod with claims. Most Pods of a cluster have none.
 func PodUID(o client.Object) []string {
 	if len(PodClaims(o)) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func PodUID(o client.Object) []string {
 	return nonEmpty(string(o.GetUID()))
 }
 
-// unbound extracts an annotation of a claim that has no volume yet.
+// unbound returns a function that returns an annotation of a claim without a volume.
 func unbound(key string) client.IndexerFunc {
 	return func(o client.Object) []string {
 		if o.(*corev1.PersistentVolumeClaim).Spec.VolumeName != "" {
@@ -141,7 +141,7 @@ func unbound(key string) client.IndexerFunc {
 	}
 }
 
-// PodClaims extracts the claims that a Pod mounts.
+// PodClaims returns the names of the claims that a Pod mounts.
 func PodClaims(o client.Object) []string {
 	pod := o.(*corev1.Pod)
 	var claims []string
@@ -153,8 +153,8 @@ func PodClaims(o client.Object) []string {
 	return claims
 }
 
-// ClaimName returns the claim behind a Pod's volume, which for an ephemeral volume is named after Pod and volume, or
-// "".
+// ClaimName returns the name of the claim of a Pod's volume, or "" if it has none. The claim of an ephemeral volume is
+// named after Pod and volume.
 func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -166,7 +166,7 @@ func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	}
 }
 
-// PodListenersListeners extracts the Listeners of a PodListeners.
+// PodListenersListeners returns the names of the Listeners of a PodListeners.
 func PodListenersListeners(o client.Object) []string {
 	var listeners []string
 	for _, l := range o.(*listenersv1alpha1.PodListeners).Spec.Listeners {
@@ -175,12 +175,12 @@ func PodListenersListeners(o client.Object) []string {
 	return listeners
 }
 
-// PodListenersNode extracts the node of a PodListeners.
+// PodListenersNode returns the name of the node of a PodListeners.
 func PodListenersNode(o client.Object) []string {
 	return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName)
 }
 
-// Controller extracts the uid of what controls an object.
+// Controller returns the uid of the controller of an object.
 func Controller(o client.Object) []string {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		return nonEmpty(string(owner.UID))

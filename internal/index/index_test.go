@@ -14,7 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-func TestTheNodesOfAVolume(t *testing.T) {
+func TestVolumeNodes(t *testing.T) {
 	affinity := func(key string, operator corev1.NodeSelectorOperator, nodes ...string) *corev1.VolumeNodeAffinity {
 		return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: operator, Values: nodes}},
@@ -27,13 +27,13 @@ func TestTheNodesOfAVolume(t *testing.T) {
 		annotations map[string]string
 		want        []string
 	}{
-		"pinned":               {names.Driver, affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), recorded, []string{"pinned"}},
-		"mounted before":       {names.Driver, nil, recorded, []string{"recorded"}},
-		"tied by another key":  {names.Driver, affinity("zone", corev1.NodeSelectorOpIn, "a"), recorded, []string{"recorded"}},
-		"kept off a node":      {names.Driver, affinity(names.TopologyKey, corev1.NodeSelectorOpNotIn, "bad"), nil, nil},
-		"never mounted":        {names.Driver, nil, nil, nil},
-		"another driver's":     {"other.example", affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), recorded, nil},
-		"of no affinity terms": {names.Driver, &corev1.VolumeNodeAffinity{}, recorded, []string{"recorded"}},
+		"pinned":                 {names.Driver, affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), recorded, []string{"pinned"}},
+		"mounted before":         {names.Driver, nil, recorded, []string{"recorded"}},
+		"pinned by another key":  {names.Driver, affinity("zone", corev1.NodeSelectorOpIn, "a"), recorded, []string{"recorded"}},
+		"excluded from a node":   {names.Driver, affinity(names.TopologyKey, corev1.NodeSelectorOpNotIn, "bad"), nil, nil},
+		"never mounted":          {names.Driver, nil, nil, nil},
+		"of another driver":      {"other.example", affinity(names.TopologyKey, corev1.NodeSelectorOpIn, "pinned"), recorded, nil},
+		"with an empty affinity": {names.Driver, &corev1.VolumeNodeAffinity{}, recorded, []string{"recorded"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pv := &corev1.PersistentVolume{
@@ -50,7 +50,7 @@ func TestTheNodesOfAVolume(t *testing.T) {
 	}
 }
 
-func TestTheClaimsOfAPod(t *testing.T) {
+func TestPodClaims(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
 		Spec: corev1.PodSpec{Volumes: []corev1.Volume{
@@ -64,7 +64,7 @@ func TestTheClaimsOfAPod(t *testing.T) {
 	}
 }
 
-func TestVolumesAndPodListenersAreFoundByTheirListener(t *testing.T) {
+func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 		names.LabelListenerNamespace: "shop", names.LabelListenerName: "web",
 	}}}
@@ -73,24 +73,24 @@ func TestVolumesAndPodListenersAreFoundByTheirListener(t *testing.T) {
 	}
 	delete(pv.Labels, names.LabelListenerName)
 	if got := index.VolumeListener(pv); got != nil {
-		t.Errorf("a volume with half of the labels is found by %v", got)
+		t.Errorf("a volume with one of the two labels is indexed by %v", got)
 	}
-	told := &listenersv1alpha1.PodListeners{Spec: listenersv1alpha1.PodListenersSpec{
+	podListeners := &listenersv1alpha1.PodListeners{Spec: listenersv1alpha1.PodListenersSpec{
 		NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{"a": {ListenerName: "web"}, "b": {}},
 	}}
-	if diff := cmp.Diff([]string{"web"}, index.PodListenersListeners(told)); diff != "" {
+	if diff := cmp.Diff([]string{"web"}, index.PodListenersListeners(podListeners)); diff != "" {
 		t.Errorf("of the PodListeners (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"node-1"}, index.PodListenersNode(told)); diff != "" {
+	if diff := cmp.Diff([]string{"node-1"}, index.PodListenersNode(podListeners)); diff != "" {
 		t.Errorf("by node (-want +got):\n%s", diff)
 	}
 }
 
-// A cluster has many more Pods without claims, and claims with a volume, than those that are looked for.
-func TestWhatNobodyLooksForIsNotIndexed(t *testing.T) {
+// Most Pods of a cluster have no claims, and most claims have a volume.
+func TestPodsWithoutClaimsAndBoundClaimsAreNotIndexed(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", UID: "uid"}}
 	if got := index.PodUID(pod); got != nil {
-		t.Errorf("a Pod without claims is found by %v", got)
+		t.Errorf("a Pod without claims is indexed by %v", got)
 	}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	if diff := cmp.Diff([]string{"uid"}, index.PodUID(pod)); diff != "" {
@@ -110,12 +110,12 @@ func TestWhatNobodyLooksForIsNotIndexed(t *testing.T) {
 		}
 		claim.Spec.VolumeName = "pvc-1"
 		if got := indexer[name](claim); got != nil {
-			t.Errorf("%s finds a claim with a volume by %v", name, got)
+			t.Errorf("a claim with a volume is indexed in %s by %v", name, got)
 		}
 	}
 }
 
-// extractors are those of the indexes, by name.
+// extractors has the functions of the indexes, by name.
 type extractors map[string]client.IndexerFunc
 
 func (e extractors) IndexField(_ context.Context, _ client.Object, name string, extract client.IndexerFunc) error {

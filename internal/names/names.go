@@ -1,5 +1,5 @@
-// Package names holds the names, labels and annotations that the operator's parts and its consumers agree on. Those
-// in the contract (docs/contract.md) are fixed for ever; none may be derived, configured or spelled anywhere else.
+// Package names has the names, labels, annotations and kinds that the parts of the operator and its consumers agree on.
+// Those in the contract (docs/contract.md) must never change. No other package may define, derive or configure one.
 package names
 
 import (
@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The names that consumers rely on (contract 1.2).
+// Names that consumers rely on (contract 1.2).
 const (
 	// Driver is the name of the CSI driver, of the provisioner and of the StorageClass.
 	Driver = "listeners.stackable.tech"
 
-	// AnnotationListenerClass on a claim asks for a Listener of its own, of this class.
+	// AnnotationListenerClass on a claim is the class of the Listener that the operator creates for the claim.
 	AnnotationListenerClass = "listeners.stackable.tech/listener-class"
-	// AnnotationListenerName on a claim asks for the Listener of this name in the claim's namespace.
+	// AnnotationListenerName on a claim is the name of an existing Listener in the claim's namespace.
 	AnnotationListenerName = "listeners.stackable.tech/listener-name"
 
 	// LabelListenerNamespace on a PersistentVolume is the namespace of its Listener.
@@ -23,7 +23,7 @@ const (
 	// LabelListenerName on a PersistentVolume is the name of its Listener.
 	LabelListenerName = "listeners.stackable.tech/listener-name"
 
-	// TopologyKey is the node label, and the segment of the CSI topology, whose value is the name of the node.
+	// TopologyKey is the node label and CSI topology segment whose value is the name of the node.
 	TopologyKey = "listeners.stackable.tech/hostname"
 
 	// ServiceAppName is the value of app.kubernetes.io/name on a Listener's Service.
@@ -31,36 +31,37 @@ const (
 	// ServiceManagedBy is the value of app.kubernetes.io/managed-by on a Listener's Service.
 	ServiceManagedBy = "listeners.stackable.tech_listener"
 
-	// EventReporter is the reporting controller of events.
+	// EventReporter is the reportingController of events.
 	EventReporter = "listener.listeners.stackable.tech"
 
-	// PodMountLabelPrefix begins the label of Pods that mount a Listener. Singular: its domain is not that of the API
-	// group.
+	// PodMountLabelPrefix is the prefix of PodMountLabel. Its domain is not that of the API group: "listener" is
+	// singular.
 	PodMountLabelPrefix = "listener.stackable.tech/mnt."
 )
 
-// Field managers (contract 1.2). They are those of the peer, so that taking its objects over is nothing special.
+// Field managers (contract 1.2). Stackable's listener operator uses the same ones, so its objects are taken over
+// without a special case.
 const (
-	// FieldManagerVolume applies Listeners of class-based claims, and labels of PersistentVolumes.
+	// FieldManagerVolume applies the Listeners of class-based claims, and labels and annotations of PersistentVolumes.
 	FieldManagerVolume = "listeners.stackable.tech/volume"
-	// FieldManagerService applies Services of Listeners.
+	// FieldManagerService applies the Services of Listeners, and the objects of backends.
 	FieldManagerService = "listeners.stackable.tech/listeners.stackable.tech_listener"
 	// FieldManagerListenerStatus applies the status of Listeners.
 	FieldManagerListenerStatus = "listeners.stackable.tech/listener"
-	// FieldManagerDefault creates, and merge-patches Pods and PodListeners.
+	// FieldManagerDefault creates PodListeners, and patches Pods and PodListeners.
 	FieldManagerDefault = "listeners.stackable.tech"
-	// FieldManagerOperator applies what the operator installs: the node agent, the StorageClass, presets.
+	// FieldManagerOperator creates and applies what the operator installs: the node agent, the StorageClass, presets.
 	FieldManagerOperator = "listener-operator"
 )
 
-// Names of our own, which no consumer relies on.
+// Names that no consumer relies on.
 const (
-	// MetricsService is the Service of the operator's metrics, and so their job in Prometheus. The Secret of its
+	// MetricsService is the Service of the operator's metrics, and thus their job in Prometheus. The Secret with its
 	// certificate has the same name.
 	MetricsService = "listener-operator-metrics"
 
-	// AnnotationNode on a PersistentVolume that is not pinned is the node that it was last mounted on. The addresses of
-	// a Listener whose Pod is away for a moment come from it.
+	// AnnotationNode on a PersistentVolume that is not pinned is the node on which it was last mounted. While no Pod
+	// mounts the volume, the Listener keeps the address of this node.
 	AnnotationNode = "listeners.stackable.tech/node"
 
 	// Operator is the name of the operator's Deployment, ServiceAccount and image.
@@ -69,20 +70,20 @@ const (
 	NodeAgent = "listener-node-agent"
 )
 
-// Attributes that the kubelet and the API server add to what a claim's annotations said in a CSI volume context.
+// Attributes that the kubelet adds to a CSI volume context (CSIDriver podInfoOnMount).
 const (
-	// ContextPodName is the name of the Pod that mounts (CSIDriver podInfoOnMount).
+	// ContextPodName is the name of the Pod that mounts the volume.
 	ContextPodName = "csi.storage.k8s.io/pod.name"
-	// ContextPodNamespace is the namespace of the Pod that mounts.
+	// ContextPodNamespace is the namespace of the Pod.
 	ContextPodNamespace = "csi.storage.k8s.io/pod.namespace"
-	// ContextPodUID is the uid of the Pod that mounts.
+	// ContextPodUID is the uid of the Pod.
 	ContextPodUID = "csi.storage.k8s.io/pod.uid"
 	// ContextEphemeral is "true" for an inline volume.
 	ContextEphemeral = "csi.storage.k8s.io/ephemeral"
 )
 
-// PodMountLabel is the key of the label of Pods that mount the Listener with this uid; its value is the Listener's
-// name.
+// PodMountLabel returns the key of the label of Pods that mount the Listener with this uid. The value of the label is
+// the name of the Listener.
 func PodMountLabel(listenerUID types.UID) string {
 	return PodMountLabelPrefix + strings.ReplaceAll(string(listenerUID), "-", "")
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// What consumers, and objects in existing clusters, have written down (contract 1.2) may never change, whatever a
-// constant is used for here.
-func TestNamesAreTheContract(t *testing.T) {
+// Consumers and the objects in existing clusters contain these names (contract 1.2), so they must never change.
+func TestNamesAreThoseOfTheContract(t *testing.T) {
 	for want, got := range map[string]string{
 		"listeners.stackable.tech":                                     names.Driver,
 		"listeners.stackable.tech/listener-class":                      names.AnnotationListenerClass,
@@ -28,11 +27,11 @@ func TestNamesAreTheContract(t *testing.T) {
 			t.Errorf("got %q, the contract has %q", got, want)
 		}
 	}
-	// Not the contract's, but written down as well, in every cluster that there is.
+	// Not part of the contract, but in the objects of existing clusters as well.
 	if names.AnnotationNode != "listeners.stackable.tech/node" {
 		t.Errorf("got %q", names.AnnotationNode)
 	}
-	// Both are the contract's, and would collide as keys of the map.
+	// Part of the contract, too. Another name that has the same value is a key of the map.
 	if names.LabelListenerName != "listeners.stackable.tech/listener-name" || names.FieldManagerDefault != "listeners.stackable.tech" {
 		t.Errorf("got %q and %q", names.LabelListenerName, names.FieldManagerDefault)
 	}

@@ -120,7 +120,7 @@ func podOf(l *exposure.Listener) (string, error) {
 	case len(pods) > 1:
 		why = fmt.Sprintf("claim %s/%s is mounted by several (%s); give each Pod a claim of its own, or name another class",
 			l.Namespace, l.Name, strings.Join(pods, ", "))
-	case claim.Owns(l.Listener):
+	case claim.OwnsListener(l.Listener):
 		why = fmt.Sprintf("no Pod mounts claim %s/%s at the moment", l.Namespace, l.Name)
 	}
 	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s names the Pod, which is for Listeners of a Pod's own claim: %s",
