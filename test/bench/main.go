@@ -1,7 +1,7 @@
-// Command bench measures the operator as a process of its own against a real API server that holds many Listeners: how
-// much memory it takes, how long it works after a start, and what it asks the API server for. There are no kubelets and
-// no controllers but the operator's: nodes, claims, volumes and Pods are objects and no more. It prints one table;
-// nothing here passes or fails.
+// Command bench measures the operator as a separate process against a real API server with many Listeners: how much
+// memory it uses, how long it works after a start, and how many requests it sends. There are no kubelets and no
+// controllers except the operator's: nodes, claims, volumes and Pods are only objects. It prints one table, and does
+// not judge it.
 package main
 
 import (
@@ -17,16 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+	testcluster "github.com/listener-operator/listener-operator/test/cluster"
 )
 
-// options are what is measured.
+// options configure the measurements.
 type options struct {
-	// listeners is the number of Listeners of the largest measurement. The first one has a tenth of them, to show
-	// whether the costs are linear.
+	// listeners is the number of Listeners of the largest measurement. The first one has a tenth of them, which shows
+	// whether costs are linear.
 	listeners int
-	// nodes is the number of nodes that their Pods are on.
+	// nodes is the number of nodes that run their Pods.
 	nodes int
-	// operator is the operator's program.
+	// operator is the path of the operator's program.
 	operator string
 }
 
@@ -49,12 +50,10 @@ func main() {
 	}
 }
 
-// run measures, and prints the table to out and what it does to progress.
-func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
-	say := func(format string, args ...any) {
-		fmt.Fprintf(progress, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
-	}
-	say("starting an API server")
+// run measures, and prints the table to out and its steps to messages.
+func run(ctx context.Context, o options, out, messages io.Writer) (err error) {
+	progress := testcluster.NewProgress(messages)
+	progress.Printf("starting an API server")
 	c, err := startCluster(ctx)
 	if err != nil {
 		return err
@@ -64,18 +63,18 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 			err = stopErr
 		}
 	}()
-	say("adding %d nodes", o.nodes)
+	progress.Printf("adding %d nodes", o.nodes)
 	if err := c.addNodes(ctx, o.nodes); err != nil {
 		return err
 	}
 	var rows []row
 	for _, listeners := range []int{o.listeners / 10, o.listeners} {
-		say("adding up to %d Listeners, with claims, volumes and Pods", listeners)
+		progress.Printf("adding up to %d Listeners, with claims, volumes and Pods", listeners)
 		if err := c.addListeners(ctx, listeners, o.nodes); err != nil {
 			return err
 		}
 		for _, what := range []string{"with new Listeners", "again"} {
-			say("starting the operator, %s", what)
+			progress.Printf("starting the operator, %s", what)
 			r, err := c.measure(ctx, o.operator)
 			if err != nil {
 				return err
@@ -91,23 +90,23 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 type row struct {
 	listeners int
 	start     string
-	// took is the time from the start of the program until it had no work any more.
+	// took is the time from the start of the program until it was idle.
 	took time.Duration
-	// processor is how much of the processors' time it took.
+	// processor is the CPU time that it used.
 	processor time.Duration
-	// peak and resident are its memory in bytes: the most that it had, and what it had in the end.
+	// peak and resident are the largest and the last size of its memory, in bytes.
 	peak, resident int64
-	// requests are those that it sent, by kind of request.
+	// requests are the numbers of its requests by verb. Requests for events are counted as "events".
 	requests map[string]int
 }
 
 func table(out io.Writer, rows []row) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "Listeners\tstart\tuntil idle\tCPU time\tpeak memory\tin the end\tlists and watches\treads\twrites\tevents\t")
+	fmt.Fprintln(w, "Listeners\tstart\tuntil idle\tCPU time\tpeak memory\tat the end\tlists and watches\treads\twrites\tevents\t")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%d\t%s\t%.1f s\t%.1f s\t%d MiB\t%d MiB\t%d\t%d\t%d\t%d\t\n", r.listeners, r.start, r.took.Seconds(), r.processor.Seconds(),
 			r.peak>>20, r.resident>>20, r.requests["list"]+r.requests["watch"], r.requests["get"],
-			r.requests["create"]+r.requests["patch"]+r.requests["update"]+r.requests["delete"], r.requests["tell"])
+			r.requests["create"]+r.requests["patch"]+r.requests["update"]+r.requests["delete"], r.requests["events"])
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("printing the table: %w", err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -29,21 +28,21 @@ import (
 )
 
 const (
-	// startTimeout is how long the operator may take until it answers.
+	// startTimeout is how long the operator may take to serve its metrics.
 	startTimeout = 2 * time.Minute
 	// workTimeout is how long it may work.
 	workTimeout = 30 * time.Minute
-	// calm is how long it must have had nothing to do before it counts as idle. This time is not counted.
-	calm = 3 * time.Second
+	// idlePeriod is how long it must have no work to count as idle. The measurement does not include this time.
+	idlePeriod = 3 * time.Second
 )
 
-// measure runs the operator until it is idle, and ends it.
+// measure runs the operator until it is idle, and stops it.
 func (c *cluster) measure(ctx context.Context, program string) (r row, err error) {
 	kubeconfig := filepath.Join(c.dir, "kubeconfig")
 	if err := c.writeKubeconfig(kubeconfig); err != nil {
 		return row{}, err
 	}
-	asked, err := c.requests(0)
+	_, before, err := c.requests(0)
 	if err != nil {
 		return row{}, err
 	}
@@ -59,25 +58,25 @@ func (c *cluster) measure(ctx context.Context, program string) (r row, err error
 	cmd := exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)
 	cmd.Env = append(os.Environ(), "OPERATOR_NAMESPACE="+names.Operator, "RELATED_IMAGE_NODE_AGENT=listener-operator:bench")
 	cmd.Stdout, cmd.Stderr = log, log
-	began := time.Now()
+	started := time.Now()
 	if err := cmd.Start(); err != nil {
 		return row{}, fmt.Errorf("starting %s: %w", program, err)
 	}
 	idle, err := c.awaitIdle(ctx, "https://"+metrics+"/metrics")
 	if err != nil {
 		output, _ := os.ReadFile(log.Name())
-		return row{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), cmd.Process.Kill(), fmt.Errorf("its log ends with:\n%s", tail(output)))
+		return row{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), cmd.Process.Kill(), fmt.Errorf("the end of its log:\n%s", tail(output)))
 	}
-	r.took = idle.Sub(began)
+	r.took = idle.Sub(started)
 	if r.peak, r.resident, err = memory(cmd.Process.Pid); err != nil {
 		return row{}, err
 	}
-	// The lease is given back, so that the next one need not wait for it.
+	// At SIGTERM the operator releases its lease, so that the next one need not wait for it.
 	if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()); err != nil {
-		return row{}, fmt.Errorf("ending the operator: %w", err)
+		return row{}, fmt.Errorf("stopping the operator: %w", err)
 	}
 	r.processor = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	r.requests, err = c.requests(asked["events"])
+	r.requests, _, err = c.requests(before)
 	return r, err
 }
 
@@ -94,7 +93,7 @@ func (c *cluster) writeKubeconfig(path string) error {
 	return nil
 }
 
-// freeAddresses returns two that nobody listens on.
+// freeAddresses returns two addresses with free ports.
 func freeAddresses() (string, string, error) {
 	var addresses [2]string
 	for i := range addresses {
@@ -108,8 +107,8 @@ func freeAddresses() (string, string, error) {
 	return addresses[0], addresses[1], nil
 }
 
-// awaitIdle waits until the operator has looked at every Listener and PodListeners, and does nothing any more. It
-// returns since when.
+// awaitIdle waits until the operator has reconciled every Listener and PodListeners object and is idle. It returns the
+// time since when.
 func (c *cluster) awaitIdle(ctx context.Context, url string) (time.Time, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
 	defer transport.CloseIdleConnections()
@@ -130,15 +129,15 @@ func (c *cluster) awaitIdle(ctx context.Context, url string) (time.Time, error) 
 		if now != last || now.open > 0 {
 			last, since = now, time.Now()
 		}
-		if now.listeners < float64(c.listeners) || now.podListeners < float64(c.listeners) || now.open > 0 || time.Since(since) < calm {
-			return fmt.Errorf("it has looked at %.0f Listeners and %.0f PodListeners, and has %.0f to look at", now.listeners, now.podListeners, now.open)
+		if now.listeners < float64(c.listeners) || now.podListeners < float64(c.listeners) || now.open > 0 || time.Since(since) < idlePeriod {
+			return fmt.Errorf("it has reconciled %.0f Listeners and %.0f PodListeners, and has %.0f left in its queues", now.listeners, now.podListeners, now.open)
 		}
 		return nil
 	})
 }
 
-// work is what the operator's metrics say of its work: how many passes were made, and how many objects are waiting or
-// being worked on.
+// work is what the operator's metrics report: the numbers of reconciliations, and of objects that are queued or being
+// reconciled.
 type work struct{ listeners, podListeners, all, open float64 }
 
 func (c *cluster) work(ctx context.Context, server *http.Client, url string) (work, error) {
@@ -153,7 +152,7 @@ func (c *cluster) work(ctx context.Context, server *http.Client, url string) (wo
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return work{}, fmt.Errorf("the operator's metrics answer %s", response.Status)
+		return work{}, fmt.Errorf("reading the operator's metrics: status %s", response.Status)
 	}
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(response.Body)
@@ -181,7 +180,7 @@ func (c *cluster) work(ctx context.Context, server *http.Client, url string) (wo
 	return w, nil
 }
 
-// memory returns the most that a process had in memory, and what it has.
+// memory returns the largest and the current size of a process's memory.
 func memory(pid int) (peak, resident int64, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -206,39 +205,30 @@ func memory(pid int) (peak, resident int64, err error) {
 	return peak, resident, nil
 }
 
-// requests counts what the operator asked for, by verb, or "tell" for what tells users of events, after the first skip
-// events; "events" is how many there are in all. What it asked for the bench, to admit it to the metrics, is left out.
-func (c *cluster) requests(skip int) (map[string]int, error) {
+// requests counts the operator's requests in the audit log by verb, and those for events as "events". It ignores the
+// first skip entries, and the requests by which the operator authorizes the bench to read its metrics. It also returns
+// the number of all entries.
+func (c *cluster) requests(skip int) (counts map[string]int, entries int, err error) {
 	file, err := os.Open(c.auditLog())
 	if err != nil {
-		return nil, fmt.Errorf("opening the audit log: %w", err)
+		return nil, 0, fmt.Errorf("opening the audit log: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	counts := map[string]int{}
-	for lines := bufio.NewReader(file); ; {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return counts, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
-		}
-		counts["events"]++
-		if counts["events"] <= skip {
-			continue
-		}
+	counts = map[string]int{}
+	for decoder := json.NewDecoder(file); ; entries++ {
 		var event auditv1.Event
-		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("parsing the audit log: %w", err)
+		if err := decoder.Decode(&event); errors.Is(err, io.EOF) {
+			return counts, entries, nil
+		} else if err != nil {
+			return nil, 0, fmt.Errorf("reading the audit log: %w", err)
 		}
-		if ref := event.ObjectRef; ref == nil || ref.Resource == "tokenreviews" || ref.Resource == "subjectaccessreviews" {
-			continue
+		switch ref := event.ObjectRef; {
+		case entries < skip, ref == nil, ref.Resource == "tokenreviews", ref.Resource == "subjectaccessreviews":
+		case ref.Resource == "events":
+			counts["events"]++
+		default:
+			counts[event.Verb]++
 		}
-		if event.ObjectRef.Resource == "events" {
-			counts["tell"]++
-			continue
-		}
-		counts[event.Verb]++
 	}
 }
 

@@ -22,7 +22,7 @@ const (
 
 func namespaceOf(i int) string { return fmt.Sprintf("bench-%03d", i/perNamespace) }
 
-// addListener creates what one replica of a StatefulSet with a listener volume has.
+// addListener creates the objects of one replica of a StatefulSet with a listener volume.
 func (c *cluster) addListener(ctx context.Context, i int, node string) error {
 	namespace, name := namespaceOf(i), fmt.Sprintf("web-%05d", i)
 	labels := map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": name}
@@ -44,7 +44,7 @@ func (c *cluster) addListener(ctx context.Context, i int, node string) error {
 	}
 	hint := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, node)
 	if err := c.client.Create(ctx, hint); err != nil {
-		return fmt.Errorf("announcing the mount: %w", err)
+		return fmt.Errorf("creating the PodListeners object: %w", err)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func newClaim(namespace, name string, labels map[string]string) *corev1.Persiste
 	}
 }
 
-// newVolume returns what the operator would have provisioned, and marked at the last mount.
+// newVolume returns a volume as the operator provisions it, with the annotation of its last mount.
 func newVolume(pvc *corev1.PersistentVolumeClaim, node string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
