@@ -12,7 +12,8 @@ import (
 
 // ClientCommand returns a command that will run on the client outside of the cluster: it reaches nodes and the API
 // server, but neither Pods nor Services by their own addresses. The command sees the host's files. When ctx ends, it
-// and its children are killed. If there is no client, the command's Err says so, and starting it returns that.
+// and its children are killed. If the client does not run, the command's Err is set, and starting it returns that
+// error.
 func (c *Cluster) ClientCommand(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return commandOn(ctx, c.outside(), name, args)
 }
@@ -45,7 +46,7 @@ func (c *Cluster) ClientDial(ctx context.Context, network, address string) (net.
 	}
 	var conn net.Conn
 	err = inNamespaces(holder, unix.CLONE_NEWNET, func() error {
-		// A socket belongs for ever to the namespace that it was created in.
+		// A socket stays in the network namespace that it was created in.
 		var err error
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
 		return err

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pollInterval is how often something is looked at again that the kernel or the API does not report by itself.
+// pollInterval is how often something is checked that neither the kernel nor the API server reports.
 const pollInterval = 50 * time.Millisecond
 
 // hierarchy is a mounted tree of control groups.
@@ -23,8 +24,9 @@ type hierarchy struct {
 	v2    bool
 }
 
-// hierarchies returns those that a container runtime uses on this machine: all of version 1 if there are any (a hybrid
-// machine has an additional, empty tree of version 2), else that of version 2.
+// hierarchies returns all trees of control groups on this machine, and those that a container runtime uses: all of
+// version 1 if there are any (a hybrid machine has an additional, empty tree of version 2), otherwise that of version
+// 2.
 func hierarchies() (used, all []hierarchy, err error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -50,7 +52,7 @@ func parseHierarchies(mounts string) []hierarchy {
 	return all
 }
 
-// createCgroup makes the group at path (relative to the root of every tree) usable for a kubelet.
+// createCgroup creates the group at path, relative to the root of every tree, for a kubelet.
 func createCgroup(path string) error {
 	used, _, err := hierarchies()
 	if err != nil {
@@ -69,7 +71,7 @@ func createCgroup(path string) error {
 	return nil
 }
 
-// createLevel makes one group and gives it the controllers, or the processors, of its parent.
+// createLevel creates one group, and enables the controllers, or copies the processors, of its parent.
 func (h hierarchy) createLevel(parent, dir string) error {
 	if h.v2 {
 		controllers, err := os.ReadFile(filepath.Join(parent, "cgroup.controllers"))
@@ -77,7 +79,7 @@ func (h hierarchy) createLevel(parent, dir string) error {
 			return err
 		}
 		for name := range strings.FieldsSeq(string(controllers)) {
-			// Some cannot be handed on, depending on the machine; the kubelet says which one it misses.
+			// Depending on the machine, some cannot be delegated. The kubelet reports those that it needs and lacks.
 			_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+"+name), 0)
 		}
 	}
@@ -103,7 +105,7 @@ func (h hierarchy) createLevel(parent, dir string) error {
 }
 
 // removeCgroup removes the group at path, and all groups below it, from every tree. Their processes must have been
-// killed; the kernel may take a moment to forget them.
+// killed; the kernel may take a moment to remove them.
 func removeCgroup(ctx context.Context, path string) error {
 	_, all, err := hierarchies()
 	if err != nil {
@@ -117,7 +119,7 @@ func removeCgroup(ctx context.Context, path string) error {
 	return nil
 }
 
-// removeTree removes a directory of directories, which RemoveAll cannot: the files in a group are the kernel's.
+// removeTree removes nested groups. os.RemoveAll cannot, because the files in a group cannot be removed.
 func removeTree(ctx context.Context, root string) error {
 	var dirs []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -150,18 +152,7 @@ func removeTree(ctx context.Context, root string) error {
 	return nil
 }
 
-// until calls done at short intervals until it returns true or an error, or ctx ends.
+// until calls done at short intervals until it returns true or an error, or ctx is done.
 func until(ctx context.Context, done func() (bool, error)) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
-	}
+	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) { return done() })
 }

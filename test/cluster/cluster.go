@@ -1,12 +1,11 @@
 // Package cluster runs a real Kubernetes of several nodes on one Linux machine, for tests and demonstrations.
 //
 // Each node is a set of namespaces with a containerd, a kubelet and a kube-proxy of its own; the control plane runs on
-// the host; one more network namespace on the same bridge is a client outside of the cluster. It takes root, Go and a
-// handful of Debian packages, but no container engine and no image registry. Everything that runs is found by looking
-// at the machine, so a cluster can be used, repaired and taken down by any process, also after a crash of the one that
-// brought it up.
+// the host; one more network namespace on the same bridge is a client outside of the cluster. It requires root, Go and
+// some Debian packages, but no container engine and no image registry. What runs is always determined from the machine,
+// so any process can use, complete and delete a cluster, also after a crash of the one that brought it up.
 //
-// It must never be imported by anything but tests and test tools.
+// Only tests and test tools may import it.
 package cluster
 
 import (
@@ -28,18 +27,18 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// DefaultName is the name of a cluster that is given none.
+// DefaultName is the name of a cluster if none is given.
 const DefaultName = "listener"
 
-// toolSets are the tool sets that a cluster consists of.
+// toolSets are the tool sets that a cluster runs.
 var toolSets = []string{"kubernetes", "etcd", "containerd", "coredns"}
 
-// defaultNodes is how many nodes a new cluster has unless told otherwise.
+// defaultNodes is the number of nodes of a new cluster if none is given.
 const defaultNodes = 3
 
-// Options say what Up brings up.
+// Options configure Up.
 type Options struct {
-	// Name tells clusters on the same machine apart. Empty means DefaultName.
+	// Name distinguishes clusters on the same machine. Empty means DefaultName.
 	Name string
 	// Nodes is the number of nodes, at most MaxNodes. Zero means as many as the cluster has, and 3 for a new one. More
 	// than the cluster has adds nodes; fewer removes none.
@@ -48,8 +47,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Cluster is a cluster on this machine. Its methods may be called by several processes; those that change it wait for
-// each other.
+// Cluster is a cluster on this machine. Several processes may use it at the same time; changes are serialized.
 type Cluster struct {
 	name     string
 	base     string
@@ -59,8 +57,8 @@ type Cluster struct {
 	progress *Progress
 }
 
-// Up brings the cluster up, or completes one that is there: it starts whatever does not run, also stopped nodes, and
-// returns once the API server, all nodes and DNS are ready. A cluster that is complete already is only checked.
+// Up creates a cluster, or completes an existing one: it starts whatever does not run, also stopped nodes, and returns
+// when the API server, all nodes and DNS are ready.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if options.Name == "" {
 		options.Name = DefaultName
@@ -96,7 +94,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Open returns a cluster that Up has brought up, or ErrNotFound. It does not check what of it runs.
+// Open returns a cluster that Up created, or ErrNotFound. It does not check what runs.
 func Open(name string) (*Cluster, error) {
 	c, err := locate(name)
 	if err != nil {
@@ -105,7 +103,7 @@ func Open(name string) (*Cluster, error) {
 	return c, c.load()
 }
 
-// ensureState loads the cluster's state or makes a new one, and adds nodes up to the given number.
+// ensureState loads or creates the cluster's state, and adds nodes up to the given number.
 func (c *Cluster) ensureState(ctx context.Context, nodes int) error {
 	err := c.load()
 	isNew := errors.Is(err, ErrNotFound)
@@ -149,7 +147,7 @@ func (c *Cluster) ensure(ctx context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	c.progress.Printf("API server, containerd on %d nodes are up", len(c.state.Nodes))
+	c.progress.Printf("the API server, and containerd on %d nodes, are up", len(c.state.Nodes))
 	for _, node := range c.state.Nodes {
 		if err := c.startKubelet(node); err != nil {
 			return err
@@ -165,7 +163,7 @@ func (c *Cluster) ensure(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes all files that a cluster starts from. It must not be called while the control plane runs.
+// prepare creates all files that a cluster needs to start. It must not be called while the control plane runs.
 func (c *Cluster) prepare(ctx context.Context) error {
 	for _, name := range toolSets {
 		dir, err := tools.Ensure(ctx, name)
@@ -201,8 +199,8 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	return c.ensureMountPoints(ctx)
 }
 
-// Down removes the cluster and all its traces. A cluster that does not exist, or only in part, is no error. Progress
-// may be nil.
+// Down deletes the cluster and everything that belongs to it. It is no error if the cluster, or a part of it, does not
+// exist. Progress may be nil.
 func Down(ctx context.Context, name string, progress io.Writer) error {
 	if os.Geteuid() != 0 {
 		return ErrNotRoot
@@ -224,7 +222,7 @@ func Down(ctx context.Context, name string, progress io.Writer) error {
 	return nil
 }
 
-// down removes everything, the state last, so that it can be repeated after a failure.
+// down removes the state last, so that it can be repeated after a failure.
 func (c *Cluster) down(ctx context.Context) error {
 	err := c.load()
 	known := err == nil
@@ -281,32 +279,32 @@ func (c *Cluster) HostIP() string { return c.subnets.host().String() }
 // ClientIP returns the address of the client outside of the cluster.
 func (c *Cluster) ClientIP() string { return c.subnets.client().String() }
 
-// MirroredRegistry is a registry that exists nowhere. Nodes look for its images in the cluster's own, as those of
-// clusters without the internet do in a mirror. They know no password for it: that takes a pull secret.
+// MirroredRegistry is a registry that does not exist. Nodes pull its images from the cluster's own registry, as nodes
+// of disconnected clusters do from a mirror. They have no password for it, so Pods need a pull secret.
 const MirroredRegistry = "registry.example"
 
 // Registry returns the address and port of the cluster's image registry, which is the first part of the names of the
-// images in it. It speaks TLS, and asks for a password that nodes know.
+// images in it. It uses TLS, and requires a password that nodes have.
 func (c *Cluster) Registry() string { return c.HostIP() + ":5000" }
 
-// Kubeconfig returns the path of a kubeconfig with all rights.
+// Kubeconfig returns the path of a kubeconfig with all permissions.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
 // Kubectl returns the path of the kubectl program of the cluster's version.
 func (c *Cluster) Kubectl() string { return c.tool("kubernetes", "kubectl") }
 
-// LogDir returns the directory that holds the logs of everything that runs.
+// LogDir returns the directory with the logs of all components.
 func (c *Cluster) LogDir() string { return c.logDir() }
 
-// AuditLog returns the path of the API server's audit log since the cluster was made: a JSON audit.k8s.io/v1 Event on
-// each line, of the requests of ServiceAccounts outside of kube-system.
+// AuditLog returns the path of the API server's audit log since the cluster was created: a JSON audit.k8s.io/v1 Event
+// on each line, of the requests of ServiceAccounts outside of kube-system.
 func (c *Cluster) AuditLog() string { return filepath.Join(c.logDir(), "audit.jsonl") }
 
-// KubeletDir returns the host's path of what a node sees as /var/lib/kubelet. Mounts that the kubelet made below it are
-// only visible on the node.
+// KubeletDir returns the host's path of a node's /var/lib/kubelet. Mounts that the kubelet makes below it are only
+// visible on the node.
 func (c *Cluster) KubeletDir(node int) string { return filepath.Join(c.nodeDir(node), "kubelet") }
 
-// RESTConfig returns a client configuration with all rights and without a rate limit.
+// RESTConfig returns a client configuration with all permissions and without a rate limit.
 func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
 	if err != nil {
@@ -316,7 +314,7 @@ func (c *Cluster) RESTConfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// client returns a client with all rights.
+// client returns a client with all permissions.
 func (c *Cluster) client() (*kubernetes.Clientset, error) {
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -329,7 +327,7 @@ func (c *Cluster) client() (*kubernetes.Clientset, error) {
 	return client, nil
 }
 
-// Where things lie in the cluster's directory.
+// Paths in the cluster's directory.
 func (c *Cluster) binDir() string      { return filepath.Join(c.dir, "bin") }
 func (c *Cluster) initProgram() string { return filepath.Join(c.binDir(), "nodeinit") }
 func (c *Cluster) logDir() string      { return filepath.Join(c.dir, "logs") }

@@ -18,7 +18,7 @@ var templateFiles embed.FS
 // templates are the configuration files of a cluster.
 var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(templateFiles, "templates/*"))
 
-// nodeConfig is what the configuration files of a node depend on.
+// nodeConfig contains the values for the configuration files of a node.
 type nodeConfig struct {
 	Name, IP       string
 	PKI            string
@@ -70,8 +70,8 @@ func (c *Cluster) writeNodeConfig(node int) error {
 	return c.writeRegistryConfig(config.RegistryConfig)
 }
 
-// writeRegistryConfig tells the nodes where images of which registry are. They know the password of the cluster's own,
-// but not that of its images under the other name.
+// writeRegistryConfig configures the registries of the nodes. They have the password of the cluster's own registry, but
+// none for MirroredRegistry.
 func (c *Cluster) writeRegistryConfig(dir string) error {
 	name, password, err := c.RegistryLogin()
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Cluster) writeRegistryConfig(dir string) error {
 	return nil
 }
 
-// renderTo renders a template to a file, and creates its directory.
+// renderTo renders a template to a file, and creates the file's directory.
 func renderTo(path, name string, data any) error {
 	content, err := render(name, data)
 	if err != nil {
@@ -114,8 +114,8 @@ func render(name string, data any) (string, error) {
 	return buffer.String(), nil
 }
 
-// snapshotter returns the containerd snapshotter for a directory. On an overlay (a container's root file system)
-// another overlay cannot be mounted.
+// snapshotter returns the containerd snapshotter for a directory. An overlay cannot be mounted on another overlay, such
+// as a container's root file system.
 func snapshotter(dir string) string {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(dir, &stat); err == nil && stat.Type == unix.OVERLAYFS_SUPER_MAGIC {

@@ -17,11 +17,10 @@ import (
 // apiTimeout is how long the API server may take to become ready.
 const apiTimeout = 2 * time.Minute
 
-// auditLogMegabytes is how large the audit log may grow before the API server begins a new one: more than a cluster of
-// this kind lives for.
+// auditLogMegabytes is the size at which the API server starts a new audit log. A test cluster does not reach it.
 const auditLogMegabytes = 1000
 
-// etcd stores the cluster's objects. What it writes need not survive a crash of the machine.
+// etcd stores the cluster's objects. Its data need not survive a crash of the machine.
 func (c *Cluster) etcd() daemon {
 	host, dir := c.HostIP(), c.control().dir
 	return daemon{"etcd", []string{
@@ -74,9 +73,9 @@ func (c *Cluster) apiServer() daemon {
 		"--proxy-client-cert-file=" + c.pkiFile("front-proxy-client.crt"),
 		"--proxy-client-key-file=" + c.pkiFile("front-proxy-client.key"),
 		"--authorization-mode=Node,RBAC",
-		// The second is on in OpenShift: it refuses owner references that a controller may not make blocking.
+		// OpenShift enables the second one: it requires a permission for owner references that block deletion.
 		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
-		// Webhooks are dialled by Pod address, as there is no kube-proxy on the host.
+		// There is no kube-proxy on the host, so the API server connects to the Pods of webhooks directly.
 		"--enable-aggregator-routing=true",
 		"--allow-privileged=true",
 		"--audit-policy-file=" + c.auditPolicyFile(),
@@ -88,7 +87,7 @@ func (c *Cluster) apiServer() daemon {
 	}}
 }
 
-// controllerManager runs all controllers that need no cloud: a LoadBalancer Service stays without an address.
+// controllerManager runs all controllers that need no cloud: a LoadBalancer Service gets no address.
 func (c *Cluster) controllerManager() daemon {
 	config := c.kubeconfigOf("controller-manager")
 	return daemon{"kube-controller-manager", []string{
@@ -107,7 +106,7 @@ func (c *Cluster) controllerManager() daemon {
 		"--cluster-cidr=" + c.subnets.pods().String(),
 		"--allocate-node-cidrs=false",
 		"--flex-volume-plugin-dir=" + filepath.Join(c.control().dir, "volume-plugins"),
-		// A lost node is noticed after this, instead of most of a minute.
+		// A lost node is detected after this time instead of the default of 50 seconds.
 		"--node-monitor-grace-period=16s",
 		"--node-monitor-period=2s",
 		"--kube-api-qps=200",
@@ -166,7 +165,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err := c.awaitAPI(ctx); err != nil {
 		return err
 	}
-	// These give up on an API server that takes long.
+	// These exit if the API server takes long to start.
 	for _, d := range []daemon{c.controllerManager(), c.scheduler()} {
 		if err := control.run(d); err != nil {
 			return err
@@ -175,7 +174,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// awaitAPI waits until the API server is ready, or has ended.
+// awaitAPI waits until the API server is ready, or has exited.
 func (c *Cluster) awaitAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
@@ -187,7 +186,7 @@ func (c *Cluster) awaitAPI(ctx context.Context) error {
 			if _, ok, err := c.control().find(d); err != nil {
 				return false, err
 			} else if !ok {
-				return false, fmt.Errorf("%s has ended, see %s", d.name, c.control().logFile(d.name))
+				return false, fmt.Errorf("%s has exited, see %s", d.name, c.control().logFile(d.name))
 			}
 		}
 		return false, nil
@@ -198,10 +197,10 @@ func (c *Cluster) awaitAPI(ctx context.Context) error {
 	return nil
 }
 
-// errNotReady says that a server answered that it is not ready.
+// errNotReady is returned when a component is not ready.
 var errNotReady = errors.New("not ready")
 
-// apiReady asks the API server whether it is ready.
+// apiReady returns nil if the API server reports that it is ready.
 func (c *Cluster) apiReady(ctx context.Context) error {
 	config, err := c.RESTConfig()
 	if err != nil {
@@ -215,11 +214,11 @@ func (c *Cluster) apiReady(ctx context.Context) error {
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.apiURL()+"/readyz", http.NoBody)
 	if err != nil {
-		return fmt.Errorf("asking the API server: %w", err)
+		return fmt.Errorf("querying the API server: %w", err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("asking the API server: %w", err)
+		return fmt.Errorf("querying the API server: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
@@ -228,7 +227,7 @@ func (c *Cluster) apiReady(ctx context.Context) error {
 	return nil
 }
 
-// auditPolicyFile is the path of the policy that says what the API server writes to its audit log.
+// auditPolicyFile is the path of the API server's audit policy.
 func (c *Cluster) auditPolicyFile() string {
 	return filepath.Join(c.control().dir, "audit-policy.yaml")
 }

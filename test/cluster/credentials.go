@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
-// users are the clients of the API server, by the name of their files.
+// users are the users of the API server, by the base names of their files.
 var users = map[string]pki.Request{
 	"admin":              {CommonName: "admin", Organizations: []string{"system:masters"}},
 	"controller-manager": {CommonName: "system:kube-controller-manager"},
@@ -27,7 +27,7 @@ var users = map[string]pki.Request{
 	"kubelet-client":     {CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"}},
 }
 
-// ensurePKI makes the certificates and keys of the control plane unless they are there.
+// ensurePKI creates the certificates and keys of the control plane unless they exist.
 func (c *Cluster) ensurePKI() error {
 	if ok, err := exists(c.pkiDir()); ok || err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *Cluster) ensurePKI() error {
 	maps.Copy(requests, users)
 	err := errors.Join(
 		writeAuthority(temp, "ca", c.name, requests),
-		// API servers behind this one trust it by an authority of its own.
+		// Aggregated API servers authenticate this one by a separate authority.
 		writeAuthority(temp, "front-proxy-ca", c.name+"-front-proxy", map[string]pki.Request{
 			"front-proxy-client": {CommonName: "front-proxy-client"},
 		}),
@@ -56,7 +56,7 @@ func (c *Cluster) ensurePKI() error {
 	return nil
 }
 
-// servers are the servers of the control plane, by the name of their files.
+// servers are the servers of the control plane, by the base names of their files.
 func (c *Cluster) servers() map[string]pki.Request {
 	host, api := address(c.subnets.host()), address(c.subnets.api())
 	local := net.IPv4(127, 0, 0, 1)
@@ -73,7 +73,7 @@ func (c *Cluster) servers() map[string]pki.Request {
 	}
 }
 
-// writeKubeconfigs writes a kubeconfig for every user, that of the administrator also where people look for it.
+// writeKubeconfigs writes a kubeconfig for every user, and that of the administrator also to Kubeconfig.
 func (c *Cluster) writeKubeconfigs() error {
 	for name := range users {
 		if err := c.writeKubeconfig(c.kubeconfigOf(name), name); err != nil {
@@ -83,7 +83,7 @@ func (c *Cluster) writeKubeconfigs() error {
 	return c.writeKubeconfig(c.Kubeconfig(), "admin")
 }
 
-// ensureNodeCredentials makes a node's certificate, which is that of its kubelet both as a server and as a client.
+// ensureNodeCredentials creates a node's certificate, which its kubelet uses both as a server and as a client.
 func (c *Cluster) ensureNodeCredentials(node int) error {
 	name := c.NodeName(node)
 	if ok, err := exists(c.kubeconfigOf(name)); ok || err != nil {
@@ -110,7 +110,7 @@ func (c *Cluster) kubeconfigOf(user string) string {
 	return filepath.Join(c.pkiDir(), user+".kubeconfig")
 }
 
-// writeKubeconfig writes a kubeconfig that holds the certificates themselves, so that it can be copied.
+// writeKubeconfig writes a kubeconfig that contains the certificates themselves, so that it can be copied.
 func (c *Cluster) writeKubeconfig(path, user string) error {
 	data := map[string][]byte{}
 	for _, name := range []string{"ca.crt", user + ".crt", user + ".key"} {
@@ -137,10 +137,10 @@ func (c *Cluster) writeKubeconfig(path, user string) error {
 	return nil
 }
 
-// apiURL is where the API server listens.
+// apiURL is the URL of the API server.
 func (c *Cluster) apiURL() string { return "https://" + c.HostIP() + ":6443" }
 
-// writeAuthority makes an authority and certificates by their file names, and writes all to dir.
+// writeAuthority creates an authority and certificates, and writes them to dir.
 func writeAuthority(dir, name, commonName string, requests map[string]pki.Request) error {
 	authority, err := pki.NewAuthority(commonName)
 	if err != nil {
@@ -163,7 +163,7 @@ func issue(authority *pki.Authority, dir, name string, request pki.Request) erro
 	return pair.Write(dir, name)
 }
 
-// writeSigningKey makes the key of the ServiceAccount tokens.
+// writeSigningKey creates the key that signs ServiceAccount tokens.
 func writeSigningKey(dir string) error {
 	private, public, err := pki.NewSigningKey()
 	if err != nil {
@@ -180,7 +180,7 @@ func writeSigningKey(dir string) error {
 // registryLogin is the file that the registry reads its only user from.
 const registryLogin = "registry.login"
 
-// writeRegistryLogin makes the registry's only user.
+// writeRegistryLogin creates the registry's only user.
 func writeRegistryLogin(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, registryLogin), []byte("puller:"+rand.Text()), 0o600); err != nil {
 		return fmt.Errorf("writing the registry's user: %w", err)
@@ -201,7 +201,7 @@ func (c *Cluster) RegistryLogin() (name, password string, err error) {
 // address converts an address for certificates.
 func address(a netip.Addr) net.IP { return a.AsSlice() }
 
-// exists tells whether there is something at path.
+// exists reports whether path exists.
 func exists(path string) (bool, error) {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// cniPlugins is where Debian puts the network plugins.
+// cniPlugins is Debian's directory of CNI plugins.
 const cniPlugins = "/usr/lib/cni"
 
 // busybox is Debian's static busybox.
 const busybox = "/bin/busybox"
 
-// ErrNotRoot says that clusters take root's rights.
-var ErrNotRoot = errors.New("a cluster needs root: it makes network namespaces, mounts and control groups")
+// ErrNotRoot is returned when a cluster is created or deleted by another user than root.
+var ErrNotRoot = errors.New("a cluster requires root: it creates network namespaces, mounts and control groups")
 
-// packages maps a Debian package to a program of it that a cluster runs.
+// packages maps Debian packages to one of their programs that a cluster uses.
 var packages = map[string]string{
 	"runc":                        "runc",
 	"containernetworking-plugins": cniPlugins + "/ptp",
@@ -42,7 +42,7 @@ func ensurePackages(ctx context.Context, p *Progress) error {
 	}
 	list := strings.Join(missing, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("missing packages, please install what Debian calls: %s", list)
+		return fmt.Errorf("missing packages: install what Debian calls %s", list)
 	}
 	p.Printf("installing %s", list)
 	err := aptGet(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
@@ -62,7 +62,7 @@ func ensurePackages(ctx context.Context, p *Progress) error {
 	return nil
 }
 
-// missingPackages returns the packages whose program is not there.
+// missingPackages returns the packages whose program does not exist.
 func missingPackages() []string {
 	var missing []string
 	for name, program := range packages {
@@ -74,7 +74,7 @@ func missingPackages() []string {
 	return missing
 }
 
-// aptGet runs apt-get without questions.
+// aptGet runs apt-get without interaction.
 func aptGet(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...) //nolint:gosec // our own table of packages
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")

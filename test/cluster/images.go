@@ -21,17 +21,17 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
-// BusyboxImage is an image with a shell and the usual tools that every node has. Its wget may not work on a recent
+// BusyboxImage is an image with a shell and common tools, which every node has. Its wget may not work on a recent
 // kernel.
 const BusyboxImage = "localhost/busybox:1"
 
-// The images that the cluster itself needs.
+// The images of the cluster's own components.
 const (
 	pauseImage   = "localhost/pause:1"
 	corednsImage = "localhost/coredns:1"
 )
 
-// systemArchive is the archive of the images that every node starts with.
+// systemArchive is the archive of the images above.
 const systemArchive = "system.tar"
 
 // writeSystemImages writes the archive that every node imports first.
@@ -54,8 +54,8 @@ func (c *Cluster) writeSystemImages(ctx context.Context) error {
 	})
 }
 
-// LoadImage makes an image and gives it to every node, also to those that join later, under the given reference, for
-// example "localhost/operator:dev". A Pod uses it with the pull policy IfNotPresent or Never.
+// LoadImage builds an image and loads it into every node, also into nodes that join later, under the given reference,
+// for example "localhost/operator:dev". A Pod uses it with the pull policy IfNotPresent or Never.
 func (c *Cluster) LoadImage(ctx context.Context, ref string, spec image.Spec) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -68,8 +68,8 @@ func (c *Cluster) LoadImage(ctx context.Context, ref string, spec image.Spec) er
 	return c.importEverywhere(ctx)
 }
 
-// LoadArchive gives the images of an archive (as "docker save" or an OCI layout writes it) to every node, under the
-// names in it.
+// LoadArchive loads the images of an archive (of "docker save", or an OCI layout) into every node, under the names in
+// the archive.
 func (c *Cluster) LoadArchive(ctx context.Context, path string) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Cluster) LoadArchive(ctx context.Context, path string) error {
 	defer func() { _ = source.Close() }()
 	absolute, err := filepath.Abs(path)
 	if err != nil {
-		return fmt.Errorf("naming the archive: %w", err)
+		return fmt.Errorf("finding the archive: %w", err)
 	}
 	if err := c.storeArchive(url.PathEscape(absolute)+".tar", func(w io.Writer) error {
 		_, err := io.Copy(w, source)
@@ -94,12 +94,12 @@ func (c *Cluster) LoadArchive(ctx context.Context, path string) error {
 	return c.importEverywhere(ctx)
 }
 
-// PushImage makes an image, pushes it to the cluster's own registry and returns its full name with the digest. The
+// PushImage builds an image, pushes it to the cluster's own registry and returns its full name with the digest. The
 // repository is a path with an optional tag, for example "operator:dev".
 func (c *Cluster) PushImage(ctx context.Context, repository string, spec image.Spec) (string, error) {
 	img, err := image.Build(spec)
 	if err != nil {
-		return "", fmt.Errorf("making image %s: %w", repository, err)
+		return "", fmt.Errorf("building image %s: %w", repository, err)
 	}
 	return c.Push(ctx, repository, img)
 }
@@ -124,7 +124,7 @@ func (c *Cluster) Push(ctx context.Context, repository string, img v1.Image) (st
 	return tag.Context().Digest(digest.String()).String(), nil
 }
 
-// registryAccess returns how to talk to the cluster's own registry.
+// registryAccess returns the options for requests to the cluster's own registry.
 func (c *Cluster) registryAccess() ([]remote.Option, error) {
 	user, password, err := c.RegistryLogin()
 	if err != nil {
@@ -138,25 +138,25 @@ func (c *Cluster) registryAccess() ([]remote.Option, error) {
 	roots.AppendCertsFromPEM(authority)
 	return []remote.Option{
 		remote.WithAuth(&authn.Basic{Username: user, Password: password}),
-		// Not by the caller's proxy.
+		// Without the caller's proxy.
 		remote.WithTransport(&http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}),
 	}, nil
 }
 
-// writeArchive makes images and stores them for the nodes.
+// writeArchive builds images and stores them as an archive.
 func (c *Cluster) writeArchive(file string, specs map[string]image.Spec) error {
 	images := make(map[string]v1.Image, len(specs))
 	for ref, spec := range specs {
 		img, err := image.Build(spec)
 		if err != nil {
-			return fmt.Errorf("making image %s: %w", ref, err)
+			return fmt.Errorf("building image %s: %w", ref, err)
 		}
 		images[ref] = img
 	}
 	return c.storeArchive(file, func(w io.Writer) error { return image.WriteTar(w, images) })
 }
 
-// storeArchive stores what write writes as an archive of images, wholly or not at all.
+// storeArchive stores the output of write as an archive of images, atomically.
 func (c *Cluster) storeArchive(file string, write func(io.Writer) error) error {
 	temp, err := os.CreateTemp(c.imageDir(), ".*")
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Cluster) storeArchive(file string, write func(io.Writer) error) error {
 	return nil
 }
 
-// importEverywhere gives all archives to all nodes that are switched on.
+// importEverywhere imports all archives into all running nodes.
 func (c *Cluster) importEverywhere(ctx context.Context) error {
 	if err := c.load(); err != nil {
 		return err
@@ -189,8 +189,8 @@ func (c *Cluster) importEverywhere(ctx context.Context) error {
 	return group.Wait()
 }
 
-// importImages gives a node the archives that it does not have yet. Which it has is seen from files with the archives'
-// names and times on the node's disk.
+// importImages imports the archives that a node does not have yet. It records an import by an empty file on the node's
+// disk with the archive's name and modification time.
 func (c *Cluster) importImages(ctx context.Context, node int) error {
 	archives, err := filepath.Glob(filepath.Join(c.imageDir(), "*.tar"))
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *Cluster) importImages(ctx context.Context, node int) error {
 	for _, archive := range archives {
 		info, err := os.Stat(archive)
 		if err != nil {
-			return fmt.Errorf("looking at an image archive: %w", err)
+			return fmt.Errorf("reading an image archive: %w", err)
 		}
 		marker := filepath.Join(imported, filepath.Base(archive))
 		if had, err := os.Stat(marker); err == nil && had.ModTime().Equal(info.ModTime()) {

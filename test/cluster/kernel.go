@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// inotifyInstances is the kernel's limit to how many instances of inotify a user may have. All clusters share it, and a
-// kubelet or containerd that gets none more ends, or misses changes of its files, without naming the limit.
+// inotifyInstances is the kernel's limit of inotify instances per user. All clusters share it. A kubelet or containerd
+// that exceeds it exits, or misses changes of its files, without reporting the limit.
 const inotifyInstances = "/proc/sys/fs/inotify/max_user_instances"
 
-// neededInstances is enough for several clusters. Kernels allow 128 unless told otherwise.
+// neededInstances is enough for several clusters. The default is 128.
 const neededInstances = 512
 
-// ensureLimit raises a limit of the kernel to the least that is needed. It stays raised when the cluster is gone:
-// others may have come to need it.
+// ensureLimit raises a limit of the kernel to the given minimum. The limit is not lowered when the cluster is deleted,
+// because others may need it.
 func ensureLimit(path string, least int, p *Progress) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -29,7 +29,7 @@ func ensureLimit(path string, least int, p *Progress) error {
 		return nil
 	}
 	if err := os.WriteFile(path, []byte(strconv.Itoa(least)), 0); err != nil {
-		return fmt.Errorf("raising a limit of the kernel from %d to %d (do it on the machine if this is a container on it): %w", limit, least, err)
+		return fmt.Errorf("raising a limit of the kernel from %d to %d (in a container, raise it on the host): %w", limit, least, err)
 	}
 	p.Printf("raised %s from %d to %d", path, limit, least)
 	return nil

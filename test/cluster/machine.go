@@ -21,16 +21,16 @@ import (
 )
 
 // machine is a simulated machine: a process namespace, and for nodes also a network, a mount and a host-name namespace,
-// held by a nodeinit process. Killing that one process is the same as pulling the machine's plug.
+// held by a nodeinit process. Killing that process is a power cut.
 type machine struct {
 	name string
-	// dir holds what the machine keeps on disk.
+	// dir is the directory of the machine's disk.
 	dir string
 	// logs is the directory of its log files.
 	logs string
 	// init is the nodeinit program.
 	init string
-	// namespaces are the namespaces that the machine has for itself, as flags of clone(2).
+	// namespaces are the namespaces that the machine does not share with the host, as flags of clone(2).
 	namespaces uintptr
 }
 
@@ -40,20 +40,20 @@ type daemon struct {
 	argv []string
 }
 
-// allNamespaces are those that a program is moved into to run on a machine; one that the machine shares with the host
-// changes nothing.
+// allNamespaces are the namespaces that a program enters to run on a machine. Entering one that the machine shares with
+// the host has no effect.
 const allNamespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS
 
-// startTimeout is how long a machine may take to set itself up.
+// startTimeout is how long a machine may take to start.
 const startTimeout = 10 * time.Second
 
-// killTimeout is how long the kernel may take to end everything on a machine.
+// killTimeout is how long the kernel may take to terminate all processes of a machine.
 const killTimeout = 20 * time.Second
 
 // specFile is the machine's specification, whose path also identifies its first process.
 func (m machine) specFile() string { return filepath.Join(m.dir, "machine.json") }
 
-// logFile is where a daemon's output goes.
+// logFile is the file for a daemon's output.
 func (m machine) logFile(daemon string) string {
 	return filepath.Join(m.logs, m.name+"-"+daemon+".log")
 }
@@ -69,19 +69,19 @@ func (m machine) holder() (process, bool, error) {
 	return found[0], true, nil
 }
 
-// errOff says that something needs a machine that is not running.
-var errOff = errors.New("is not running")
+// errNotRunning is returned when a machine is not running.
+var errNotRunning = errors.New("is not running")
 
-// running returns the machine's first process, or errOff.
+// running returns the machine's first process, or errNotRunning.
 func (m machine) running() (process, error) {
 	holder, ok, err := m.holder()
 	if err == nil && !ok {
-		err = fmt.Errorf("%s %w", m.name, errOff)
+		err = fmt.Errorf("%s %w", m.name, errNotRunning)
 	}
 	return holder, err
 }
 
-// start switches the machine on.
+// start starts the machine.
 func (m machine) start(ctx context.Context, s spec.Machine) error {
 	if err := os.MkdirAll(m.dir, 0o755); err != nil {
 		return fmt.Errorf("creating the directory of %s: %w", m.name, err)
@@ -98,7 +98,7 @@ func (m machine) start(ctx context.Context, s spec.Machine) error {
 		return fmt.Errorf("creating a pipe: %w", err)
 	}
 	defer func() { _ = reader.Close() }()
-	cmd := exec.Command(m.init, m.specFile()) //nolint:gosec,noctx // our own program, which outlives every context
+	cmd := exec.Command(m.init, m.specFile()) //nolint:gosec,noctx // our own program, which does not end with a context
 	cmd.ExtraFiles = []*os.File{writer}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: m.namespaces}
 	if err := errors.Join(launch(cmd, m.logFile("init"), cmd.Start), writer.Close()); err != nil {
@@ -107,7 +107,7 @@ func (m machine) start(ctx context.Context, s spec.Machine) error {
 	return m.awaitReady(ctx, reader)
 }
 
-// awaitReady waits until the machine's first process reports that it has set the machine up.
+// awaitReady waits until the machine's first process reports that the machine is set up.
 func (m machine) awaitReady(ctx context.Context, reader *os.File) error {
 	stop := context.AfterFunc(ctx, func() { _ = reader.SetReadDeadline(time.Now()) })
 	defer stop()
@@ -121,8 +121,8 @@ func (m machine) awaitReady(ctx context.Context, reader *os.File) error {
 	return errors.Join(fmt.Errorf("%s did not start, see %s", m.name, m.logFile("init")), err, ctx.Err())
 }
 
-// ensure switches the machine on by calling powerOn, unless that was done before and done to the end. A machine that an
-// interrupt left half set up is started afresh.
+// ensure starts the machine by calling powerOn, unless it runs and its setup was completed. A machine whose setup was
+// interrupted is restarted.
 func (m machine) ensure(ctx context.Context, powerOn func() error) error {
 	holder, ok, err := m.holder()
 	if err != nil {
@@ -149,7 +149,7 @@ func (m machine) ensure(ctx context.Context, powerOn func() error) error {
 	return nil
 }
 
-// kill switches the machine off at once, with everything that runs on it.
+// kill stops the machine at once, with all its processes.
 func (m machine) kill(ctx context.Context) error {
 	holder, ok, err := m.holder()
 	if err != nil || !ok {
@@ -158,7 +158,7 @@ func (m machine) kill(ctx context.Context) error {
 	return killHolder(ctx, holder)
 }
 
-// killHolder kills a machine's first process and waits for the kernel to end all others of its namespace.
+// killHolder kills a machine's first process, and waits until the kernel has terminated all others of its namespace.
 func killHolder(ctx context.Context, holder process) error {
 	if err := holder.signal(unix.SIGKILL); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (m machine) find(d daemon) (process, bool, error) {
 	return found[0], true, nil
 }
 
-// run starts the daemon on the machine unless it runs already.
+// run starts the daemon on the machine unless it is running.
 func (m machine) run(d daemon) error {
 	if _, ok, err := m.find(d); err != nil || ok {
 		return err
@@ -192,7 +192,7 @@ func (m machine) run(d daemon) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(d.argv[0], d.argv[1:]...) //nolint:gosec,noctx // our own table of daemons, which outlive every context
+	cmd := exec.Command(d.argv[0], d.argv[1:]...) //nolint:gosec,noctx // our own table of daemons, which do not end with a context
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := launch(cmd, m.logFile(d.name), func() error { return startOn(holder, cmd) }); err != nil {
 		return fmt.Errorf("starting %s on %s: %w", d.name, m.name, err)
@@ -200,7 +200,7 @@ func (m machine) run(d daemon) error {
 	return nil
 }
 
-// terminate asks a daemon to end, and insists after a while.
+// terminate sends SIGTERM to a daemon, and SIGKILL after a timeout.
 func (m machine) terminate(ctx context.Context, d daemon) error {
 	p, ok, err := m.find(d)
 	if err != nil || !ok {
@@ -220,7 +220,7 @@ func (m machine) terminate(ctx context.Context, d daemon) error {
 	return p.wait(ctx)
 }
 
-// exec runs a command on the machine to its end and returns what it printed.
+// exec runs a command on the machine and returns its output.
 func (m machine) exec(ctx context.Context, stdin string, name string, args ...string) (string, error) {
 	cmd, err := m.command(ctx, name, args...)
 	if err != nil {
@@ -236,7 +236,7 @@ func (m machine) exec(ctx context.Context, stdin string, name string, args ...st
 	return string(output), nil
 }
 
-// command returns a command that will run on the machine. When ctx ends, it is killed with its children.
+// command returns a command that will run on the machine. When ctx is done, it is killed with its children.
 func (m machine) command(ctx context.Context, name string, args ...string) (*exec.Cmd, error) {
 	holder, err := m.running()
 	if err != nil {
@@ -252,8 +252,8 @@ func (m machine) command(ctx context.Context, name string, args ...string) (*exe
 	return cmd, nil
 }
 
-// launch starts a command that outlives this process, with its output appended to a log file. It can be found when
-// launch returns, unless it has ended.
+// launch starts a command that outlives this process, with its output appended to a log file. When launch returns, the
+// command can be found by its arguments, unless it has exited.
 func launch(cmd *exec.Cmd, logFile string, start func() error) error {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -263,19 +263,19 @@ func launch(cmd *exec.Cmd, logFile string, start func() error) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr.Setsid = true
 	cmd.Dir = "/"
-	// Not the caller's environment: a proxy setting, for one, would send the cluster's own traffic elsewhere.
+	// Not the caller's environment: proxy settings, for example, would redirect the cluster's own traffic.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
 	if err := start(); err != nil {
 		return err
 	}
-	// While this process lives it is the parent and has to collect it; afterwards the machine's first process does.
+	// While this process lives it is the parent and must reap it; afterwards the machine's first process does.
 	go func() { _ = cmd.Wait() }()
 	awaitExecuted(cmd.Process.Pid)
 	return nil
 }
 
-// startOn starts a command in the namespaces of a machine's first process. The command is a child of this process but
-// nevertheless lives, and dies, in the machine.
+// startOn starts a command in the namespaces of a machine's first process. The command is a child of this process, but
+// is killed with the machine.
 func startOn(holder process, cmd *exec.Cmd) error {
 	return inNamespaces(holder, allNamespaces, cmd.Start)
 }
@@ -284,14 +284,14 @@ func startOn(holder process, cmd *exec.Cmd) error {
 func inNamespaces(holder process, namespaces int, do func() error) error {
 	result := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the runtime then ends the thread with this goroutine
+		runtime.LockOSThread() // without unlocking, so that the runtime ends the thread with this goroutine
 		result <- func() error {
 			fd, err := unix.PidfdOpen(holder.pid, 0)
 			if err != nil {
 				return fmt.Errorf("opening process %d: %w", holder.pid, err)
 			}
 			defer func() { _ = unix.Close(fd) }()
-			// A thread that shares its working directory with others may not enter a mount namespace.
+			// A thread that shares its working directory with others cannot enter a mount namespace.
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
 				return fmt.Errorf("separating the thread: %w", err)
 			}

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// ensureBridge makes the network that connects the host, the nodes and the outside client.
+// ensureBridge creates the network that connects the host, the nodes and the client outside of the cluster.
 func (c *Cluster) ensureBridge(ctx context.Context) error {
 	s := c.subnets
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
-		// With an address of its own: otherwise it would take that of one of its ports, and change it as they come and
-		// go.
+		// With a fixed hardware address: otherwise the bridge uses that of one of its ports, which changes when ports
+		// are added and removed.
 		if err := ip(ctx, fmt.Sprintf("link add %s address %s type bridge", s.bridge(), hardwareAddress(s.host()))); err != nil {
 			return fmt.Errorf("creating the bridge: %w", err)
 		}
@@ -30,14 +30,14 @@ func (c *Cluster) ensureBridge(ctx context.Context) error {
 	return nil
 }
 
-// removeNetwork removes the bridge, the host's routes with it, and everything that is plugged in.
+// removeNetwork removes the bridge, the host's routes through it, and its ports.
 func (c *Cluster) removeNetwork(ctx context.Context) error {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("listing interfaces: %w", err)
 	}
 	for _, i := range interfaces {
-		// Slots have one digit, so no other cluster's names start the same way.
+		// Slots have one digit, so that no other cluster's names have this prefix.
 		if strings.HasPrefix(i.Name, c.subnets.bridge()) {
 			if err := unplug(ctx, i.Name); err != nil {
 				return err
@@ -47,8 +47,8 @@ func (c *Cluster) removeNetwork(ctx context.Context) error {
 	return nil
 }
 
-// podRoutes returns the routes to the Pods of every node that there may be, except those of the given one: a node that
-// joins later then needs no change elsewhere.
+// podRoutes returns the routes to the Pods of all possible nodes except the given one, so that a node that joins later
+// requires no change on the others.
 func (c *Cluster) podRoutes(except int, device string) []string {
 	var routes []string
 	for node := 1; node <= MaxNodes; node++ {
@@ -59,7 +59,7 @@ func (c *Cluster) podRoutes(except int, device string) []string {
 	return routes
 }
 
-// plug connects a machine that was just started to the bridge and gives its end the commands inside.
+// plug connects a started machine to the bridge, and runs the commands inside on the machine.
 func (c *Cluster) plug(ctx context.Context, m machine, link string, address netip.Addr, inside ...string) error {
 	holder, err := m.running()
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Cluster) plug(ctx context.Context, m machine, link string, address neti
 		fmt.Sprintf("link add %s type veth peer name eth0 address %s netns %d", link, hardwareAddress(address), holder.pid),
 		fmt.Sprintf("link set %s master %s up", link, c.subnets.bridge()),
 	); err != nil {
-		return fmt.Errorf("plugging in %s: %w", m.name, err)
+		return fmt.Errorf("connecting %s: %w", m.name, err)
 	}
 	batch := append([]string{
 		"link set lo up",
@@ -85,24 +85,24 @@ func (c *Cluster) plug(ctx context.Context, m machine, link string, address neti
 	return nil
 }
 
-// hardwareAddress derives a hardware address from an IP address, so that a machine that comes back has the one that its
-// neighbours remember.
+// hardwareAddress derives a hardware address from an IP address, so that a restarted machine has the one that its
+// neighbours have cached.
 func hardwareAddress(address netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x02, 0x00}, address.AsSlice()...)
 }
 
-// unplug disconnects a machine, running or not, at once.
+// unplug disconnects a machine, whether it runs or not.
 func unplug(ctx context.Context, link string) error {
 	if _, err := net.InterfaceByName(link); err != nil {
-		return nil //nolint:nilerr // it is gone
+		return nil //nolint:nilerr // it does not exist
 	}
-	if err := ip(ctx, "link del "+link); err != nil && !isGone(err) {
-		return fmt.Errorf("unplugging %s: %w", link, err)
+	if err := ip(ctx, "link del "+link); err != nil && !isNotFound(err) {
+		return fmt.Errorf("disconnecting %s: %w", link, err)
 	}
 	return nil
 }
 
-// ip runs commands of ip(8) on the host, and stops at the first that fails.
+// ip runs commands of ip(8) on the host, up to the first that fails.
 func ip(ctx context.Context, commands ...string) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n"))
@@ -112,7 +112,7 @@ func ip(ctx context.Context, commands ...string) error {
 	return nil
 }
 
-// ipError is a failure of ip(8) with what it printed.
+// ipError is a failure of ip(8), with its output.
 type ipError struct {
 	err    error
 	output string
@@ -121,8 +121,8 @@ type ipError struct {
 func (e *ipError) Error() string { return fmt.Sprintf("ip: %v: %s", e.err, e.output) }
 func (e *ipError) Unwrap() error { return e.err }
 
-// isGone tells whether ip(8) failed because the device is not there any more.
-func isGone(err error) bool {
+// isNotFound reports whether ip(8) failed because the device does not exist.
+func isNotFound(err error) bool {
 	var failure *ipError
 	return errors.As(err, &failure) && strings.Contains(failure.output, "Cannot find device")
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/nodeinit/spec"
 )
 
-// containerdTimeout is how long containerd may take to answer.
+// containerdTimeout is how long containerd may take to accept connections.
 const containerdTimeout = 30 * time.Second
 
-// mountPoints maps what a node has for itself to the place below the node's directory. What a reboot clears is listed
-// in volatile.
+// mountPoints maps the directories that a node does not share with the host to directories below the node's directory.
+// A reboot clears those in volatile.
 var mountPoints = map[string]string{
 	"/var/lib/kubelet":    "kubelet",
 	"/var/lib/containerd": "containerd",
@@ -37,7 +37,7 @@ var mountPoints = map[string]string{
 	"/run/mount":          "run-mount",
 }
 
-// volatile are the directories that lie in memory on a real machine.
+// volatile are the directories that a real machine keeps in memory.
 var volatile = []string{"run-containerd", "run-netns", "run-mount"}
 
 // The daemons of a node.
@@ -66,7 +66,7 @@ func (c *Cluster) kubeProxy(node int) daemon {
 	}}
 }
 
-// boot switches a node on, unless it is, up to the point where it can run containers. The kubelet is not started.
+// boot starts a node, unless it is running, and its containerd. It does not start the kubelet.
 func (c *Cluster) boot(ctx context.Context, node int) error {
 	m := c.node(node)
 	if err := m.ensure(ctx, func() error { return c.powerOn(ctx, node) }); err != nil {
@@ -125,7 +125,7 @@ func (c *Cluster) powerOn(ctx context.Context, node int) error {
 	return err
 }
 
-// awaitContainerd waits until containerd answers.
+// awaitContainerd waits until containerd accepts connections.
 func (c *Cluster) awaitContainerd(ctx context.Context, node int) error {
 	ctx, cancel := context.WithTimeout(ctx, containerdTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, node int) error {
 	if err != nil {
 		return err
 	}
-	// As the node sees it; the host's own path may be too long for a socket.
+	// Through the node's root directory, because the path on the host may be too long for a socket.
 	socket := filepath.Join("/proc", strconv.Itoa(holder.pid), "root/run/containerd/containerd.sock")
 	return until(ctx, func() (bool, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -143,7 +143,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, node int) error {
 		}
 		_, ok, err := m.find(c.containerd(node))
 		if err == nil && !ok {
-			err = fmt.Errorf("it has ended, see %s", m.logFile("containerd"))
+			err = fmt.Errorf("it has exited, see %s", m.logFile("containerd"))
 		}
 		return false, err
 	})
@@ -161,15 +161,14 @@ func (c *Cluster) startKubelet(node int) error {
 	return m.run(c.kubeProxy(node))
 }
 
-// StopNode switches a node off as a power cut would: every process on it dies at once, its disks stay as they are. The
-// Node object stays.
+// StopNode stops a node as a power cut would: all its processes are killed at once, its disks are kept. The Node object
+// is kept too.
 func (c *Cluster) StopNode(ctx context.Context, node int) error {
 	return c.change(ctx, node, func() error { return c.powerOff(ctx, node) })
 }
 
-// StartNode boots a node and waits until it is Ready. A node that was stopped comes back as a rebooted machine does,
-// with what its kubelet and its containerd had on disk. Any other number, also that of a deleted node, joins as a new
-// node.
+// StartNode boots a node and waits until it is Ready. A stopped node keeps what its kubelet and containerd
+// have on disk, as after a reboot. Any other number, also that of a deleted node, joins as a new node.
 func (c *Cluster) StartNode(ctx context.Context, node int) error {
 	if node < 1 || node > MaxNodes {
 		return fmt.Errorf("nodes are numbered from 1 to %d", MaxNodes)
@@ -195,7 +194,7 @@ func (c *Cluster) StartNode(ctx context.Context, node int) error {
 	return c.awaitNode(ctx, node, start)
 }
 
-// DeleteNode switches a node off for good: its disks are lost and its Node object is deleted.
+// DeleteNode stops a node, and deletes its disks and its Node object.
 func (c *Cluster) DeleteNode(ctx context.Context, node int) error {
 	return c.change(ctx, node, func() error {
 		if err := c.powerOff(ctx, node); err != nil {
@@ -216,7 +215,7 @@ func (c *Cluster) DeleteNode(ctx context.Context, node int) error {
 	})
 }
 
-// StopKubelet stops a node's kubelet and nothing else: its Pods keep running.
+// StopKubelet stops only a node's kubelet: its Pods keep running.
 func (c *Cluster) StopKubelet(ctx context.Context, node int) error {
 	return c.change(ctx, node, func() error { return c.node(node).terminate(ctx, c.kubelet(node)) })
 }
@@ -232,7 +231,7 @@ func (c *Cluster) StartKubelet(ctx context.Context, node int) error {
 	})
 }
 
-// errNoNode says that the cluster has no node of the given number.
+// errNoNode is returned for a number that no node of the cluster has.
 var errNoNode = errors.New("no such node")
 
 // change calls do for an existing node while no other process changes the cluster.
@@ -251,8 +250,9 @@ func (c *Cluster) change(ctx context.Context, node int, do func() error) error {
 	return do()
 }
 
-// powerOff kills a node's machine and what the kernel keeps of it. The network goes first: a node without power does
-// not close its connections. The kernel may even keep the network namespace, which forwards and answers, for minutes.
+// powerOff kills a node's machine and removes its control group. It disconnects the network first, because a node
+// without power does not close its connections. The kernel may even keep the network namespace, which still forwards
+// and responds, for minutes.
 func (c *Cluster) powerOff(ctx context.Context, node int) error {
 	if err := unplug(ctx, c.subnets.nodeLink(node)); err != nil {
 		return err
@@ -265,7 +265,7 @@ func (c *Cluster) powerOff(ctx context.Context, node int) error {
 	return removeCgroup(ctx, c.nodeCgroup(node))
 }
 
-// startClient starts the client outside of the cluster. It knows no way to Pods and Services.
+// startClient starts the client outside of the cluster. It has no route to Pods and Services.
 func (c *Cluster) startClient(ctx context.Context) error {
 	m := c.outside()
 	return m.ensure(ctx, func() error {
@@ -276,11 +276,11 @@ func (c *Cluster) startClient(ctx context.Context) error {
 	})
 }
 
-// createdDirs is the file that lists the mount points that clusters created on the host.
+// createdDirs is the file with the mount points that clusters created on the host.
 func (c *Cluster) createdDirs() string { return filepath.Join(c.base, ".mount-points") }
 
-// ensureMountPoints creates the directories of the host that nodes mount their own over, and records those that it
-// created, for the last cluster to remove.
+// ensureMountPoints creates the host's directories that nodes use as mount points, and records those that it created.
+// The last cluster removes them.
 func (c *Cluster) ensureMountPoints(ctx context.Context) error {
 	unlock, err := lockAll(ctx, c.base)
 	if err != nil {
@@ -310,8 +310,8 @@ func (c *Cluster) ensureMountPoints(ctx context.Context) error {
 	return nil
 }
 
-// removeMountPoints removes what ensureMountPoints created when no cluster is left. While there is one, it must not:
-// removing a mount point on the host unmounts it on the nodes.
+// removeMountPoints removes what ensureMountPoints created if no other cluster exists: removing a mount point on the
+// host unmounts it on the nodes.
 func (c *Cluster) removeMountPoints(ctx context.Context) error {
 	unlock, err := lockAll(ctx, c.base)
 	if err != nil {
@@ -331,7 +331,7 @@ func (c *Cluster) removeMountPoints(ctx context.Context) error {
 	}
 	for dir := range strings.FieldsSeq(string(data)) {
 		err := unix.Rmdir(dir)
-		// Something else may have come to use it.
+		// Something else may use it now.
 		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("removing mount point %s: %w", dir, err)
 		}

@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is a running program as /proc shows it. What runs is always looked up, never remembered: no record can be
-// out of date after a crash, an interrupt or a reboot.
+// process is a running program in /proc. What runs is never recorded, because a record could be outdated after a crash,
+// an interrupt or a reboot.
 type process struct {
 	pid int
 	// argv is the command line.
 	argv []string
-	// pidNamespace identifies the process namespace that it lives in.
+	// pidNamespace identifies its process namespace.
 	pidNamespace string
 }
 
-// processes returns all processes of the machine that match. Those that end meanwhile, and zombies, are left out.
+// processes returns all processes on the host that match, without those that exit meanwhile and zombies.
 func processes(match func(process) bool) ([]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -45,7 +45,7 @@ func processes(match func(process) bool) ([]process, error) {
 	return found, nil
 }
 
-// readProcess reads one process. A zombie has no command line, and neither has one whose program the kernel is just
+// readProcess reads one process. A zombie has no command line, and neither has a process whose program the kernel is
 // starting.
 func readProcess(pid int) (process, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
@@ -64,18 +64,18 @@ func readProcess(pid int) (process, error) {
 	return p, nil
 }
 
-// awaitExecuted waits until a process that was just started has its command line, or has ended. exec.Cmd does not wait
-// for that: the kernel closes the old program's files, by which Start knows, before it sets up the new one's arguments.
+// awaitExecuted waits until a process that was just started has its command line, or has exited. exec.Cmd.Start returns
+// earlier: it waits until the kernel closes the old program's files, which happens before the new arguments are set up.
 func awaitExecuted(pid int) {
 	for {
-		if p, err := readProcess(pid); err != nil || len(p.argv) > 0 || p.ended() {
+		if p, err := readProcess(pid); err != nil || len(p.argv) > 0 || p.exited() {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// signal sends a signal to the process unless it has ended.
+// signal sends a signal to the process unless it has exited.
 func (p process) signal(s unix.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -85,10 +85,10 @@ func (p process) signal(s unix.Signal) error {
 		return fmt.Errorf("opening process %d: %w", p.pid, err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// From here on the number cannot come to mean another process; make sure that it did not before.
+	// The file descriptor keeps the process ID from being reused. Check that it was not reused before.
 	now, err := readProcess(p.pid)
 	if err != nil || now.pidNamespace != p.pidNamespace || !slices.Equal(now.argv, p.argv) {
-		return nil //nolint:nilerr // it has ended
+		return nil //nolint:nilerr // it has exited
 	}
 	if err := unix.PidfdSendSignal(fd, s, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("signalling process %d: %w", p.pid, err)
@@ -96,9 +96,9 @@ func (p process) signal(s unix.Signal) error {
 	return nil
 }
 
-// ended tells whether the process has ended, at most to be collected by its parent. A process that has lost its command
-// line may not be that far: the first of a namespace then still waits for all others to end.
-func (p process) ended() bool {
+// exited reports whether the process has exited, even if its parent has not reaped it. A process without a command line
+// may not have exited: the first process of a namespace then still waits for all others.
+func (p process) exited() bool {
 	dir := filepath.Join("/proc", strconv.Itoa(p.pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
@@ -108,13 +108,13 @@ func (p process) ended() bool {
 		return true
 	}
 	namespace, err := os.Readlink(filepath.Join(dir, "ns", "pid"))
-	return err == nil && namespace != p.pidNamespace // the number now means another process
+	return err == nil && namespace != p.pidNamespace // the process ID was reused
 }
 
-// wait waits until the process has ended.
+// wait waits until the process has exited.
 func (p process) wait(ctx context.Context) error {
-	if err := until(ctx, func() (bool, error) { return p.ended(), nil }); err != nil {
-		return fmt.Errorf("waiting for process %d (%s) to end: %w", p.pid, filepath.Base(p.argv[0]), err)
+	if err := until(ctx, func() (bool, error) { return p.exited(), nil }); err != nil {
+		return fmt.Errorf("waiting for process %d (%s) to exit: %w", p.pid, filepath.Base(p.argv[0]), err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ const dnsName = "coredns"
 // readyTimeout is how long a node, or the cluster's DNS, may take to become ready.
 const readyTimeout = 2 * time.Minute
 
-// ensureDNS installs the cluster's DNS unless it is there.
+// ensureDNS installs the cluster's DNS unless it exists.
 func (c *Cluster) ensureDNS(ctx context.Context) error {
 	client, err := c.client()
 	if err != nil {
@@ -68,7 +68,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// dnsReady tells whether the cluster's DNS is available.
+// dnsReady reports whether the cluster's DNS is available.
 func dnsReady(ctx context.Context, client kubernetes.Interface) (bool, error) {
 	deployment, err := client.AppsV1().Deployments(metav1.NamespaceSystem).Get(ctx, dnsName, metav1.GetOptions{})
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) erro
 		}
 		_, ok, err = m.find(kubelet)
 		if err == nil && !ok {
-			err = fmt.Errorf("its kubelet has ended, see %s", m.logFile(kubelet.name))
+			err = fmt.Errorf("its kubelet has exited, see %s", m.logFile(kubelet.name))
 		}
 		return false, err
 	})
@@ -108,9 +108,9 @@ func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) erro
 	return nil
 }
 
-// nodeReady tells whether a node is Ready and its kubelet said so at the given time or later.
+// nodeReady reports whether a node is Ready, and its kubelet has reported so at the given time or later.
 func nodeReady(ctx context.Context, client kubernetes.Interface, name string, since time.Time) (bool, error) {
-	// The heartbeat in the condition has whole seconds only, the lease's time is precise.
+	// The heartbeat in the condition is in whole seconds, the lease's time is precise.
 	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -137,7 +137,7 @@ func nodeReady(ctx context.Context, client kubernetes.Interface, name string, si
 	return false, nil
 }
 
-// Component is one part of a cluster, as Status reports it.
+// Component is a component of a cluster, as Status reports it.
 type Component struct {
 	// Machine is "control", "client" or a node's name.
 	Machine string
@@ -145,11 +145,11 @@ type Component struct {
 	Name string
 	// PID is the process on the host, or zero if it does not run.
 	PID int
-	// Log is the file that its output goes to.
+	// Log is the path of its log file.
 	Log string
 }
 
-// Status lists everything that should run, and whether it does.
+// Status returns all components that should run.
 func (c *Cluster) Status() ([]Component, error) {
 	var all []Component
 	add := func(m machine, daemons ...daemon) error {

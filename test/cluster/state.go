@@ -16,10 +16,10 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// ErrNotFound says that there is no cluster of the given name.
+// ErrNotFound is returned if there is no cluster of the given name.
 var ErrNotFound = errors.New("no such cluster")
 
-// state is what a cluster remembers: only what cannot be seen by looking at the machine.
+// state is the recorded state of a cluster: only what cannot be determined from the machine.
 type state struct {
 	Slot int `json:"slot"`
 	// Nodes are the numbers of the nodes that belong to the cluster, whether they run or not.
@@ -28,10 +28,10 @@ type state struct {
 	Tools map[string]string `json:"tools"`
 }
 
-// nameFormat keeps a name usable as a directory, a control group and part of a host name.
+// nameFormat restricts a name to what can be a directory, a control group and part of a host name.
 var nameFormat = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
-// baseDir returns the directory that holds all clusters of this user, and creates it.
+// baseDir returns the directory of all clusters of this user, and creates it.
 func baseDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -44,7 +44,7 @@ func baseDir() (string, error) {
 	return dir, nil
 }
 
-// lockAllFile is the file of the lock on what all clusters share.
+// lockAllFile is the lock file for what all clusters share.
 const lockAllFile = ".lock"
 
 // lockAll takes the lock on what all clusters share.
@@ -52,7 +52,7 @@ func lockAll(ctx context.Context, base string) (unlock func(), err error) {
 	return tools.Lock(ctx, filepath.Join(base, lockAllFile))
 }
 
-// lock takes the lock on this cluster, which every change of it needs.
+// lock takes the lock on this cluster, which every change of it requires.
 func (c *Cluster) lock(ctx context.Context) (unlock func(), err error) {
 	return tools.Lock(ctx, c.dir+".lock")
 }
@@ -73,7 +73,7 @@ func names(base string) ([]string, error) {
 // locate returns a cluster without its state.
 func locate(name string) (*Cluster, error) {
 	if !nameFormat.MatchString(name) {
-		return nil, fmt.Errorf("cluster name %q is not made of up to 32 lower-case letters, digits and inner hyphens", name)
+		return nil, fmt.Errorf("cluster name %q must consist of up to 32 lower-case letters, digits and inner hyphens", name)
 	}
 	base, err := baseDir()
 	if err != nil {
@@ -99,7 +99,7 @@ func (c *Cluster) load() error {
 	return nil
 }
 
-// save writes the cluster's state such that it is there wholly or not at all.
+// save writes the cluster's state atomically.
 func (c *Cluster) save() error {
 	data, err := json.MarshalIndent(c.state, "", "  ")
 	if err != nil {
@@ -115,10 +115,10 @@ func (c *Cluster) save() error {
 	return nil
 }
 
-// stateFile is the file that makes a directory a cluster.
+// stateFile is the file of the cluster's state. A directory with this file is a cluster.
 func (c *Cluster) stateFile() string { return filepath.Join(c.dir, "state.json") }
 
-// claim gives a new cluster the first free subnet and records that.
+// claim allocates the first free subnet to a new cluster, and creates its state.
 func (c *Cluster) claim(ctx context.Context) error {
 	unlock, err := lockAll(ctx, c.base)
 	if err != nil {
@@ -152,7 +152,7 @@ func (c *Cluster) claim(ctx context.Context) error {
 	return c.save()
 }
 
-// addNode and removeNode change which nodes belong to the cluster.
+// addNode and removeNode record which nodes belong to the cluster.
 func (c *Cluster) addNode(node int) error {
 	if slices.Contains(c.state.Nodes, node) {
 		return nil

@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// slots is how many clusters can exist on one machine at the same time.
+// slots is the number of clusters that can exist on one machine at the same time.
 const slots = 10
 
-// MaxNodes is the highest number a node may have.
+// MaxNodes is the highest number of a node.
 const MaxNodes = 20
 
-// errNoSlot says that every subnet is in use.
-var errNoSlot = errors.New("no free subnet: take another cluster down first")
+// errNoSlot is returned if every subnet is in use.
+var errNoSlot = errors.New("no free subnet: delete another cluster first")
 
-// subnets are the address ranges of one cluster. They follow from its slot, and no two slots overlap.
+// subnets are the address ranges of one cluster. They are derived from its slot, and those of two slots never overlap.
 type subnets struct {
 	slot int
 }
 
-// allocate returns the first slot that no other cluster has and whose node range none of the machine's own addresses
-// lies in.
+// allocate returns the first slot that no other cluster has, and whose node range contains none of the machine's own
+// addresses.
 func allocate(taken []int, local []netip.Addr) (int, error) {
 	for slot := range slots {
 		nodes := subnets{slot}.nodes()
