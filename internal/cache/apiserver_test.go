@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// The operator applies Services by what its cache has kept of them. One that follows costs no request after a restart;
-// one that somebody has changed is put right.
-func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
+// The operator decides from the cached Service whether to apply it again. A Service as desired needs no request after a
+// restart, and a Service that another manager has changed is repaired.
+func TestCachedServiceShowsWhetherItIsAsDesired(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(apiserver.Timeout)
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
@@ -32,7 +32,7 @@ func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
 	go func() { _ = cached.Start(t.Context()) }()
 
 	key := client.ObjectKey{Namespace: namespace, Name: "web"}
-	// applied applies the Service as a process that has just started, and tells whether that took a request.
+	// applied applies the Service as a process that has just started, and reports whether that sent a request.
 	applied := func(g Gomega, observed client.Object) bool {
 		desired, err := apply.Unstructured(corev1ac.Service(key.Name, namespace).
 			WithLabels(map[string]string{"app": "web"}).
@@ -51,13 +51,13 @@ func TestACachedServiceTellsWhetherItFollows(t *testing.T) {
 	g.Expect(applied(g, nil)).To(BeTrue())
 	g.Eventually(func(g Gomega) bool { return applied(g, fromCache(g)) }).Should(BeFalse())
 
-	whole := &corev1.Service{}
-	g.Expect(c.Get(t.Context(), key, whole)).To(Succeed())
-	changed := whole.DeepCopy()
+	live := &corev1.Service{}
+	g.Expect(c.Get(t.Context(), key, live)).To(Succeed())
+	changed := live.DeepCopy()
 	changed.Labels["app"] = "theirs"
-	g.Expect(c.Patch(t.Context(), changed, client.MergeFrom(whole))).To(Succeed())
+	g.Expect(c.Patch(t.Context(), changed, client.MergeFrom(live))).To(Succeed())
 	g.Eventually(func(g Gomega) bool { return applied(g, fromCache(g)) }).Should(BeTrue())
-	g.Expect(c.Get(t.Context(), key, whole)).To(Succeed())
-	g.Expect(whole.Labels).To(HaveKeyWithValue("app", "web"))
+	g.Expect(c.Get(t.Context(), key, live)).To(Succeed())
+	g.Expect(live.Labels).To(HaveKeyWithValue("app", "web"))
 	g.Eventually(func(g Gomega) bool { return applied(g, fromCache(g)) }).Should(BeFalse())
 }

@@ -19,25 +19,25 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// trimmer makes objects small that the cache keeps many of. Whoever reads a field from the cache that is missing there
-// adds it here. An object may pass more than once, and its parts may be those of others: nobody may change what is in
-// the cache.
+// trimmer removes from objects the fields that no controller reads, and lets equal strings and maps of different
+// objects share memory. Trimming a trimmed object changes nothing.
 type trimmer struct {
-	// namespace is the operator's own, whose few Services are kept whole: they are compared with what they should be.
+	// namespace is the operator's. The few Services in it are kept whole, because a controller compares them with their
+	// desired state.
 	namespace string
-	// alike has the strings and maps that were seen last. Objects that come one after the other, as at the start, have
-	// many in common, such as the labels of a StatefulSet's claims.
-	alike *lru.Cache
+	// interned has the most recent strings and maps. Objects that are added one after the other, as at the start, have
+	// many in common, such as the labels of the claims of one StatefulSet.
+	interned *lru.Cache
 }
 
-// alikeSize is how many strings and maps are remembered; about 100 KiB.
-const alikeSize = 1024
+// internedSize is the number of strings and maps in trimmer.interned, which need about 100 KiB.
+const internedSize = 1024
 
 func newTrimmer(namespace string) *trimmer {
-	return &trimmer{namespace: namespace, alike: lru.New(alikeSize)}
+	return &trimmer{namespace: namespace, interned: lru.New(internedSize)}
 }
 
-// transform makes a transform of a function that returns the part of an object worth keeping.
+// transform returns a transform for the objects of one type. keep returns the trimmed object.
 func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
@@ -51,24 +51,24 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 	}
 }
 
-// pod keeps what addresses depend on: volumes that are claims, the containers' ports, node, phase and the labels of
-// mounted Listeners.
+// pod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels of
+// mounted Listeners. Of a Pod without claims it keeps node and phase.
 func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: t.metadata(&pod.ObjectMeta),
-		Spec:       corev1.PodSpec{NodeName: text(t, pod.Spec.NodeName)},
-		Status:     corev1.PodStatus{Phase: text(t, pod.Status.Phase)},
+		Spec:       corev1.PodSpec{NodeName: intern(t, pod.Spec.NodeName)},
+		Status:     corev1.PodStatus{Phase: intern(t, pod.Status.Phase)},
 	}
 	if len(index.PodClaims(pod)) == 0 {
-		return kept // it is none of ours
+		return kept
 	}
-	kept.Labels = some(pod.Labels, func(label string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
+	kept.Labels = filter(pod.Labels, func(label string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
 	var ports []corev1.ContainerPort
 	for i := range pod.Spec.Containers {
 		ports = append(ports, pod.Spec.Containers[i].Ports...)
 	}
 	if len(ports) > 0 {
-		kept.Spec.Containers = []corev1.Container{{Ports: ports}} // whose they are is the same to all
+		kept.Spec.Containers = []corev1.Container{{Ports: ports}} // no controller reads which container has a port
 	}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -85,7 +85,7 @@ func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 	return kept
 }
 
-// node keeps the addresses, and what says which Pods may run there: labels and taints.
+// node keeps the addresses, and what scheduling depends on: labels and taints.
 func (t *trimmer) node(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		ObjectMeta: t.metadata(&node.ObjectMeta),
@@ -96,7 +96,7 @@ func (t *trimmer) node(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// service keeps what the addresses of a Listener are made of, who controls it, and a summary of what it was applied as.
+// service keeps what the addresses of a Listener depend on, the controller, and a summary of the applied fields.
 func (t *trimmer) service(service *corev1.Service) *corev1.Service {
 	if service.Namespace == t.namespace {
 		service.ManagedFields = nil
@@ -105,11 +105,11 @@ func (t *trimmer) service(service *corev1.Service) *corev1.Service {
 	kept := &corev1.Service{
 		ObjectMeta: t.metadata(&service.ObjectMeta),
 		Spec: corev1.ServiceSpec{
-			Type:                          text(t, service.Spec.Type),
+			Type:                          intern(t, service.Spec.Type),
 			Ports:                         service.Spec.Ports,
 			ClusterIP:                     service.Spec.ClusterIP,
 			ClusterIPs:                    service.Spec.ClusterIPs,
-			ExternalTrafficPolicy:         text(t, service.Spec.ExternalTrafficPolicy),
+			ExternalTrafficPolicy:         intern(t, service.Spec.ExternalTrafficPolicy),
 			LoadBalancerClass:             service.Spec.LoadBalancerClass,
 			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
 		},
@@ -122,36 +122,37 @@ func (t *trimmer) service(service *corev1.Service) *corev1.Service {
 	return kept
 }
 
-// volume keeps of ours what it is reserved for, and what decides when it is deleted; of others that they are there.
+// volume keeps of a listener volume its claim, its Listener, its nodes and what its deletion depends on. Of other
+// volumes it keeps the metadata only.
 func (t *trimmer) volume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	kept := &corev1.PersistentVolume{ObjectMeta: t.metadata(&pv.ObjectMeta)}
 	if !claim.IsListenerVolume(pv) {
 		return kept
 	}
 	kept.Finalizers = pv.Finalizers
-	kept.Labels = some(pv.Labels, func(label string) bool {
+	kept.Labels = filter(pv.Labels, func(label string) bool {
 		return label == names.LabelListenerNamespace || label == names.LabelListenerName
 	})
-	kept.Annotations = t.shared(some(pv.Annotations, func(annotation string) bool {
+	kept.Annotations = t.internMap(filter(pv.Annotations, func(annotation string) bool {
 		return annotation == names.AnnotationNode || strings.HasPrefix(annotation, "pv.kubernetes.io/")
 	}))
 	kept.Spec = corev1.PersistentVolumeSpec{
 		NodeAffinity:                  pv.Spec.NodeAffinity,
-		PersistentVolumeReclaimPolicy: text(t, pv.Spec.PersistentVolumeReclaimPolicy),
-		StorageClassName:              text(t, pv.Spec.StorageClassName),
+		PersistentVolumeReclaimPolicy: intern(t, pv.Spec.PersistentVolumeReclaimPolicy),
+		StorageClassName:              intern(t, pv.Spec.StorageClassName),
 	}
 	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{
-		Driver: names.Driver, VolumeAttributes: t.shared(some(pv.Spec.CSI.VolumeAttributes, selects)),
+		Driver: names.Driver, VolumeAttributes: t.internMap(filter(pv.Spec.CSI.VolumeAttributes, isSelector)),
 	}
 	if ref := pv.Spec.ClaimRef; ref != nil {
-		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: text(t, ref.Namespace), Name: ref.Name, UID: ref.UID}
+		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: intern(t, ref.Namespace), Name: ref.Name, UID: ref.UID}
 	}
-	kept.Status.Phase = text(t, pv.Status.Phase)
+	kept.Status.Phase = intern(t, pv.Status.Phase)
 	return kept
 }
 
-// claim keeps a claim whole until it is bound, because all of it is provisioned from; and then its volume, its owner,
-// and the labels that its Listener has, too.
+// claim keeps a claim whole until it is bound, because provisioning depends on all of it, and then its volume, its
+// controller and the labels, which its Listener has, too.
 func (t *trimmer) claim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	if pvc.Spec.VolumeName == "" {
 		pvc.ManagedFields = nil
@@ -162,41 +163,41 @@ func (t *trimmer) claim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVol
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pvc.Spec.VolumeName},
 	}
 	kept.OwnerReferences = controller(pvc)
-	kept.Labels = t.shared(pvc.Labels)
+	kept.Labels = t.internMap(pvc.Labels)
 	return kept
 }
 
-// listener keeps all but annotations.
+// listener keeps everything but annotations.
 func (t *trimmer) listener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
 	kept := &listenersv1alpha1.Listener{ObjectMeta: t.metadata(&listener.ObjectMeta), Spec: listener.Spec, Status: listener.Status}
-	kept.Labels = t.shared(listener.Labels)
+	kept.Labels = t.internMap(listener.Labels)
 	kept.OwnerReferences = listener.OwnerReferences
 	if kept.Status != nil {
 		t.addresses(kept.Status.IngressAddresses, kept.Status.NodePorts)
 		for i := range kept.Status.Conditions {
 			condition := &kept.Status.Conditions[i]
-			condition.Type, condition.Status, condition.Reason = text(t, condition.Type), text(t, condition.Status), text(t, condition.Reason)
+			condition.Type, condition.Status, condition.Reason = intern(t, condition.Type), intern(t, condition.Status), intern(t, condition.Reason)
 		}
 	}
 	return kept
 }
 
-// podListeners keeps all but labels and annotations.
+// podListeners keeps everything but labels and annotations.
 func (t *trimmer) podListeners(mounts *listenersv1alpha1.PodListeners) *listenersv1alpha1.PodListeners {
 	kept := &listenersv1alpha1.PodListeners{ObjectMeta: t.metadata(&mounts.ObjectMeta), Spec: mounts.Spec}
 	kept.OwnerReferences = mounts.OwnerReferences
-	kept.Spec.NodeName = text(t, kept.Spec.NodeName)
+	kept.Spec.NodeName = intern(t, kept.Spec.NodeName)
 	for _, l := range kept.Spec.Listeners {
 		t.addresses(l.IngressAddresses, nil)
 	}
 	return kept
 }
 
-// addresses has addresses share what they have in common.
+// addresses lets equal strings and ports of addresses share memory.
 func (t *trimmer) addresses(addresses []listenersv1alpha1.IngressAddress, ports map[string]int32) {
 	for i := range addresses {
 		address := &addresses[i]
-		address.Address, address.AddressType = text(t, address.Address), text(t, address.AddressType)
+		address.Address, address.AddressType = intern(t, address.Address), intern(t, address.AddressType)
 		if maps.Equal(address.Ports, ports) {
 			address.Ports = ports
 		}
@@ -204,15 +205,15 @@ func (t *trimmer) addresses(addresses []listenersv1alpha1.IngressAddress, ports 
 	}
 }
 
-// metadata keeps what is read of every kind.
+// metadata keeps the metadata that controllers read of every kind.
 func (t *trimmer) metadata(meta *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Name: meta.Name, Namespace: text(t, meta.Namespace), UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
+		Name: meta.Name, Namespace: intern(t, meta.Namespace), UID: meta.UID, ResourceVersion: meta.ResourceVersion, Generation: meta.Generation,
 		DeletionTimestamp: meta.DeletionTimestamp, CreationTimestamp: meta.CreationTimestamp,
 	}
 }
 
-// controller keeps of an object's owners the one that controls it.
+// controller returns the owner reference of the controller of an object, or nil.
 func controller(o metav1.Object) []metav1.OwnerReference {
 	if owner := metav1.GetControllerOf(o); owner != nil {
 		return []metav1.OwnerReference{*owner}
@@ -220,8 +221,8 @@ func controller(o metav1.Object) []metav1.OwnerReference {
 	return nil
 }
 
-// some returns the pairs with the keys that are passed, or nil. A map takes at least 300 bytes.
-func some(all map[string]string, passes func(key string) bool) map[string]string {
+// filter returns the entries whose keys pass, or nil if there are none: even an empty map needs 300 bytes.
+func filter(all map[string]string, passes func(key string) bool) map[string]string {
 	var kept map[string]string
 	for key, value := range all {
 		if passes(key) {
@@ -234,37 +235,38 @@ func some(all map[string]string, passes func(key string) bool) map[string]string
 	return kept
 }
 
-// selects passes the keys of what claim.ParseSelector reads.
-func selects(key string) bool {
+// isSelector reports whether claim.ParseSelector reads this key.
+func isSelector(key string) bool {
 	return key == names.AnnotationListenerClass || key == names.AnnotationListenerName
 }
 
-// shared returns an equal map that was seen before, if there is a recent one.
-func (t *trimmer) shared(m map[string]string) map[string]string {
+// internMap returns a recent map that is equal to m, or m.
+func (t *trimmer) internMap(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
 	raw, err := json.Marshal(m)
 	if err != nil {
-		return m // there are no such strings
+		return m // encoding a map of strings never fails
 	}
-	return alike(t, "map "+string(raw), m)
+	return lookup(t, "map "+string(raw), m)
 }
 
-// text returns an equal string that was seen before, if there is a recent one.
-func text[T ~string](t *trimmer, s T) T {
+// intern returns a recent string that is equal to s, or s.
+func intern[T ~string](t *trimmer, s T) T {
 	if s == "" {
 		return s
 	}
-	return alike(t, "text "+string(s), s)
+	return lookup(t, "string "+string(s), s)
 }
 
-func alike[T any](t *trimmer, key string, value T) T {
-	if same, ok := t.alike.Get(key); ok {
-		if same, ok := same.(T); ok {
-			return same
+// lookup returns the recent value of the key, or adds value as such.
+func lookup[T any](t *trimmer, key string, value T) T {
+	if recent, ok := t.interned.Get(key); ok {
+		if recent, ok := recent.(T); ok {
+			return recent
 		}
 	}
-	t.alike.Add(key, value)
+	t.interned.Add(key, value)
 	return value
 }

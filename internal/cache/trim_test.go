@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// metadata returns metadata with all that the cache does without, and labels.
+// metadata returns metadata with labels, owners, and fields that the cache drops.
 func metadata(labels map[string]string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: "web-0", Namespace: "shop", UID: "uid", ResourceVersion: "7", Generation: 3, Labels: labels,
@@ -25,8 +25,8 @@ func metadata(labels map[string]string, owners ...metav1.OwnerReference) metav1.
 	}
 }
 
-// small returns what the cache keeps of metadata.
-func small(labels map[string]string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
+// trimmedMetadata returns what the cache keeps of metadata.
+func trimmedMetadata(labels map[string]string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
 	meta := metadata(labels, owners...)
 	meta.Annotations, meta.ManagedFields = nil, nil
 	return meta
@@ -36,7 +36,7 @@ func owner(kind string, controls bool) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "owner", UID: types.UID(strings.ToLower(kind)), Controller: &controls}
 }
 
-func TestATrimmedPodIsWhatTheControllersRead(t *testing.T) {
+func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 	const mount = names.PodMountLabelPrefix + "0123"
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
@@ -67,7 +67,7 @@ func TestATrimmedPodIsWhatTheControllersRead(t *testing.T) {
 		t.Errorf("ports (-whole +trimmed):\n%s", diff)
 	}
 	want := &corev1.Pod{
-		ObjectMeta: small(map[string]string{mount: "web-0"}),
+		ObjectMeta: trimmedMetadata(map[string]string{mount: "web-0"}),
 		Spec: corev1.PodSpec{
 			NodeName:   "node-1",
 			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}, {ContainerPort: 9090}}}},
@@ -82,17 +82,17 @@ func TestATrimmedPodIsWhatTheControllersRead(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutClaimsTakesNextToNoMemory(t *testing.T) {
+func TestPodWithoutClaimsKeepsMetadataNodeAndPhaseOnly(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{"app": "web"}),
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
 	}
-	if diff := cmp.Diff(&corev1.Pod{ObjectMeta: small(nil)}, newTrimmer("operators").pod(pod)); diff != "" {
+	if diff := cmp.Diff(&corev1.Pod{ObjectMeta: trimmedMetadata(nil)}, newTrimmer("operators").pod(pod)); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
 }
 
-func TestANodeKeepsWhatPlacesPods(t *testing.T) {
+func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metadata(map[string]string{"zone": "a"}),
 		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
@@ -102,7 +102,7 @@ func TestANodeKeepsWhatPlacesPods(t *testing.T) {
 		},
 	}
 	want := &corev1.Node{
-		ObjectMeta: small(node.Labels),
+		ObjectMeta: trimmedMetadata(node.Labels),
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
@@ -111,7 +111,7 @@ func TestANodeKeepsWhatPlacesPods(t *testing.T) {
 	}
 }
 
-func TestAServiceKeepsWhatAddressesAreMadeOf(t *testing.T) {
+func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 	spec := corev1.ServiceSpec{
 		Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"},
 		Ports:                 []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}},
@@ -128,7 +128,7 @@ func TestAServiceKeepsWhatAddressesAreMadeOf(t *testing.T) {
 	}
 	whole.Spec.Selector, whole.Spec.HealthCheckNodePort = map[string]string{"app": "web"}, 31000
 	want := &corev1.Service{
-		ObjectMeta: small(nil, owner("Listener", true)), Spec: spec,
+		ObjectMeta: trimmedMetadata(nil, owner("Listener", true)), Spec: spec,
 		Status: corev1.ServiceStatus{LoadBalancer: whole.Status.LoadBalancer},
 	}
 	if diff := cmp.Diff(want, newTrimmer("operators").service(whole.DeepCopy())); diff != "" {
@@ -141,7 +141,7 @@ func TestAServiceKeepsWhatAddressesAreMadeOf(t *testing.T) {
 	}
 }
 
-func TestAVolumeKeepsWhatItIsReservedForAndHowItEnds(t *testing.T) {
+func TestTrimmedVolumeKeepsReservationAndReclaimPolicy(t *testing.T) {
 	whole := &corev1.PersistentVolume{
 		ObjectMeta: metadata(map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "web-0", "app": "web"}),
 		Spec: corev1.PersistentVolumeSpec{
@@ -164,7 +164,7 @@ func TestAVolumeKeepsWhatItIsReservedForAndHowItEnds(t *testing.T) {
 	whole.Annotations[names.AnnotationNode] = "node-1"
 	whole.Annotations["pv.kubernetes.io/provisioned-by"] = names.Driver
 	want := &corev1.PersistentVolume{
-		ObjectMeta: small(map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "web-0"}),
+		ObjectMeta: trimmedMetadata(map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "web-0"}),
 		Spec: corev1.PersistentVolumeSpec{
 			ClaimRef:                      &corev1.ObjectReference{Namespace: "shop", Name: "web-0", UID: "claim"},
 			NodeAffinity:                  whole.Spec.NodeAffinity,
@@ -182,12 +182,12 @@ func TestAVolumeKeepsWhatItIsReservedForAndHowItEnds(t *testing.T) {
 		t.Errorf("volume (-want +got):\n%s", diff)
 	}
 	whole.Spec.CSI.Driver = "another.example"
-	if diff := cmp.Diff(&corev1.PersistentVolume{ObjectMeta: small(nil)}, newTrimmer("operators").volume(whole)); diff != "" {
-		t.Errorf("another driver's volume (-want +got):\n%s", diff)
+	if diff := cmp.Diff(&corev1.PersistentVolume{ObjectMeta: trimmedMetadata(nil)}, newTrimmer("operators").volume(whole)); diff != "" {
+		t.Errorf("volume of another driver (-want +got):\n%s", diff)
 	}
 }
 
-func TestAClaimIsWholeUntilItIsBound(t *testing.T) {
+func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
 	whole := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metadata(map[string]string{"app": "web"}, owner("Other", false), owner("Pod", true)),
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -201,14 +201,14 @@ func TestAClaimIsWholeUntilItIsBound(t *testing.T) {
 	}
 	whole.Spec.VolumeName = "pvc-1"
 	want = &corev1.PersistentVolumeClaim{
-		ObjectMeta: small(whole.Labels, owner("Pod", true)), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
+		ObjectMeta: trimmedMetadata(whole.Labels, owner("Pod", true)), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
 	}
 	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole)); diff != "" {
 		t.Errorf("bound claim (-want +got):\n%s", diff)
 	}
 }
 
-func TestAListenerKeepsWhatItAsksForAndWhatItWasTold(t *testing.T) {
+func TestTrimmedListenerKeepsSpecAndStatus(t *testing.T) {
 	ports := map[string]int32{"http": 30080}
 	whole := &listenersv1alpha1.Listener{
 		TypeMeta:   metav1.TypeMeta{Kind: "Listener"},
@@ -224,14 +224,14 @@ func TestAListenerKeepsWhatItAsksForAndWhatItWasTold(t *testing.T) {
 		},
 	}
 	want := &listenersv1alpha1.Listener{
-		ObjectMeta: small(whole.Labels, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy(), Status: whole.Status.DeepCopy(),
+		ObjectMeta: trimmedMetadata(whole.Labels, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy(), Status: whole.Status.DeepCopy(),
 	}
 	if diff := cmp.Diff(want, newTrimmer("operators").listener(whole)); diff != "" {
 		t.Errorf("listener (-want +got):\n%s", diff)
 	}
 }
 
-func TestAPodListenersKeepsItsAddressesAndItsPod(t *testing.T) {
+func TestTrimmedPodListenersKeepsSpecAndOwner(t *testing.T) {
 	whole := &listenersv1alpha1.PodListeners{
 		TypeMeta: metav1.TypeMeta{Kind: "PodListeners"}, ObjectMeta: metadata(map[string]string{"app": "web"}, owner("Pod", false)),
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{"listener": {
@@ -239,14 +239,14 @@ func TestAPodListenersKeepsItsAddressesAndItsPod(t *testing.T) {
 			IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: map[string]int32{"http": 30080}}},
 		}}},
 	}
-	want := &listenersv1alpha1.PodListeners{ObjectMeta: small(nil, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy()}
+	want := &listenersv1alpha1.PodListeners{ObjectMeta: trimmedMetadata(nil, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy()}
 	if diff := cmp.Diff(want, newTrimmer("operators").podListeners(whole)); diff != "" {
 		t.Errorf("pod listeners (-want +got):\n%s", diff)
 	}
 }
 
-// A cached object that is passed again, as after a watch that broke off, must not lose more.
-func TestATrimmedObjectStaysAsItIs(t *testing.T) {
+// The informer passes objects that it has to the transform again, for example after its watch was interrupted.
+func TestTrimmingATrimmedObjectChangesNothing(t *testing.T) {
 	trimmer := newTrimmer("operators")
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{names.PodMountLabelPrefix + "0123": "web-0"}),
