@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -45,9 +46,9 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 		t.Fatal(err)
 	}
 	leftovers := []client.Object{config}
-	for _, component := range slices.Concat(confinement(), everywhere()) {
-		if object := component.empty(); !component.namespaced {
-			object.SetName(component.name)
+	for _, component := range slices.Concat(installation.OperatorPolicy(), everywhere()) {
+		if object := component.Empty(); !component.Namespaced {
+			object.SetName(component.Name)
 			leftovers = append(leftovers, object)
 		}
 	}
@@ -106,6 +107,16 @@ func optionalAPIs(t *testing.T) *platform.APIs {
 	return apis
 }
 
+// componentOf returns the component of a kind of which there is one.
+func componentOf(t *testing.T, kind string) installation.Component {
+	t.Helper()
+	i := slices.IndexFunc(installation.Components(), func(c installation.Component) bool { return c.Kind == kind })
+	if i < 0 {
+		t.Fatalf("there is no component of kind %s", kind)
+	}
+	return installation.Components()[i]
+}
+
 // TestOpenShiftsConstraintsComeAndGoWithTheirKind has the API appear, and disappear, while the operator runs.
 func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 	c, namespace := fresh(t)
@@ -129,10 +140,10 @@ func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 
 	crds.Install(t, c, crds.SecurityContextConstraints)
 	constraints := componentOf(t, "SecurityContextConstraints")
-	object := constraints.empty().(*unstructured.Unstructured)
-	read := func() error { return c.Get(t.Context(), constraints.key(namespace), object) }
+	object := constraints.Empty().(*unstructured.Unstructured)
+	read := func() error { return c.Get(t.Context(), constraints.Key(namespace), object) }
 	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
-	want, err := constraints.object(config, settings{namespace: namespace})
+	want, err := constraints.Desired(config, installation.Settings{Namespace: namespace})
 	g.Expect(err).NotTo(HaveOccurred())
 	for field, value := range want.Object {
 		if field == "metadata" {
@@ -225,14 +236,14 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	}, apiserver.Timeout, "50ms").Should(ConsistOf(metav1.FinalizerDeleteDependents))
 	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: names.Driver}, class)).NotTo(Succeed())
 	g.Expect(c.Get(t.Context(), client.ObjectKey{Name: names.Driver}, &storagev1.CSIDriver{})).To(Succeed())
-	g.Expect(message()).To(Equal("nothing is wrong"))
+	g.Expect(message()).To(Equal("no problem is known"))
 	collectGarbage(t, c, agents)
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))
 	}, apiserver.Timeout, "50ms").Should(BeTrue())
 	for _, component := range everywhere() {
-		err := c.Get(t.Context(), component.key(namespace), component.empty())
-		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", component.kind, err)
+		err := c.Get(t.Context(), component.Key(namespace), component.Empty())
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", component.Kind, err)
 	}
 
 	// The deletion was meant, until somebody creates it again.
@@ -316,7 +327,7 @@ func TestNothingToDoCostsNoWrite(t *testing.T) {
 	counter := &writeCounter{Client: plain}
 	r := reconciler(counter, namespace)
 	config := mustReconcile(t, r)
-	if want := 1 + len(confinement()) + len(everywhere()); counter.writes != want {
+	if want := 1 + len(installation.OperatorPolicy()) + len(everywhere()); counter.writes != want {
 		t.Errorf("%d writes to install, want %d: the finalizer, the confinement and the components", counter.writes, want)
 	}
 	counter.writes = 0

@@ -15,28 +15,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// firstStart creates ListenerOperator/cluster with its defaults if it never existed, so that installing the operator is
-// enough. That it once existed is remembered by a ConfigMap beside the operator: whoever deletes the configuration
-// means it. The ConfigMap goes with the operator's Deployment: whoever installs the operator anew means that, too.
+// firstStart creates ListenerOperator/cluster with its defaults when the operator starts for the first time. A ConfigMap
+// in the operator's namespace records that it existed, so that it is not created again after an administrator deleted
+// it. The ConfigMap is owned by the operator's Deployment, so that a reinstallation creates the configuration again.
 type firstStart struct {
 	writer    client.Writer
 	live      client.Reader
 	namespace string
 }
 
-// NeedLeaderElection leaves the step to the operator that works.
+// NeedLeaderElection reports that only the leader runs the step.
 func (*firstStart) NeedLeaderElection() bool { return true }
 
-// Start tries until it succeeds or ctx is done.
+// Start retries until it succeeds or ctx is done.
 func (s *firstStart) Start(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
 	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := s.ensure(ctx)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Creating the default configuration, which will be tried again")
+			log.FromContext(ctx).Error(err, "Creating the default configuration; will retry")
 		}
 		return err == nil, nil
 	})
@@ -46,10 +47,10 @@ func (s *firstStart) Start(ctx context.Context) error {
 	return err
 }
 
-// ensure creates the configuration before the memory of it: an operator that dies in between starts over, and finds it.
+// ensure creates the configuration before the ConfigMap: an operator that stops in between repeats both steps.
 func (s *firstStart) ensure(ctx context.Context) error {
-	memory := &corev1.ConfigMap{}
-	err := s.live.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, memory)
+	marker := &corev1.ConfigMap{}
+	err := s.live.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, marker)
 	if err == nil {
 		return nil
 	}
@@ -65,21 +66,21 @@ func (s *firstStart) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	memory = &corev1.ConfigMap{
+	marker = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.namespace, Name: names.Operator, Labels: map[string]string{labelManagedBy: names.Operator}, OwnerReferences: owners,
+			Namespace: s.namespace, Name: names.Operator, Labels: map[string]string{installation.LabelManagedBy: names.Operator}, OwnerReferences: owners,
 		},
 		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
-			" has existed. While this is here, the operator does not create it again.\n"},
+			" was created. As long as this ConfigMap exists, the operator does not create it again.\n"},
 	}
-	err = s.writer.Create(ctx, memory, client.FieldOwner(names.FieldManagerOperator))
+	err = s.writer.Create(ctx, marker, client.FieldOwner(names.FieldManagerOperator))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating config map %s/%s: %w", s.namespace, names.Operator, err)
 	}
 	return nil
 }
 
-// owners refers to the operator's Deployment, if there is one.
+// owners returns a reference to the operator's Deployment, if it exists.
 func (s *firstStart) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	var deployment appsv1.Deployment
 	err := s.live.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, &deployment)

@@ -15,13 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 // agentsIn returns agents in a namespace, of an earlier installation of this configuration.
 func agentsIn(namespace string, config *operatorv1alpha1.ListenerOperator) *appsv1.DaemonSet {
-	labels := nodeAgentLabels()
+	labels := installation.NodeAgentLabels()
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: names.NodeAgent, UID: "left",
@@ -63,7 +64,7 @@ func TestAgentsOfAnotherNamespaceGoFirst(t *testing.T) {
 	for range 2 {
 		h.mustPass()
 		h.wants(map[string]string{"Available": "False AgentsMoving", "Progressing": "True AgentsMoving", "Degraded": "False AsExpected"}, nil)
-		if got := h.message("Progressing"); !strings.HasSuffix(got, "waiting until DaemonSet before/listener-node-agent is gone") {
+		if got := h.message("Progressing"); !strings.HasSuffix(got, "waiting for the deletion of DaemonSet before/listener-node-agent") {
 			t.Errorf("message is %q, which does not name the DaemonSet", got)
 		}
 	}
@@ -127,7 +128,7 @@ func TestARemovalTakesAgentsOfOtherNamespacesToo(t *testing.T) {
 				}
 			}
 			h.mustPass()
-			if got := h.message("Progressing"); got != "removal waits until DaemonSet before/listener-node-agent is gone" {
+			if got := h.message("Progressing"); got != "the removal waits for the deletion of DaemonSet before/listener-node-agent" {
 				t.Errorf("message is %q", got)
 			}
 			if !slices.Contains(h.config().Finalizers, operatorv1alpha1.FinalizerNodeAgent) {

@@ -10,33 +10,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// prune deletes what an earlier version, or an earlier configuration, had installed and this one has not: objects with
-// our label that belong to the configuration, of the kinds that are installed. A kind that is not installed any more
-// stays in components, as does each old name in the operator's rights, for as long as there may be such objects.
+// prune deletes what an earlier version, or an earlier configuration, installed and this one does not: objects with the
+// label of managed objects that the configuration controls, of the kinds of the components. A kind that is no longer
+// installed has to stay among the components, and each former name in the operator's RBAC rules, for as long as such
+// objects may exist.
 func (r *Reconciler) prune(ctx context.Context, o *observed) error {
-	wanted, listed := map[string]bool{}, map[string]bool{}
-	for _, p := range o.parts {
-		wanted[p.kind+"/"+p.name] = true
+	desired, listed := map[string]bool{}, map[string]bool{}
+	for _, c := range o.components {
+		desired[c.Kind+"/"+c.Name] = true
 	}
-	for _, c := range components() {
+	for _, c := range installation.Components() {
 		// Optional kinds may only be read by name.
-		if listed[c.kind] || !c.optional.Empty() {
+		if listed[c.Kind] || !c.Optional.Empty() {
 			continue
 		}
-		listed[c.kind] = true
-		objects, err := r.labelled(ctx, c)
+		listed[c.Kind] = true
+		objects, err := r.managed(ctx, c)
 		if err != nil {
 			return err
 		}
 		for _, object := range objects {
-			if wanted[c.kind+"/"+object.GetName()] || !metav1.IsControlledBy(object, o.config) {
+			if desired[c.Kind+"/"+object.GetName()] || !metav1.IsControlledBy(object, o.config) {
 				continue
 			}
-			stray := component{kind: c.kind, name: object.GetName()}
-			if err := r.delete(ctx, part{component: stray, object: object}); err != nil {
+			if err := r.delete(ctx, c.Kind, object); err != nil {
 				return err
 			}
 		}
@@ -44,14 +45,14 @@ func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// labelled returns the objects of a component's kind that have our label, from the cache.
-func (r *Reconciler) labelled(ctx context.Context, c component) ([]client.Object, error) {
+// managed returns the objects of a component's kind with the label of managed objects, from the cache.
+func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]client.Object, error) {
 	list, err := r.listOf(c)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Client.List(ctx, list, client.MatchingLabels{labelManagedBy: names.Operator}, client.InNamespace(c.key(r.Namespace).Namespace)); err != nil {
-		return nil, fmt.Errorf("listing each %s: %w", c.kind, err)
+	if err := r.Client.List(ctx, list, client.MatchingLabels{installation.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)); err != nil {
+		return nil, fmt.Errorf("listing objects of kind %s: %w", c.Kind, err)
 	}
 	var objects []client.Object
 	err = meta.EachListItem(list, func(o runtime.Object) error {
@@ -62,10 +63,10 @@ func (r *Reconciler) labelled(ctx context.Context, c component) ([]client.Object
 }
 
 // listOf returns an empty list of a component's kind.
-func (r *Reconciler) listOf(c component) (client.ObjectList, error) {
-	kind, err := apiutil.GVKForObject(c.empty(), r.Client.Scheme())
+func (r *Reconciler) listOf(c installation.Component) (client.ObjectList, error) {
+	kind, err := apiutil.GVKForObject(c.Empty(), r.Client.Scheme())
 	if err != nil {
-		return nil, fmt.Errorf("looking up the kind %s: %w", c.kind, err)
+		return nil, fmt.Errorf("looking up the kind %s: %w", c.Kind, err)
 	}
 	kind.Kind += "List"
 	list, err := r.Client.Scheme().New(kind)

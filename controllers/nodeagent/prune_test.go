@@ -18,6 +18,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -31,7 +32,7 @@ func ours[T client.Object](o T, uid types.UID) T {
 	if uid == "" {
 		uid = newConfig().UID
 	}
-	o.SetLabels(map[string]string{labelManagedBy: names.Operator})
+	o.SetLabels(map[string]string{installation.LabelManagedBy: names.Operator})
 	o.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: operatorv1alpha1.GroupVersion.String(), Kind: "ListenerOperator", Name: "cluster", UID: uid, Controller: ptr.To(true),
 	}})
@@ -48,7 +49,7 @@ func leftovers() (stale, others []client.Object) {
 	ownedOnly := ours(&storagev1.CSIDriver{ObjectMeta: objectMeta("owned")}, "")
 	ownedOnly.Labels = nil
 	labelledOnly := &storagev1.CSIDriver{ObjectMeta: objectMeta("labelled")}
-	labelledOnly.Labels = map[string]string{labelManagedBy: names.Operator}
+	labelledOnly.Labels = map[string]string{installation.LabelManagedBy: names.Operator}
 	others = []client.Object{
 		ownedOnly, labelledOnly,
 		ours(&storagev1.StorageClass{ObjectMeta: objectMeta("of-another")}, "another"),
@@ -116,7 +117,7 @@ func TestARemovalPrunesToo(t *testing.T) {
 func TestPruningMayFail(t *testing.T) {
 	boom := errors.New("boom")
 	stale, _ := leftovers()
-	h := newHarness(t, fakeclient.FailWrite(1+len(confinement())+len(everywhere()), boom), append(stale, newConfig())...)
+	h := newHarness(t, fakeclient.FailWrite(1+len(installation.OperatorPolicy())+len(everywhere()), boom), append(stale, newConfig())...)
 	if _, err := h.pass(); !errors.Is(err, boom) {
 		t.Fatalf("error is %v, want boom", err)
 	}
@@ -132,12 +133,13 @@ func TestOnlyWhatWasSeenIsDeletedAndOnce(t *testing.T) {
 	going.DeletionTimestamp = ptr.To(metav1.Now())
 	uid := client.Preconditions{UID: ptr.To(meta.UID)}
 	for name, tc := range map[string]struct {
-		part part
-		want []client.DeleteOption
+		kind   string
+		object client.Object
+		want   []client.DeleteOption
 	}{
-		"a StorageClass":            {part{component{kind: "StorageClass"}, &storagev1.StorageClass{ObjectMeta: meta}}, []client.DeleteOption{uid}},
-		"a DaemonSet":               {part{component{kind: "DaemonSet"}, &appsv1.DaemonSet{ObjectMeta: meta}}, []client.DeleteOption{uid, client.PropagationPolicy("Foreground")}},
-		"a DaemonSet that is going": {part{component{kind: "DaemonSet"}, &appsv1.DaemonSet{ObjectMeta: going}}, nil},
+		"a StorageClass":            {"StorageClass", &storagev1.StorageClass{ObjectMeta: meta}, []client.DeleteOption{uid}},
+		"a DaemonSet":               {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, []client.DeleteOption{uid, client.PropagationPolicy("Foreground")}},
+		"a DaemonSet that is going": {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: going}, nil},
 	} {
 		var got []client.DeleteOption
 		h := newHarness(t, interceptor.Funcs{
@@ -146,7 +148,7 @@ func TestOnlyWhatWasSeenIsDeletedAndOnce(t *testing.T) {
 				return c.Delete(ctx, o, options...) // which it is gone for
 			},
 		})
-		if err := h.delete(t.Context(), tc.part); err != nil {
+		if err := h.delete(t.Context(), tc.kind, tc.object); err != nil {
 			t.Errorf("%s: %v, although it is gone already", name, err)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -164,7 +166,7 @@ func TestAnotherObjectOfTheSameNameIsNotDeleted(t *testing.T) {
 	}
 	seen := class.DeepCopy()
 	seen.UID = "before"
-	err := reconciler(c, namespace).delete(t.Context(), part{component: component{kind: "StorageClass", name: class.Name}, object: seen})
+	err := reconciler(c, namespace).delete(t.Context(), "StorageClass", seen)
 	if !apierrors.IsConflict(err) {
 		t.Errorf("error is %v, want a conflict", err)
 	}

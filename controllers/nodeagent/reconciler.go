@@ -1,11 +1,12 @@
-// Package nodeagent installs what the nodes need to mount listener volumes, and keeps it as ListenerOperator/cluster
-// wants it: the DaemonSet of node agents, the policy that confines them, the CSIDriver and the StorageClass. All of it
-// belongs to ListenerOperator/cluster, so that an update of the operator takes nothing away.
+// Package nodeagent is the controller of ListenerOperator/cluster. It installs the components of package installation,
+// which the nodes need to mount listener volumes: the DaemonSet of node agents, the policy that confines them, the
+// CSIDriver and the StorageClass. ListenerOperator/cluster owns all of them, so that an upgrade of the operator removes
+// nothing.
 //
-// It must never touch an object that another installation controls, nor take anything away while volumes are in use,
-// even when ListenerOperator/cluster is deleted, which a finalizer holds up meanwhile. Only agents that an operator
-// left in another namespace make way for those of this one at once, because their tokens are dead. It grants no rights:
-// the ServiceAccount of the agents and its ClusterRole come with the operator's manifests.
+// It must never modify an object that another installation controls, nor remove anything while volumes are in use, even
+// when ListenerOperator/cluster is deleted, which a finalizer delays until then. Only agents that an operator left in
+// another namespace are deleted at once, because their tokens are invalid. It grants no permissions: the ServiceAccount
+// of the agents and its ClusterRole are part of the operator's manifests.
 package nodeagent
 
 import (
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -38,41 +40,44 @@ import (
 type Reconciler struct {
 	// Client reads from the manager's cache, and writes.
 	Client client.Client
-	// Namespace is the operator's own, where the node agents run, too.
+	// Namespace is the namespace of the operator and of the node agents.
 	Namespace string
 	// Image is the image of the node agent.
 	Image string
-	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns whether the operator
-	// may be upgraded. Empty where there is none.
+	// OperatorCondition is the name of the OperatorCondition that reports to the Operator Lifecycle Manager whether the
+	// operator may be upgraded. Empty if there is none.
 	OperatorCondition string
-	// APIs tells which optional kinds the cluster serves.
+	// APIs reports which optional kinds the cluster serves.
 	APIs *platform.APIs
 
 	// live reads without the cache.
 	live client.Reader
-	// serves tells whether the cluster serves an optional kind.
+	// serves reports whether the cluster serves an optional kind.
 	serves  func(schema.GroupVersionKind) bool
 	applier *apply.Applier
 	events  events.EventRecorder
 	clock   clock.PassiveClock
 
-	// What is remembered from pass to pass, of which there is never more than one at a time.
-	operator  corev1.PodSpec
-	announced *metav1.Condition
-	// waiting says that the latest pass asked for the users of volumes.
-	waiting atomic.Bool
+	// State of earlier reconciliations, which never run concurrently.
+
+	// operatorPod is the template of the operator's Pods as last read.
+	operatorPod corev1.PodSpec
+	// lastUpgradeable is the condition last written to the OperatorCondition.
+	lastUpgradeable *metav1.Condition
+	// waitingForUsers is set if the last reconciliation read the users of volumes.
+	waitingForUsers atomic.Bool
 }
 
-// Reconcile brings the node component and the status up to date. What an administrator can mend is told by conditions;
-// the error is for what may pass by itself.
+// Reconcile brings the components and the status up to date. What an administrator has to resolve is reported by
+// conditions; errors are for what may resolve by itself.
 func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
-	r.waiting.Store(false)
+	r.waitingForUsers.Store(false)
 	o, err := r.observe(ctx, config)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	var done outcome
-	switch wanted(config) {
+	switch effectiveManagementState(config) {
 	case operatorv1alpha1.Removed:
 		done = r.remove(ctx, o)
 	case operatorv1alpha1.Unmanaged:
@@ -80,70 +85,70 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 		done = r.install(ctx, o)
 	}
 	status, recheck := describe(o, done, r.clock.Now())
-	if err := errors.Join(done.err, r.report(ctx, config, status), r.announce(ctx, status)); err != nil {
+	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.writeOperatorCondition(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: recheck}, nil
 }
 
-// observed is what a pass starts from.
+// observed is the state at the start of a reconciliation.
 type observed struct {
-	config   *operatorv1alpha1.ListenerOperator
-	settings settings
-	parts    []part
+	config     *operatorv1alpha1.ListenerOperator
+	settings   installation.Settings
+	components []component
 }
 
-// part is a component as it exists, if it does.
-type part struct {
-	component
-	// object is nil if there is none.
+// component is a component and the object that exists of it.
+type component struct {
+	installation.Component
+	// object is nil if it does not exist.
 	object client.Object
 }
 
-// outcome is what a pass did.
+// outcome is the outcome of a reconciliation.
 type outcome struct {
-	// foreign says which object is another installation's, so that nothing was installed.
+	// foreign is the message about an object of another installation, because of which nothing was installed.
 	foreign string
-	// users use volumes, so that nothing was removed.
+	// users are the users of volumes because of which nothing was removed.
 	users users
-	// stranded use volumes on nodes that no agent is wanted on any more, so that agents stay where they are.
+	// stranded are the users of volumes because of which agents stay on nodes that the configuration does not select.
 	stranded users
-	// moving is a DaemonSet of another namespace that has to go first: namespace and name.
+	// moving is the namespaced name of a DaemonSet in another namespace that has to be deleted before.
 	moving string
-	// err is what went wrong on the way.
+	// err is the first error.
 	err error
 }
 
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
-	operator, err := r.ownPod(ctx)
+	operatorPod, err := r.readOperatorPod(ctx)
 	if err != nil {
 		return nil, err
 	}
-	account, err := r.agentAccount(ctx, r.Namespace)
+	account, err := r.serviceAccount(ctx, r.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	o := &observed{config: config, settings: settings{
-		namespace: r.Namespace, image: r.Image, account: account, operator: operator, openShift: r.serves(names.KindClusterVersion),
+	o := &observed{config: config, settings: installation.Settings{
+		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, OpenShift: r.serves(names.KindClusterVersion),
 	}}
-	for _, c := range r.components() {
+	for _, c := range r.servedComponents() {
 		object, err := r.get(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		o.parts = append(o.parts, part{component: c, object: object})
+		o.components = append(o.components, component{Component: c, object: object})
 	}
 	return o, nil
 }
 
-// components are those whose kinds the cluster serves.
-func (r *Reconciler) components() []component {
-	return slices.DeleteFunc(components(), func(c component) bool { return !c.optional.Empty() && !r.serves(c.optional) })
+// servedComponents returns the components whose kinds the cluster serves.
+func (r *Reconciler) servedComponents() []installation.Component {
+	return slices.DeleteFunc(installation.Components(), func(c installation.Component) bool { return !c.Optional.Empty() && !r.serves(c.Optional) })
 }
 
-// agentAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It is asked for
-// live: passes are rare, and to watch it would take the right to list all.
-func (r *Reconciler) agentAccount(ctx context.Context, namespace string) (types.UID, error) {
+// serviceAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It reads without
+// the cache: reconciliations are rare, and a watch needs permission to list all ServiceAccounts.
+func (r *Reconciler) serviceAccount(ctx context.Context, namespace string) (types.UID, error) {
 	account := &corev1.ServiceAccount{}
 	err := r.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, account)
 	if client.IgnoreNotFound(err) != nil {
@@ -152,95 +157,94 @@ func (r *Reconciler) agentAccount(ctx context.Context, namespace string) (types.
 	return account.UID, nil
 }
 
-// get returns the object, or nil if there is none. Only the API server is believed that there is none: what the cache
-// has not seen yet could be somebody else's. An optional kind is not in the cache.
-func (r *Reconciler) get(ctx context.Context, c component) (client.Object, error) {
-	object := c.empty()
+// get returns the object of a component, or nil if there is none. It asks the API server when the cache has none,
+// because an object that is not in the cache yet may be a foreign one. Objects of optional kinds are not in the cache.
+func (r *Reconciler) get(ctx context.Context, c installation.Component) (client.Object, error) {
+	object := c.Empty()
 	var err error
-	if c.optional.Empty() {
-		err = r.Client.Get(ctx, c.key(r.Namespace), object)
+	if c.Optional.Empty() {
+		err = r.Client.Get(ctx, c.Key(r.Namespace), object)
 	}
-	if !c.optional.Empty() || apierrors.IsNotFound(err) {
-		err = r.live.Get(ctx, c.key(r.Namespace), object)
+	if !c.Optional.Empty() || apierrors.IsNotFound(err) {
+		err = r.live.Get(ctx, c.Key(r.Namespace), object)
 	}
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none, which is no error
+		return nil, nil //nolint:nilnil // that there is none is no error
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", c.kind, c.name, err)
+		return nil, fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
 	}
 	return object, nil
 }
 
-// install applies all components, in order, so that none is there before those that it needs, and deletes what earlier
-// versions had instead.
+// install applies all components in the order of their dependencies, and deletes those of earlier versions.
 func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
-	if why := o.foreign(); why != "" {
-		return outcome{foreign: why}
+	if message := o.foreignMessage(); message != "" {
+		return outcome{foreign: message}
 	}
-	if err := r.hold(ctx, o.config); err != nil {
+	if err := r.addFinalizer(ctx, o.config); err != nil {
 		return outcome{err: err}
 	}
-	if err := r.confine(ctx, o); err != nil {
+	if err := r.ensureOperatorPolicy(ctx, o); err != nil {
 		return outcome{err: err}
 	}
-	moving, err := r.move(ctx, o)
+	moving, err := r.deleteOtherAgents(ctx, o)
 	if err != nil || moving != "" {
-		return outcome{moving: moving, err: err} // the next pass follows when it is gone
+		return outcome{moving: moving, err: err} // its deletion triggers the next reconciliation
 	}
-	stranded, err := r.keepAgents(ctx, o)
+	stranded, err := r.keepPlacement(ctx, o)
 	if err != nil {
 		return outcome{err: err}
 	}
-	for i := range o.parts {
-		if err := r.apply(ctx, o, &o.parts[i]); err != nil {
+	for i := range o.components {
+		if err := r.apply(ctx, o, &o.components[i]); err != nil {
 			return outcome{stranded: stranded, err: err}
 		}
 	}
 	return outcome{stranded: stranded, err: r.prune(ctx, o)}
 }
 
-// foreign returns which of the objects is another installation's, or "".
-func (o *observed) foreign() string {
-	for _, p := range o.parts {
-		if p.object == nil {
+// foreignMessage returns the message about the first object that belongs to another installation, or "".
+func (o *observed) foreignMessage() string {
+	for _, c := range o.components {
+		if c.object == nil {
 			continue
 		}
-		if why := p.foreign(o.config, p.object); why != "" {
-			return why
+		if message := c.ForeignMessage(o.config, c.object); message != "" {
+			return message
 		}
 	}
 	return ""
 }
 
-// apply brings one object up to date, and puts what became of it into the part.
-func (r *Reconciler) apply(ctx context.Context, o *observed, p *part) error {
-	desired, err := p.component.object(o.config, o.settings)
+// apply brings the object of a component up to date, in the API and in c.
+func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error {
+	desired, err := c.Desired(o.config, o.settings)
 	if err != nil {
 		return err
 	}
-	result, err := r.applier.Apply(ctx, desired, p.object)
+	result, err := r.applier.Apply(ctx, desired, c.object)
 	if err != nil || result == apply.Unchanged {
 		return err
 	}
-	log.FromContext(ctx).Info(result.String(), p.kind, p.name)
+	log.FromContext(ctx).Info(result.String(), c.Kind, c.Name)
 	if result == apply.Repaired {
-		driftRepairs.WithLabelValues(p.kind, p.name).Inc()
+		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
 	}
-	applied := p.empty()
+	applied := c.Empty()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, applied); err != nil {
-		return fmt.Errorf("decoding %s %s: %w", p.kind, p.name, err)
+		return fmt.Errorf("decoding %s %s: %w", c.Kind, c.Name, err)
 	}
-	p.object = applied
+	c.object = applied
 	return nil
 }
 
-// missing names what does not exist, and has to.
+// missing returns the kinds and names of required components that do not exist.
 func (o *observed) missing() []string {
 	var missing []string
-	for _, p := range o.parts {
-		if p.object == nil && !p.extra {
-			missing = append(missing, p.kind+" "+p.name)
+	for _, c := range o.components {
+		if c.object == nil && !c.Extra {
+			missing = append(missing, c.Kind+" "+c.Name)
 		}
 	}
 	return missing
@@ -248,8 +252,8 @@ func (o *observed) missing() []string {
 
 // agents returns the DaemonSet, which is empty if there is none.
 func (o *observed) agents() *appsv1.DaemonSet {
-	for _, p := range o.parts {
-		if agents, ok := p.object.(*appsv1.DaemonSet); ok {
+	for _, c := range o.components {
+		if agents, ok := c.object.(*appsv1.DaemonSet); ok {
 			return agents
 		}
 	}

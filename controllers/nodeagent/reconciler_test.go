@@ -25,12 +25,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
+const namespace = "somewhere"
+
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// newConfig returns ListenerOperator/cluster as the API server makes it of an empty one.
+func newConfig() *operatorv1alpha1.ListenerOperator {
+	return &operatorv1alpha1.ListenerOperator{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
+		Spec: operatorv1alpha1.ListenerOperatorSpec{
+			ManagementState: operatorv1alpha1.Managed, Preset: operatorv1alpha1.PresetEphemeralNodes, ClusterDomain: "cluster.local",
+			NodeAgent: operatorv1alpha1.NodeAgentSpec{
+				Placement: operatorv1alpha1.PlacementEverywhere, PriorityClassName: "system-node-critical", KubeletDir: "/var/lib/kubelet", LogLevel: "info",
+			},
+		},
+	}
+}
 
 // harness is a Reconciler on a fake API server.
 type harness struct {
@@ -52,13 +68,13 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 }
 
 // everywhere are the components that are installed on any cluster.
-func everywhere() []component {
-	return slices.DeleteFunc(components(), func(c component) bool { return !c.optional.Empty() })
+func everywhere() []installation.Component {
+	return slices.DeleteFunc(installation.Components(), func(c installation.Component) bool { return !c.Optional.Empty() })
 }
 
 // needed is how many of them volumes need, each of which is removed in a pass of its own.
 func needed() int {
-	return len(slices.DeleteFunc(everywhere(), func(c component) bool { return c.extra }))
+	return len(slices.DeleteFunc(everywhere(), func(c installation.Component) bool { return c.Extra }))
 }
 
 func servesNothingOptional(schema.GroupVersionKind) bool { return false }
@@ -149,15 +165,15 @@ func (h *harness) installed() []string {
 	h.t.Helper()
 	var found []string
 	for _, c := range everywhere() {
-		object := c.empty()
-		err := h.Client.Get(h.t.Context(), c.key(namespace), object)
+		object := c.Empty()
+		err := h.Client.Get(h.t.Context(), c.Key(namespace), object)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		name := c.kind
+		name := c.Kind
 		if !metav1.IsControlledBy(object, h.config()) {
 			name += " (foreign)"
 		}
@@ -214,7 +230,7 @@ func (h *harness) rollOut(desired, updated, ready int32) {
 func all() []string {
 	var kinds []string
 	for _, c := range everywhere() {
-		kinds = append(kinds, c.kind)
+		kinds = append(kinds, c.Kind)
 	}
 	return kinds
 }
@@ -236,8 +252,8 @@ func TestInstallsAndSettles(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.rollOut(3, 2, 1)
-	if got := h.mustPass().RequeueAfter; got != patience {
-		t.Errorf("looks again after %s, want %s", got, patience)
+	if got := h.mustPass().RequeueAfter; got != rolloutTimeout {
+		t.Errorf("looks again after %s, want %s", got, rolloutTimeout)
 	}
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}, all())
 	want := operatorv1alpha1.NodeAgentStatus{Desired: 3, Ready: 1, Updated: 2, Version: "0.9.0"}
@@ -246,17 +262,17 @@ func TestInstallsAndSettles(t *testing.T) {
 	}
 	h.wantsUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonAgentsRollout)
 
-	h.clock.SetTime(start.Add(patience - time.Second))
+	h.clock.SetTime(start.Add(rolloutTimeout - time.Second))
 	if got := h.mustPass().RequeueAfter; got != time.Second {
 		t.Errorf("looks again after %s, want 1s", got)
 	}
-	h.clock.SetTime(start.Add(patience))
+	h.clock.SetTime(start.Add(rolloutTimeout))
 	if got := h.mustPass().RequeueAfter; got != 0 {
 		t.Errorf("looks again after %s, want never", got)
 	}
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
-	if diff := cmp.Diff("of the agents of 3 nodes, 2 are up to date and 1 ready, for more than 15 minutes now; "+
-		"look at the Pods and events of DaemonSet somewhere/listener-node-agent", h.message("Degraded")); diff != "" {
+	if diff := cmp.Diff("of the agents of 3 nodes, 2 are up to date and 1 ready, for more than 15 minutes; "+
+		"see the Pods and events of DaemonSet somewhere/listener-node-agent", h.message("Degraded")); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
 
@@ -301,12 +317,12 @@ func TestAgentsThatAreNotCreatedAreTold(t *testing.T) {
 	if err := h.Client.Status().Update(t.Context(), agents); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.mustPass().RequeueAfter; again != uncreatedPatience {
-		t.Errorf("looks again after %s, want %s", again, uncreatedPatience)
+	if again := h.mustPass().RequeueAfter; again != creationTimeout {
+		t.Errorf("looks again after %s, want %s", again, creationTimeout)
 	}
 	rolling := map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}
 	h.wants(rolling, all())
-	h.clock.SetTime(start.Add(uncreatedPatience))
+	h.clock.SetTime(start.Add(creationTimeout))
 	h.mustPass()
 	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, all())
 	for _, want := range []string{"3 nodes, 3 are not created", "DaemonSet somewhere/listener-node-agent", "pod-security.kubernetes.io/enforce=privileged"} {
@@ -320,8 +336,8 @@ func TestAgentsThatAreNotCreatedAreTold(t *testing.T) {
 	if err := h.Client.Status().Update(t.Context(), agents); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.mustPass().RequeueAfter; again != patience-uncreatedPatience {
-		t.Errorf("looks again after %s, want %s", again, patience-uncreatedPatience)
+	if again := h.mustPass().RequeueAfter; again != rolloutTimeout-creationTimeout {
+		t.Errorf("looks again after %s, want %s", again, rolloutTimeout-creationTimeout)
 	}
 	h.wants(rolling, all())
 }
@@ -334,7 +350,7 @@ func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
 	if err := h.Client.Delete(t.Context(), agentAccount("")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.pass(); err == nil || !strings.Contains(err.Error(), "no ServiceAccount somewhere/listener-node-agent") {
+	if _, err := h.pass(); err == nil || !strings.Contains(err.Error(), "ServiceAccount somewhere/listener-node-agent") {
 		t.Errorf("without the ServiceAccount, the error is %v", err)
 	}
 	if diff := cmp.Diff(before, h.agents().Spec.Template); diff != "" {
@@ -375,27 +391,27 @@ func TestDriftIsRepaired(t *testing.T) {
 // TestForeignObjectsAreLeftAlone of whatever kind, and nothing is installed beside them. Where all is that the driver's
 // name alone makes ours, see TestForeign.
 func TestForeignObjectsAreLeftAlone(t *testing.T) {
-	for _, c := range components() {
-		if c.ours {
+	for _, c := range installation.Components() {
+		if c.Adopt {
 			continue
 		}
-		t.Run(c.kind+" "+c.name, func(t *testing.T) {
-			foreign := c.empty()
-			foreign.SetNamespace(c.key(namespace).Namespace)
-			foreign.SetName(c.name)
+		t.Run(c.Kind+" "+c.Name, func(t *testing.T) {
+			foreign := c.Empty()
+			foreign.SetNamespace(c.Key(namespace).Namespace)
+			foreign.SetName(c.Name)
 			h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign)
 			h.serves = func(schema.GroupVersionKind) bool { return true }
-			before, after := c.empty(), c.empty()
-			if err := h.Client.Get(t.Context(), c.key(namespace), before); err != nil {
+			before, after := c.Empty(), c.Empty()
+			if err := h.Client.Get(t.Context(), c.Key(namespace), before); err != nil {
 				t.Fatal(err)
 			}
 			h.mustPass()
 			var left []string
-			if c.optional.Empty() {
-				left = []string{c.kind + " (foreign)"}
+			if c.Optional.Empty() {
+				left = []string{c.Kind + " (foreign)"}
 			}
 			h.wants(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, left)
-			if err := h.Client.Get(t.Context(), c.key(namespace), after); err != nil || before.GetResourceVersion() != after.GetResourceVersion() {
+			if err := h.Client.Get(t.Context(), c.Key(namespace), after); err != nil || before.GetResourceVersion() != after.GetResourceVersion() {
 				t.Errorf("it was written to (%v)", err)
 			}
 
@@ -559,8 +575,8 @@ func TestRemovalLeavesWhatIsForeign(t *testing.T) {
 // right.
 func TestEveryWriteMayFail(t *testing.T) {
 	boom := errors.New("boom")
-	writes := 1 + len(everywhere()) // the finalizer and each component, to install as to remove
-	confined := len(confinement())  // comes after the finalizer and is left to the garbage collector
+	writes := 1 + len(everywhere())                // the finalizer and each component, to install as to remove
+	confined := len(installation.OperatorPolicy()) // comes after the finalizer and is left to the garbage collector
 	for n := range writes + confined {
 		t.Run(fmt.Sprintf("installing, write %d", n), func(t *testing.T) {
 			h := newHarness(t, fakeclient.FailWrite(n, boom), newConfig())
@@ -568,7 +584,7 @@ func TestEveryWriteMayFail(t *testing.T) {
 				t.Fatalf("error is %v, want boom", err)
 			}
 			available := "False ApplyFailed"
-			if done := n - 1 - confined; done >= 0 && everywhere()[done].extra {
+			if done := n - 1 - confined; done >= 0 && everywhere()[done].Extra {
 				available = "True AsExpected"
 			}
 			h.wants(map[string]string{"Available": available, "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n-1-confined))
@@ -617,8 +633,8 @@ func TestEveryWriteMayFail(t *testing.T) {
 func (h *harness) gone() {
 	h.t.Helper()
 	for _, c := range everywhere() {
-		if err := h.Client.Get(h.t.Context(), c.key(namespace), c.empty()); !apierrors.IsNotFound(err) {
-			h.t.Errorf("reading %s %s says %v, want not found", c.kind, c.name, err)
+		if err := h.Client.Get(h.t.Context(), c.Key(namespace), c.Empty()); !apierrors.IsNotFound(err) {
+			h.t.Errorf("reading %s %s says %v, want not found", c.Kind, c.Name, err)
 		}
 	}
 }
@@ -708,8 +724,8 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 	h.mustPass()
 	h.wantsInstalled(all())
 	for i, c := range everywhere() {
-		object := c.empty()
-		if err := h.Client.Get(t.Context(), c.key(namespace), object); err != nil {
+		object := c.Empty()
+		if err := h.Client.Get(t.Context(), c.Key(namespace), object); err != nil {
 			t.Fatal(err)
 		}
 		object.SetOwnerReferences(nil)
@@ -722,8 +738,8 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 		if _, err := h.Reconcile(t.Context(), seen); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Client.Get(t.Context(), c.key(namespace), object); err != nil || len(object.GetOwnerReferences()) > 0 {
-			t.Errorf("%s has owners %v (%v)", c.kind, object.GetOwnerReferences(), err)
+		if err := h.Client.Get(t.Context(), c.Key(namespace), object); err != nil || len(object.GetOwnerReferences()) > 0 {
+			t.Errorf("%s has owners %v (%v)", c.Kind, object.GetOwnerReferences(), err)
 		}
 	}
 	h.update(withFinalizers(h.config(), operatorv1alpha1.FinalizerNodeAgent))

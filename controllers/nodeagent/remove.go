@@ -15,122 +15,122 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// wanted returns the management state that counts. A deletion means Removed whatever is set: the garbage collector,
-// which would take away instead what is installed, asks neither for an order nor for volumes in use.
-func wanted(config *operatorv1alpha1.ListenerOperator) operatorv1alpha1.ManagementState {
+// effectiveManagementState returns Removed for a configuration that is being deleted, whatever it sets: otherwise the
+// garbage collector would delete the components, in no order and while volumes are in use.
+func effectiveManagementState(config *operatorv1alpha1.ListenerOperator) operatorv1alpha1.ManagementState {
 	if !config.DeletionTimestamp.IsZero() {
 		return operatorv1alpha1.Removed
 	}
 	return config.Spec.ManagementState
 }
 
-// remove takes away what is installed, one object after the other and last first, unless volumes are in use: without an
-// agent, their Pods could neither start nor end. The StorageClass is the first to go: only then do no volumes appear
-// any more, and the next pass is certain that there are none. The policy that confines the agents goes after their last
-// Pod. What another installation controls stays.
+// remove deletes the components, one at a time and in reverse order, unless volumes are in use: without an agent, their
+// Pods could neither start nor terminate. The StorageClass is deleted first: only then can no new volumes appear, and the
+// next reconciliation can rely on there being none. The policy that confines the agents is deleted after their last Pod.
+// Objects that another installation controls stay.
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	owned := o.owned()
 	switch {
-	case len(owned) == 0 && !held(o.config):
+	case len(owned) == 0 && !hasFinalizer(o.config):
 		return outcome{}
 	case controllerutil.ContainsFinalizer(o.config, metav1.FinalizerOrphanDependents):
-		return outcome{} // kubectl delete --cascade=orphan: the garbage collector takes the owner off everything
-	case len(owned) == 0 && o.orphans():
-		return outcome{err: r.release(ctx, o.config)}
+		return outcome{} // kubectl delete --cascade=orphan: the garbage collector removes all owner references
+	case len(owned) == 0 && o.hasOrphans():
+		return outcome{err: r.removeFinalizer(ctx, o.config)}
 	}
 	users, err := r.users(ctx)
 	switch {
 	case err != nil:
 		return outcome{err: err}
 	case users.any():
-		return outcome{users: users, err: r.keepUp(ctx, o)}
+		return outcome{users: users, err: r.maintain(ctx, o)}
 	case len(owned) > 0:
-		return outcome{err: r.deleteLast(ctx, owned)} // the next pass follows when it is gone
+		return outcome{err: r.deleteLast(ctx, owned)} // its deletion triggers the next reconciliation
 	}
-	if moving, err := r.move(ctx, o); err != nil || moving != "" {
+	if moving, err := r.deleteOtherAgents(ctx, o); err != nil || moving != "" {
 		return outcome{moving: moving, err: err}
 	}
 	if err := r.prune(ctx, o); err != nil {
 		return outcome{err: err}
 	}
-	return outcome{err: r.release(ctx, o.config)}
+	return outcome{err: r.removeFinalizer(ctx, o.config)}
 }
 
-// deleteLast deletes the last part that volumes need, and before it the extras, which nothing waits for.
-func (r *Reconciler) deleteLast(ctx context.Context, owned []part) error {
-	for _, p := range slices.Backward(owned) {
-		if err := r.delete(ctx, p); err != nil || !p.extra {
+// deleteLast deletes the last component that is not an extra, and all extras after it.
+func (r *Reconciler) deleteLast(ctx context.Context, owned []component) error {
+	for _, c := range slices.Backward(owned) {
+		if err := r.delete(ctx, c.Kind, c.object); err != nil || !c.Extra {
 			return err
 		}
 	}
 	return nil
 }
 
-// keepUp repairs what volumes in use need while a removal waits for them, which is not the StorageClass. A deletion in
-// the foreground takes parts of it away, because it makes the garbage collector start before the finalizer is gone.
-func (r *Reconciler) keepUp(ctx context.Context, o *observed) error {
-	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreign() != "" {
+// maintain repairs the components that volumes in use need while their removal waits, which the StorageClass is not. With
+// foreground deletion, the garbage collector deletes components before the finalizer is removed.
+func (r *Reconciler) maintain(ctx context.Context, o *observed) error {
+	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreignMessage() != "" {
 		return nil
 	}
-	if moving, err := r.move(ctx, o); err != nil || moving != "" {
+	if moving, err := r.deleteOtherAgents(ctx, o); err != nil || moving != "" {
 		return err
 	}
-	if _, err := r.keepAgents(ctx, o); err != nil {
+	if _, err := r.keepPlacement(ctx, o); err != nil {
 		return err
 	}
-	for i, p := range o.parts {
-		if p.extra || p.kind == "StorageClass" || p.orphan(o.config) {
+	for i, c := range o.components {
+		if c.Extra || c.Kind == "StorageClass" || c.isOrphan(o.config) {
 			continue
 		}
-		if err := r.apply(ctx, o, &o.parts[i]); err != nil {
+		if err := r.apply(ctx, o, &o.components[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// owned returns the parts that exist and belong to the configuration.
-func (o *observed) owned() []part {
-	return slices.DeleteFunc(slices.Clone(o.parts), func(p part) bool {
-		return p.object == nil || !metav1.IsControlledBy(p.object, o.config)
+// owned returns the components that exist and that the configuration controls.
+func (o *observed) owned() []component {
+	return slices.DeleteFunc(slices.Clone(o.components), func(c component) bool {
+		return c.object == nil || !metav1.IsControlledBy(c.object, o.config)
 	})
 }
 
-// orphan tells whether the part exists and belongs to nobody.
-func (p part) orphan(config *operatorv1alpha1.ListenerOperator) bool {
-	return p.object != nil && !metav1.IsControlledBy(p.object, config) && p.foreign(config, p.object) == ""
+// isOrphan reports whether the component exists and has no controller.
+func (c component) isOrphan(config *operatorv1alpha1.ListenerOperator) bool {
+	return c.object != nil && !metav1.IsControlledBy(c.object, config) && c.ForeignMessage(config, c.object) == ""
 }
 
-// orphans tells whether there are such parts.
-func (o *observed) orphans() bool {
-	return slices.ContainsFunc(o.parts, func(p part) bool { return p.orphan(o.config) })
+// hasOrphans reports whether there are such components.
+func (o *observed) hasOrphans() bool {
+	return slices.ContainsFunc(o.components, func(c component) bool { return c.isOrphan(o.config) })
 }
 
-// delete deletes a part. A DaemonSet is gone only once its Pods are.
-func (r *Reconciler) delete(ctx context.Context, p part) error {
-	if !p.object.GetDeletionTimestamp().IsZero() {
+// delete deletes an object. A DaemonSet exists until its Pods are deleted.
+func (r *Reconciler) delete(ctx context.Context, kind string, object client.Object) error {
+	if !object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
 	var options []client.DeleteOption
-	if p.kind == "DaemonSet" {
+	if kind == "DaemonSet" {
 		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}
-	if err := r.applier.Delete(ctx, p.object, options...); err != nil {
+	if err := r.applier.Delete(ctx, object, options...); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Deleted", p.kind, p.name)
+	log.FromContext(ctx).Info("Deleted", kind, object.GetName())
 	return nil
 }
 
-// held tells whether the configuration has our finalizer.
-func held(config *operatorv1alpha1.ListenerOperator) bool {
+// hasFinalizer reports whether the configuration has the operator's finalizer.
+func hasFinalizer(config *operatorv1alpha1.ListenerOperator) bool {
 	return controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
 }
 
-// hold adds our finalizer, before anything is installed. Server-side apply leaves those of others alone, whatever the
-// cache knows of them.
-func (r *Reconciler) hold(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
-	if held(config) {
+// addFinalizer adds the operator's finalizer, before anything is installed. Server-side apply preserves the finalizers of
+// others, even those that are not in the cache yet.
+func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
+	if hasFinalizer(config) {
 		return nil
 	}
 	desired := &unstructured.Unstructured{}
@@ -138,24 +138,24 @@ func (r *Reconciler) hold(ctx context.Context, config *operatorv1alpha1.Listener
 	desired.SetName(config.Name)
 	desired.SetFinalizers([]string{operatorv1alpha1.FinalizerNodeAgent})
 	if _, err := r.applier.Apply(ctx, desired, config); err != nil {
-		return fmt.Errorf("adding the finalizer to ListenerOperator %s: %w", config.Name, err)
+		return fmt.Errorf("adding the finalizer: %w", err)
 	}
 	controllerutil.AddFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
 	return nil
 }
 
-// release takes our finalizer off, when nothing is installed any more. It does so even if somebody else, such as a
-// restored backup, applied the finalizer, too, which server-side apply would not.
-func (r *Reconciler) release(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
+// removeFinalizer removes the operator's finalizer when nothing is installed any more. Server-side apply would keep it if
+// another field manager, for example a backup that was restored, had applied it as well.
+func (r *Reconciler) removeFinalizer(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
 	released := config.DeepCopy()
 	if !controllerutil.RemoveFinalizer(released, operatorv1alpha1.FinalizerNodeAgent) {
 		return nil
 	}
 	unchanged := client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})
 	if err := client.IgnoreNotFound(r.Client.Patch(ctx, released, unchanged, client.FieldOwner(names.FieldManagerOperator))); err != nil {
-		return fmt.Errorf("taking the finalizer off ListenerOperator %s: %w", config.Name, err)
+		return fmt.Errorf("removing the finalizer from ListenerOperator %s: %w", config.Name, err)
 	}
 	config.Finalizers = released.Finalizers
-	log.FromContext(ctx).Info("Removed all that was installed")
+	log.FromContext(ctx).Info("Removed all components")
 	return nil
 }

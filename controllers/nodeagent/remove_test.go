@@ -79,11 +79,11 @@ func TestANamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	if err := c.Delete(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.hold(t.Context(), before.DeepCopy()); !apierrors.IsConflict(err) {
+	if err := r.addFinalizer(t.Context(), before.DeepCopy()); !apierrors.IsConflict(err) {
 		t.Errorf("without a configuration, the error is %v, want a conflict", err)
 	}
 	after := createConfig(t, c)
-	if err := r.hold(t.Context(), before.DeepCopy()); err == nil {
+	if err := r.addFinalizer(t.Context(), before.DeepCopy()); err == nil {
 		t.Error("no error")
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(after), after); err != nil {
@@ -99,8 +99,7 @@ func TestANamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 // nobody's deletion.
 func TestWhatIsInstalledOutlivesTheOperator(t *testing.T) {
 	c, namespace := fresh(t)
-	deployment := subscribed()
-	deployment.Namespace = namespace
+	deployment := operatorDeployment(namespace)
 	if err := c.Create(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}
@@ -112,12 +111,12 @@ func TestWhatIsInstalledOutlivesTheOperator(t *testing.T) {
 		APIVersion: operatorv1alpha1.GroupVersion.String(), Kind: "ListenerOperator", Name: "cluster", UID: config.UID, Controller: ptr.To(true),
 	}}
 	for _, component := range everywhere() {
-		object := component.empty()
-		if err := c.Get(t.Context(), component.key(namespace), object); err != nil {
+		object := component.Empty()
+		if err := c.Get(t.Context(), component.Key(namespace), object); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-			t.Errorf("owners of %s (-want +got):\n%s", component.kind, diff)
+			t.Errorf("owners of %s (-want +got):\n%s", component.Kind, diff)
 		}
 	}
 	if owners := config.OwnerReferences; len(owners) > 0 {

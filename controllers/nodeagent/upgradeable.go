@@ -14,18 +14,18 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// announce tells the Operator Lifecycle Manager, if there is one, whether the operator may be upgraded now. It reads
-// without the cache: the right is to this one object.
-func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
+// writeOperatorCondition reports to the Operator Lifecycle Manager, if there is one, whether the operator may be upgraded
+// now. It reads without the cache, because the operator may read this one object only.
+func (r *Reconciler) writeOperatorCondition(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
 	upgradeable := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable)
-	if r.OperatorCondition == "" || r.announced != nil && sameCondition(*r.announced, *upgradeable) {
+	if r.OperatorCondition == "" || r.lastUpgradeable != nil && sameCondition(*r.lastUpgradeable, *upgradeable) {
 		return nil
 	}
 	observed := &unstructured.Unstructured{}
 	observed.SetGroupVersionKind(names.KindOperatorCondition)
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}, observed)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return nil // nobody asks
+		return nil // the operator is installed without the Operator Lifecycle Manager
 	}
 	if err != nil {
 		return fmt.Errorf("reading OperatorCondition %s: %w", r.OperatorCondition, err)
@@ -40,10 +40,10 @@ func (r *Reconciler) announce(ctx context.Context, status operatorv1alpha1.Liste
 	desired.SetGroupVersionKind(names.KindOperatorCondition)
 	desired.SetNamespace(r.Namespace)
 	desired.SetName(r.OperatorCondition)
-	if _, err := r.applier.Apply(ctx, desired, observed); err != nil { // which creates none
+	if _, err := r.applier.Apply(ctx, desired, observed); err != nil { // never creates one, because of the observed uid
 		return err
 	}
-	r.announced = upgradeable
+	r.lastUpgradeable = upgradeable
 	return nil
 }
 

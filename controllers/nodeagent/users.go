@@ -13,19 +13,19 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// users are who uses volumes of ours, sorted.
+// users are the users of listener volumes, sorted.
 type users struct {
 	// pods use a volume.
 	pods []podUser
-	// claims have a volume, which no Pod uses at present: namespace and name.
+	// claims are the namespaced names of claims that have a volume which no Pod uses.
 	claims []string
 }
 
 // podUser is a Pod that uses a volume.
 type podUser struct {
-	// key is namespace and name.
+	// key is its namespaced name.
 	key string
-	// node is where it runs, or "".
+	// node is the name of its node, or "".
 	node string
 }
 
@@ -36,7 +36,7 @@ func (u users) on(nodes map[string]bool) users {
 
 func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
 
-// String names the first of them.
+// String returns the names of the first of them.
 func (u users) String() string {
 	var parts []string
 	if len(u.pods) > 0 {
@@ -44,26 +44,26 @@ func (u users) String() string {
 		for _, p := range u.pods {
 			keys = append(keys, p.key)
 		}
-		parts = append(parts, "Pods "+listed(keys))
+		parts = append(parts, "Pods "+firstOf(keys))
 	}
 	if len(u.claims) > 0 {
-		parts = append(parts, "claims without a Pod "+listed(u.claims))
+		parts = append(parts, "claims without a Pod "+firstOf(u.claims))
 	}
 	return strings.Join(parts, "; ")
 }
 
-// listed names the first few.
-func listed(all []string) string {
+// firstOf returns the first names, and how many more there are.
+func firstOf(all []string) string {
 	if more := len(all) - maxListed; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:maxListed], ", "), more)
 	}
 	return strings.Join(all, ", ")
 }
 
-// users finds who uses volumes, and lets the next pass follow when that changes. Whether there are any it asks the API
-// server rather than the cache, which may not know of the latest volume yet.
+// users returns the users of listener volumes. Until the next reconciliation, every change of them triggers one. It lists
+// volumes without the cache, which may lack the latest one.
 func (r *Reconciler) users(ctx context.Context) (users, error) {
-	r.waiting.Store(true)
+	r.waitingForUsers.Store(true)
 	var volumes corev1.PersistentVolumeList
 	if err := r.live.List(ctx, &volumes); err != nil {
 		return users{}, fmt.Errorf("listing volumes: %w", err)
@@ -93,7 +93,7 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 	return found, nil
 }
 
-// inUse tells whether a volume is ours and has a claim. A new volume has one before it is Bound.
+// inUse reports whether a volume is a listener volume with a claim. A new volume has a claim before it is Bound.
 func inUse(volume *corev1.PersistentVolume) bool {
 	if !claim.IsListenerVolume(volume) || volume.Spec.ClaimRef == nil {
 		return false

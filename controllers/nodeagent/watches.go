@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -31,8 +32,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
-// SetupWithManager registers the controller and everything that it waits for, and the step that creates
-// ListenerOperator/cluster when the operator first starts.
+// SetupWithManager registers the controller, its watches, and the step that creates ListenerOperator/cluster when the
+// operator starts for the first time.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
@@ -40,73 +41,73 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.clock = clock.RealClock{}
 	r.serves = r.APIs.Serves
 	if err := mgr.Add(&firstStart{writer: r.Client, live: r.live, namespace: r.Namespace}); err != nil {
-		return fmt.Errorf("adding the first start's step: %w", err)
+		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("nodeagent").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, refinalized()))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(theConfiguration), builder.WithPredicates(r.ownDeployment())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.whileWaiting), builder.WithPredicates(useChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.whileWaiting), builder.WithPredicates(comesOrGoes())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.whileWaiting), builder.WithPredicates(placeChanged()))
-	for _, c := range slices.Concat(confinement(), components()) {
-		// By name, not by owner: a foreign object that makes way has to be noticed, too.
-		if !c.optional.Empty() {
-			kind, err := r.optionalKind(mgr, c)
+		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged()))).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.operatorSpecChanged())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(volumeUseChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(nodeLabelsOrTaintsChanged()))
+	for _, c := range slices.Concat(installation.OperatorPolicy(), installation.Components()) {
+		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
+		if !c.Optional.Empty() {
+			source, err := r.optionalSource(mgr, c)
 			if err != nil {
 				return err
 			}
-			b = b.WatchesRawSource(kind)
+			b = b.WatchesRawSource(source)
 			continue
 		}
-		b = b.Watches(c.empty(), handler.EnqueueRequestsFromMapFunc(theConfiguration), builder.WithPredicates(r.at(c)))
+		b = b.Watches(c.Empty(), handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.isComponent(c)))
 	}
 	return b.Complete(reconcile.AsReconciler(r.Client, r))
 }
 
-// optionalKind watches an optional component, of which nothing is kept but its version.
-func (r *Reconciler) optionalKind(mgr manager.Manager, c component) (*platform.Kind, error) {
+// optionalSource watches a component of an optional kind. Its cache holds metadata alone.
+func (r *Reconciler) optionalSource(mgr manager.Manager, c installation.Component) (*platform.Kind, error) {
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(c.optional)
-	only := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, c.name)}
-	if c.namespaced {
+	object.SetGroupVersionKind(c.Optional)
+	only := cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, c.Name)}
+	if c.Namespaced {
 		only.Namespaces = map[string]cache.Config{r.Namespace: {}}
 	}
 	return r.APIs.Kind(platform.KindOptions{
 		Scheme: mgr.GetScheme(), Object: object, Cache: only,
-		Handler: handler.EnqueueRequestsFromMapFunc(theConfiguration),
-		Changed: func(ctx context.Context) []reconcile.Request { return theConfiguration(ctx, nil) },
+		Handler: handler.EnqueueRequestsFromMapFunc(toListenerOperator),
+		Changed: func(ctx context.Context) []reconcile.Request { return toListenerOperator(ctx, nil) },
 	})
 }
 
-// at passes the one object that is the component, and agents of other namespaces.
-func (r *Reconciler) at(c component) predicate.Predicate {
+// isComponent passes the object of the component, and agents in other namespaces.
+func (r *Reconciler) isComponent(c installation.Component) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return client.ObjectKeyFromObject(o) == c.key(r.Namespace) || c.kind == "DaemonSet" && o.GetName() == c.name
+		return client.ObjectKeyFromObject(o) == c.Key(r.Namespace) || c.Kind == "DaemonSet" && o.GetName() == c.Name
 	})
 }
 
-func theConfiguration(context.Context, client.Object) []reconcile.Request {
+func toListenerOperator(context.Context, client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}}}
 }
 
-// refinalized passes configurations whose finalizers change, which is no new generation.
-func refinalized() predicate.Predicate {
+// finalizersChanged passes configurations whose finalizers change, which does not change the generation.
+func finalizersChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
 	}}
 }
 
-// ownDeployment passes the operator's own Deployment when its specification changes.
-func (r *Reconciler) ownDeployment() predicate.Predicate {
+// operatorSpecChanged passes the operator's own Deployment when its spec changes.
+func (r *Reconciler) operatorSpecChanged() predicate.Predicate {
 	return predicate.And[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return o.GetNamespace() == r.Namespace && o.GetName() == names.Operator
 	}))
 }
 
-// useChanged passes volumes that come into use, or stop being in use.
-func useChanged() predicate.Predicate {
+// volumeUseChanged passes volumes that start or stop being in use.
+func volumeUseChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return inUse(e.Object.(*corev1.PersistentVolume)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -116,14 +117,14 @@ func useChanged() predicate.Predicate {
 	}
 }
 
-// comesOrGoes passes Pods with claims that come or go, for their names are told.
-func comesOrGoes() predicate.Predicate {
+// podWithClaimsCreatedOrDeleted passes Pods with claims that are created or deleted, because conditions name them.
+func podWithClaimsCreatedOrDeleted() predicate.Predicate {
 	return predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }),
 		predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
 }
 
-// placeChanged passes Nodes that agents may come to or leave for what the Node is now.
-func placeChanged() predicate.Predicate {
+// nodeLabelsOrTaintsChanged passes Nodes that a placement may start or stop selecting.
+func nodeLabelsOrTaintsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -133,24 +134,24 @@ func placeChanged() predicate.Predicate {
 	}
 }
 
-// whileWaiting asks for the configuration if something may be waiting for volumes to be out of use.
-func (r *Reconciler) whileWaiting(ctx context.Context, o client.Object) []reconcile.Request {
-	if !r.waiting.Load() {
+// toWaitingListenerOperator maps to ListenerOperator/cluster if a change may wait for volumes that are in use.
+func (r *Reconciler) toWaitingListenerOperator(ctx context.Context, o client.Object) []reconcile.Request {
+	if !r.waitingForUsers.Load() {
 		return nil
 	}
-	return theConfiguration(ctx, o)
+	return toListenerOperator(ctx, o)
 }
 
-// ownPod returns the template of the operator's own Pods. Without a Deployment it is the one that was last there: the
-// operator is being uninstalled then, which must not change the agents.
-func (r *Reconciler) ownPod(ctx context.Context) (corev1.PodSpec, error) {
+// readOperatorPod returns the template of the operator's own Pods. If its Deployment no longer exists, it returns the last
+// template: then the operator is being uninstalled, which must not change the agents.
+func (r *Reconciler) readOperatorPod(ctx context.Context) (corev1.PodSpec, error) {
 	var deployment appsv1.Deployment
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &deployment)
 	if client.IgnoreNotFound(err) != nil {
 		return corev1.PodSpec{}, fmt.Errorf("reading deployment %s/%s: %w", r.Namespace, names.Operator, err)
 	}
 	if err == nil {
-		r.operator = deployment.Spec.Template.Spec
+		r.operatorPod = deployment.Spec.Template.Spec
 	}
-	return r.operator, nil
+	return r.operatorPod, nil
 }

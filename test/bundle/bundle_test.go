@@ -118,7 +118,7 @@ func TestBundleInstallsTheKindsOfConfig(t *testing.T) {
 
 func TestConfigurationTellsWhatItInstalls(t *testing.T) {
 	var want, got []string
-	paths, err := filepath.Glob(root + "controllers/nodeagent/testdata/*.yaml")
+	paths, err := filepath.Glob(root + "controllers/nodeagent/installation/testdata/*.yaml")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no golden files of what the operator installs: %v", err)
 	}

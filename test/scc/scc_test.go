@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const golden = "../../controllers/nodeagent/testdata/"
+const golden = "../../controllers/nodeagent/installation/testdata/"
 
 func read[T any](t *testing.T, path string) T {
 	t.Helper()

@@ -1,4 +1,4 @@
-package nodeagent
+package installation
 
 import (
 	"strings"
@@ -9,12 +9,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// securityContextConstraints let the node agents run on OpenShift: they allow what privileges lists and refuse
-// everything else. The DaemonSet names them, and the ClusterRole of the agents' ServiceAccount is what lets it use
-// them, so they name no users and groups.
+// securityContextConstraints let the node agents run on OpenShift: they allow what privileges lists, and nothing else.
+// The DaemonSet names them, and the ClusterRole of the agents' ServiceAccount permits it to use them, so they name no
+// users and groups.
 //
-// Null and empty lists mean something here, and a typed object would not send them.
-func securityContextConstraints(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
+// Null and empty lists have a meaning here, and a typed object would not send them.
+func securityContextConstraints(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	reasons := make([]string, 0, len(privileges()))
 	for _, p := range privileges() {
 		reasons = append(reasons, p.what+": "+p.why)
@@ -32,11 +32,11 @@ func securityContextConstraints(*operatorv1alpha1.ListenerOperator, settings) (a
 		"seLinuxContext": map[string]any{
 			"type": "MustRunAs", "seLinuxOptions": map[string]any{"type": seLinuxType, "level": seLinuxLevel},
 		},
-		// Required of the agents.
+		// Required.
 		"requiredDropCapabilities": []any{"ALL"},
 		"readOnlyRootFilesystem":   true,
 		"seccompProfiles":          []any{"runtime/default"},
-		"fsGroup":                  map[string]any{"type": "MustRunAs"}, // in the range of the namespace, like any Pod
+		"fsGroup":                  map[string]any{"type": "MustRunAs"}, // in the range of the namespace, as for any Pod
 		"supplementalGroups":       map[string]any{"type": "MustRunAs"},
 		// Refused.
 		"allowPrivilegedContainer":        false,
@@ -48,7 +48,7 @@ func securityContextConstraints(*operatorv1alpha1.ListenerOperator, settings) (a
 		"allowHostIPC":                    false,
 		"defaultAddCapabilities":          nil,
 		"forbiddenSysctls":                []any{"*"},
-		"priority":                        nil, // never preferred to others: it is named
+		"priority":                        nil, // no preference over others: the DaemonSet names it
 		"users":                           []any{},
 		"groups":                          []any{},
 	}}

@@ -1,4 +1,4 @@
-package nodeagent
+package installation
 
 import (
 	"slices"
@@ -19,8 +19,8 @@ import (
 
 const namespace = "somewhere"
 
-func testSettings() settings {
-	return settings{namespace: namespace, image: "listener-operator:test", account: "made-first"}
+func testSettings() Settings {
+	return Settings{Namespace: namespace, Image: "listener-operator:test", ServiceAccount: "made-first"}
 }
 
 // newConfig returns ListenerOperator/cluster as the API server makes it of an empty one.
@@ -58,36 +58,36 @@ func configured() *operatorv1alpha1.ListenerOperator {
 }
 
 // componentOf returns the component of a kind of which there is one.
-func componentOf(t *testing.T, kind string) component {
+func componentOf(t *testing.T, kind string) Component {
 	t.Helper()
-	i := slices.IndexFunc(components(), func(c component) bool { return c.kind == kind })
+	i := slices.IndexFunc(Components(), func(c Component) bool { return c.Kind == kind })
 	if i < 0 {
 		t.Fatalf("there is no component of kind %s", kind)
 	}
-	return components()[i]
+	return Components()[i]
 }
 
 func TestGolden(t *testing.T) {
-	for _, c := range confinement() {
-		t.Run("confinement "+c.kind, func(t *testing.T) {
-			object, err := c.object(newConfig(), testSettings())
+	for _, c := range OperatorPolicy() {
+		t.Run("confinement "+c.Kind, func(t *testing.T) {
+			object, err := c.Desired(newConfig(), testSettings())
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden.Compare(t, strings.ToLower(c.kind)+"-operator", object)
+			golden.Compare(t, strings.ToLower(c.Kind)+"-operator", object)
 		})
 	}
 	for suffix, config := range map[string]*operatorv1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
-		for _, c := range components() {
-			if suffix != "" && c.kind != "DaemonSet" {
+		for _, c := range Components() {
+			if suffix != "" && c.Kind != "DaemonSet" {
 				continue
 			}
-			name := strings.ToLower(c.kind) + suffix
-			if slices.ContainsFunc(components(), func(other component) bool { return other.kind == c.kind && other.name != c.name }) {
-				name += "-" + c.name
+			name := strings.ToLower(c.Kind) + suffix
+			if slices.ContainsFunc(Components(), func(other Component) bool { return other.Kind == c.Kind && other.Name != c.Name }) {
+				name += "-" + c.Name
 			}
 			t.Run(name, func(t *testing.T) {
-				object, err := c.object(config, testSettings())
+				object, err := c.Desired(config, testSettings())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -100,10 +100,10 @@ func TestGolden(t *testing.T) {
 // TestOnOpenShiftPrometheusVerifiesTheOperator, which gets its certificate there by an annotation.
 func TestOnOpenShiftPrometheusVerifiesTheOperator(t *testing.T) {
 	s := testSettings()
-	s.openShift = true
+	s.OpenShift = true
 	for _, kind := range []string{"Service", "ServiceMonitor"} {
 		t.Run(kind, func(t *testing.T) {
-			object, err := componentOf(t, kind).object(newConfig(), s)
+			object, err := componentOf(t, kind).Desired(newConfig(), s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,11 +116,11 @@ func TestOnOpenShiftPrometheusVerifiesTheOperator(t *testing.T) {
 func TestDaemonSetWithoutDefaults(t *testing.T) {
 	bare := newConfig()
 	bare.Spec = operatorv1alpha1.ListenerOperatorSpec{}
-	got, err := componentOf(t, "DaemonSet").object(bare, testSettings())
+	got, err := componentOf(t, "DaemonSet").Desired(bare, testSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := componentOf(t, "DaemonSet").object(newConfig(), testSettings())
+	want, err := componentOf(t, "DaemonSet").Desired(newConfig(), testSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +142,8 @@ func TestForeign(t *testing.T) {
 		want      string
 	}{
 		"our own":                    {component: agents, change: controlledBy("ListenerOperator", "cluster", newConfig().UID)},
-		"an orphan with our label":   {component: agents, change: func(o client.Object) { o.SetLabels(map[string]string{labelManagedBy: "listener-operator"}) }},
-		"a DaemonSet of somebody":    {component: agents, want: "DaemonSet listener-node-agent exists, and is not this operator's; delete or rename it"},
+		"an orphan with our label":   {component: agents, change: func(o client.Object) { o.SetLabels(map[string]string{LabelManagedBy: "listener-operator"}) }},
+		"a DaemonSet of somebody":    {component: agents, want: "DaemonSet listener-node-agent exists and does not belong to this operator; delete or rename it"},
 		"a StorageClass of our name": {component: class},
 		"a StorageClass with an owner": {component: class, change: func(o client.Object) {
 			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "ClusterRole", Name: "deployer", UID: "other"}})
@@ -151,17 +151,17 @@ func TestForeign(t *testing.T) {
 		"a StorageClass in other hands": {component: class, change: controlledBy("Deployer", "d", "other"), want: "StorageClass listeners.stackable.tech belongs to Deployer d; remove that installation first"},
 		"a predecessor waiting to be collected": {
 			component: agents, change: controlledBy("ListenerOperator", "cluster", "earlier"),
-			want: "DaemonSet listener-node-agent belongs to an earlier ListenerOperator cluster, and waits for the garbage collector",
+			want: "DaemonSet listener-node-agent belongs to an earlier ListenerOperator cluster; waiting for the garbage collector to delete it",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := componentOf(t, tc.component)
-			object := c.empty()
-			object.SetName(c.name)
+			object := c.Empty()
+			object.SetName(c.Name)
 			if tc.change != nil {
 				tc.change(object)
 			}
-			if diff := cmp.Diff(tc.want, c.foreign(newConfig(), object)); diff != "" {
+			if diff := cmp.Diff(tc.want, c.ForeignMessage(newConfig(), object)); diff != "" {
 				t.Errorf("why it is foreign (-want +got):\n%s", diff)
 			}
 		})

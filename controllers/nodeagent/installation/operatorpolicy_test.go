@@ -1,20 +1,17 @@
-package nodeagent
+package installation
 
 import (
-	"maps"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
@@ -63,10 +60,10 @@ func permitPods(t *testing.T, c client.Client, namespace string) {
 
 // TestTheOperatorLabelsPodsAndNothingElse in whatever namespace it runs: here it is not the one of the reconciler.
 func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
-	admin, installed := fresh(t)
-	createConfig(t, admin)
-	mustReconcile(t, reconciler(admin, installed))
-	namespace := apiserver.Namespace(t)
+	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
+	for _, c := range OperatorPolicy() {
+		mustApply(t, admin, c, "elsewhere")
+	}
 	permitPods(t, admin, namespace)
 	operator := operatorOf(t, namespace)
 	label := names.PodMountLabel("a-uid")
@@ -145,40 +142,4 @@ func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// TestTheOperatorCannotFreeItself has the rights that the operator is installed with.
-func TestTheOperatorCannotFreeItself(t *testing.T) {
-	admin, namespace := fresh(t)
-	grant(t, admin, namespace)
-	operator := operatorOf(t, names.Operator)
-	if err := (&firstStart{writer: operator, live: operator, namespace: namespace}).ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	mustReconcile(t, reconcilerOf(operator, admin, namespace))
-	for _, c := range confinement() {
-		object := c.empty()
-		if err := admin.Get(t.Context(), c.key(""), object); err != nil {
-			t.Fatal(err)
-		}
-		freed := object.DeepCopyObject().(client.Object)
-		freed.SetLabels(maps.Clone(object.GetLabels()))
-		freed.GetLabels()["free"] = "yes"
-		for verb, err := range map[string]error{
-			"patch":  operator.Patch(t.Context(), freed, client.MergeFrom(object)),
-			"update": operator.Update(t.Context(), freed),
-			"delete": operator.Delete(t.Context(), object),
-		} {
-			if !apierrors.IsForbidden(err) {
-				t.Errorf("%s of %s says %v, want forbidden", verb, c.kind, err)
-			}
-		}
-		if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != "ListenerOperator" {
-			t.Errorf("%s would stay when the configuration is deleted: its owner is %+v", c.kind, owner)
-		}
-	}
-	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-	if err := operator.Delete(t.Context(), config); !apierrors.IsForbidden(err) {
-		t.Errorf("deleting the configuration says %v, want forbidden", err)
-	}
 }

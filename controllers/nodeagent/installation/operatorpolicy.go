@@ -1,66 +1,37 @@
-package nodeagent
+package installation
 
 import (
-	"context"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// confinement is the policy that confines the operator itself. RBAC cannot say which part of a Pod may be patched, and
-// whoever may patch its image runs what he likes in any namespace.
+// OperatorPolicy returns the policy that confines the operator itself, and its binding. RBAC cannot restrict which fields
+// of a Pod may be patched, and permission to patch its image is permission to run anything in any namespace.
 //
-// The operator has the right to create the policy, but none to change or delete it, so that a stolen token of the
-// operator remains confined; it goes with ListenerOperator/cluster, which the operator cannot delete either. So a later
+// The operator may create the policy, but neither change nor delete it, so that a stolen token of the operator remains
+// confined; it is garbage-collected with ListenerOperator/cluster, which the operator cannot delete either. So a later
 // version that needs another policy has to give it another name.
-func confinement() []component {
-	return []component{
+func OperatorPolicy() []Component {
+	return []Component{
 		{
-			kind: "ValidatingAdmissionPolicy", name: names.Operator, desired: podPolicy,
-			empty: func() client.Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} },
+			Kind: "ValidatingAdmissionPolicy", Name: names.Operator, build: operatorPolicy,
+			Empty: func() Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} },
 		},
 		{
-			kind: "ValidatingAdmissionPolicyBinding", name: names.Operator, desired: podPolicyBinding,
-			empty: func() client.Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{} },
+			Kind: "ValidatingAdmissionPolicyBinding", Name: names.Operator, build: operatorPolicyBinding,
+			Empty: func() Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{} },
 		},
 	}
 }
 
-// confine makes what is missing of the confinement. What exists is left alone, whoever made it.
-func (r *Reconciler) confine(ctx context.Context, o *observed) error {
-	for _, c := range confinement() {
-		existing, err := r.get(ctx, c)
-		if err != nil {
-			return err
-		}
-		if existing != nil {
-			continue
-		}
-		desired, err := c.object(o.config, o.settings)
-		if err != nil {
-			return err
-		}
-		// Not managed: it is not for the operator to repair or prune.
-		desired.SetLabels(map[string]string{labelName: names.Operator, labelComponent: componentOperator})
-		err = r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerOperator))
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("creating %s %s: %w", c.kind, c.name, err)
-		}
-		log.FromContext(ctx).Info("Created", c.kind, c.name)
-	}
-	return nil
-}
-
-// podPolicy lets the operator label Pods with the Listeners that they mount, and change nothing else of them. It holds
-// in every namespace that the operator may ever be installed in, because it cannot be changed later.
-func podPolicy(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
+// operatorPolicy lets the operator label Pods with the Listeners that they mount, and change nothing else of them. It
+// applies to every namespace in which the operator may be installed, because it cannot be changed later.
+func operatorPolicy(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(names.Operator).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
@@ -96,8 +67,8 @@ func podPolicy(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
 	), nil
 }
 
-// podPolicyBinding puts the policy in force.
-func podPolicyBinding(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
+// operatorPolicyBinding enforces the policy.
+func operatorPolicyBinding(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(names.Operator).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
 			WithPolicyName(names.Operator).

@@ -1,4 +1,4 @@
-package nodeagent
+package installation
 
 import (
 	"cmp"
@@ -17,68 +17,68 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// What the node agent takes where the configuration says nothing: objects that were created before a field had its
-// default do not have it.
+// Defaults of fields that the configuration leaves empty: objects that were created before a field had its default do
+// not have it.
 const (
 	defaultKubeletDir    = "/var/lib/kubelet"
 	defaultLogLevel      = "info"
 	defaultPriorityClass = "system-node-critical"
 )
 
-// annotationAccount on the agents' Pods is the uid of their ServiceAccount.
-const annotationAccount = "listener-operator.dev/service-account"
+// annotationServiceAccount on the agents' Pods is the uid of their ServiceAccount.
+const annotationServiceAccount = "listener-operator.dev/service-account"
 
 // probesPort is where the node agent serves /healthz and /readyz.
 const probesPort = 8081
 
-// daemonSet runs the node agent on each node. It is root, to write where the kubelet wants it, but with hardly any of
-// root's rights: see privileges.
-func daemonSet(config *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
-	if s.account == "" {
-		return nil, fmt.Errorf("there is no ServiceAccount %s/%s, which comes with the operator's manifests: install them again", s.namespace, names.NodeAgent)
+// daemonSet runs the node agent on each node. It runs as root, to write into the kubelet's directories, but without
+// nearly all of root's capabilities: see privileges.
+func daemonSet(config *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
+	if s.ServiceAccount == "" {
+		return nil, fmt.Errorf("ServiceAccount %s/%s, which is part of the operator's manifests, does not exist; install the manifests again", s.Namespace, names.NodeAgent)
 	}
 	pod, err := podSpec(config.Spec.NodeAgent, s)
 	if err != nil {
 		return nil, err
 	}
-	return appsv1ac.DaemonSet(names.NodeAgent, s.namespace).WithSpec(appsv1ac.DaemonSetSpec().
-		WithSelector(metav1ac.LabelSelector().WithMatchLabels(nodeAgentLabels())).
+	return appsv1ac.DaemonSet(names.NodeAgent, s.Namespace).WithSpec(appsv1ac.DaemonSetSpec().
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(NodeAgentLabels())).
 		WithUpdateStrategy(appsv1ac.DaemonSetUpdateStrategy().
 			WithType(appsv1.RollingUpdateDaemonSetStrategyType).
 			WithRollingUpdate(appsv1ac.RollingUpdateDaemonSet().WithMaxUnavailable(intstr.FromString("10%")))).
 		WithTemplate(corev1ac.PodTemplateSpec().
-			WithLabels(nodeAgentLabels()).
+			WithLabels(NodeAgentLabels()).
 			WithAnnotations(map[string]string{
 				"kubectl.kubernetes.io/default-container": componentAgent,
-				// On OpenShift, run under our own security context constraints whichever others would fit.
+				// On OpenShift, use the operator's own security context constraints, whichever others would match.
 				"openshift.io/required-scc": names.NodeAgent,
-				// On OpenShift, count as part of the platform where CPUs are partitioned.
+				// On OpenShift with workload partitioning, run on the CPUs that are reserved for the platform.
 				"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
-				// Stay while a node is drained: the volumes of the Pods that leave are unpublished here.
+				// Stay while a node is drained: the agent unpublishes the volumes of the Pods that are evicted.
 				"cluster-autoscaler.kubernetes.io/enable-ds-eviction": "false",
-				// A Pod's token dies with its ServiceAccount. A new one of the same name, as after a new installation,
-				// takes new Pods.
-				annotationAccount: string(s.account),
+				// A Pod's token is only valid as long as its ServiceAccount exists. Another one of the same name, as
+				// after a reinstallation, needs new Pods.
+				annotationServiceAccount: string(s.ServiceAccount),
 			}).
 			WithSpec(pod))), nil
 }
 
-func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpecApplyConfiguration, error) {
+func podSpec(agent operatorv1alpha1.NodeAgentSpec, s Settings) (*corev1ac.PodSpecApplyConfiguration, error) {
 	resources, err := resourcesOf(agent)
 	if err != nil {
 		return nil, err
 	}
 	directories := hostDirectories(cmp.Or(agent.KubeletDir, defaultKubeletDir))
-	agents := container(agent, s, directories).WithResources(resources)
-	for _, variable := range proxyEnv(s.operator) {
+	c := container(agent, s, directories).WithResources(resources)
+	for _, variable := range proxyEnv(s.OperatorPod) {
 		env, err := converted[corev1ac.EnvVarApplyConfiguration](variable)
 		if err != nil {
 			return nil, err
 		}
-		agents.WithEnv(env)
+		c.WithEnv(env)
 	}
 	pod := corev1ac.PodSpec().
-		WithImagePullSecrets(pullSecrets(s.operator)...).
+		WithImagePullSecrets(pullSecrets(s.OperatorPod)...).
 		WithServiceAccountName(names.NodeAgent).
 		WithAutomountServiceAccountToken(true).
 		WithEnableServiceLinks(false).
@@ -87,19 +87,20 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s settings) (*corev1ac.PodSpe
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)).
 			// Ignored on nodes without SELinux.
 			WithSELinuxOptions(corev1ac.SELinuxOptions().WithType(seLinuxType).WithLevel(seLinuxLevel))).
-		WithContainers(agents)
+		WithContainers(c)
 	for _, d := range directories {
 		pod.WithVolumes(corev1ac.Volume().WithName(d.name).
 			WithHostPath(corev1ac.HostPathVolumeSource().WithPath(d.path).WithType(d.kind)))
 	}
-	where := wantedPlacement(agent, s.operator)
-	if s.keep != nil {
-		where = *s.keep
+	placement := DesiredPlacement(agent, s.OperatorPod)
+	if s.Placement != nil {
+		placement = *s.Placement
 	}
-	return pod, where.apply(pod)
+	return pod, placement.apply(pod)
 }
 
-// hostDirectory is a directory of the node. The agent sees it at the same path, because the kubelet tells it paths.
+// hostDirectory is a directory of the node. The agent mounts it at the same path, because the kubelet's requests contain
+// paths of the node.
 type hostDirectory struct {
 	name string
 	path string
@@ -114,10 +115,10 @@ func hostDirectories(kubelet string) []hostDirectory {
 	}
 }
 
-func container(agent operatorv1alpha1.NodeAgentSpec, s settings, directories []hostDirectory) *corev1ac.ContainerApplyConfiguration {
+func container(agent operatorv1alpha1.NodeAgentSpec, s Settings, directories []hostDirectory) *corev1ac.ContainerApplyConfiguration {
 	c := corev1ac.Container().
 		WithName(componentAgent).
-		WithImage(s.image).
+		WithImage(s.Image).
 		WithImagePullPolicy(corev1.PullIfNotPresent).
 		WithCommand("/node-agent").
 		WithArgs("--kubelet-dir="+cmp.Or(agent.KubeletDir, defaultKubeletDir), "--log-level="+cmp.Or(agent.LogLevel, defaultLogLevel)).
@@ -146,8 +147,8 @@ func probe(path string) *corev1ac.ProbeApplyConfiguration {
 	return corev1ac.Probe().WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("probes")))
 }
 
-// resourcesOf returns the configured resources, or requests that suit any cluster, because the agent sees its own node
-// alone.
+// resourcesOf returns the configured resources, or requests that suit a cluster of any size, because an agent only
+// handles its own node.
 func resourcesOf(agent operatorv1alpha1.NodeAgentSpec) (*corev1ac.ResourceRequirementsApplyConfiguration, error) {
 	if agent.Resources == nil {
 		return corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{

@@ -1,4 +1,4 @@
-package nodeagent
+package installation
 
 import (
 	storagev1 "k8s.io/api/storage/v1"
@@ -8,13 +8,13 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// csiDriver tells Kubernetes about the driver (contract 1.2). attachRequired and volumeLifecycleModes are immutable, so
-// they have to be those of earlier installations, although inline volumes are refused at the mount.
+// csiDriver registers the driver with Kubernetes (contract 1.2). attachRequired and volumeLifecycleModes are immutable,
+// so they have to be those of earlier installations, although mounts of inline volumes are refused.
 //
 // fsGroupPolicy is None, not the contract's File, which no consumer notices: with File the kubelet would change owner
-// and mode of the tree while the agent replaces parts of it, and there is nothing to gain, for everyone may read all of
-// it.
-func csiDriver(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
+// and mode of the files while the agent replaces some of them, without any benefit, because all files are readable by
+// every user.
+func csiDriver(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return storagev1ac.CSIDriver(names.Driver).WithSpec(storagev1ac.CSIDriverSpec().
 		WithAttachRequired(false).
 		WithPodInfoOnMount(true).
@@ -25,9 +25,10 @@ func csiDriver(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
 		WithVolumeLifecycleModes(storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent)), nil
 }
 
-// storageClass is what claims name to get a listener volume (contract 1.2). Nearly all of it is immutable, so it has to
-// be that of earlier installations. The volume waits for its Pod, because an address may be that of the Pod's node.
-func storageClass(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
+// storageClass is the class of claims for listener volumes (contract 1.2). Nearly all of its fields are immutable, so
+// they have to be those of earlier installations. Binding waits for the first Pod, because an address may be that of
+// the Pod's node.
+func storageClass(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return storagev1ac.StorageClass(names.Driver).
 		WithProvisioner(names.Driver).
 		WithVolumeBindingMode(storagev1.VolumeBindingWaitForFirstConsumer), nil

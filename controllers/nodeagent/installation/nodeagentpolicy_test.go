@@ -1,6 +1,7 @@
-package nodeagent
+package installation
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -13,9 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 // agentOn returns a client with the identity that the API server gives to a token of the node agent's Pod on a node; ""
 // for one that is bound to no node. It differs in nothing but that no token is asked for.
@@ -56,6 +60,20 @@ func permitEverything(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
+// mustApply applies a component as it is installed in a namespace.
+func mustApply(t *testing.T, c client.Client, component Component, namespace string) {
+	t.Helper()
+	s := testSettings()
+	s.Namespace = namespace
+	desired, err := component.Desired(newConfig(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := apply.New(c, names.FieldManagerOperator).Apply(t.Context(), desired, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // hint returns what a node agent creates for a Pod.
 func hint(namespace, node, uid string) *listenersv1alpha1.PodListeners {
 	return listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: namespace, Name: "web-0"}, types.UID(uid), node)
@@ -77,10 +95,13 @@ func denied(err error, message string) bool {
 // confined returns an administrator's client and the operator's namespace, once the policy is in force.
 func confined(t *testing.T) (admin client.Client, namespace string) {
 	t.Helper()
-	admin, namespace = fresh(t)
+	admin, namespace = apiserver.Client(t), apiserver.Namespace(t)
 	permitEverything(t, admin, namespace)
-	createConfig(t, admin)
-	mustReconcile(t, reconciler(admin, namespace))
+	for _, c := range Components() {
+		if strings.HasPrefix(c.Kind, "ValidatingAdmissionPolicy") {
+			mustApply(t, admin, c, namespace)
+		}
+	}
 	agent := agentOn(t, namespace, "node-a")
 	// The API server takes a moment to put a new policy, and new rights, in force.
 	NewWithT(t).Eventually(func() error {

@@ -1,4 +1,4 @@
-package nodeagent
+package installation
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// admissionPolicy confines each node agent to announcing mounts on its own node, whose name the API server reads from
-// the token: so a token that is stolen from one node is of no use against another. It covers every write to our kinds,
-// also those that the agents' ClusterRole does not allow anyway.
-func admissionPolicy(_ *operatorv1alpha1.ListenerOperator, s settings) (any, error) {
+// nodeAgentPolicy lets each node agent only announce mounts on its own node, whose name the API server reads from the
+// token: so a token that is stolen from one node cannot be used against another. It covers every write to the resources
+// of the API group, also those that the agents' ClusterRole does not allow.
+func nodeAgentPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(names.NodeAgent).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
@@ -27,7 +27,7 @@ func admissionPolicy(_ *operatorv1alpha1.ListenerOperator, s settings) (any, err
 			)).
 			WithMatchConditions(admissionregistrationv1ac.MatchCondition().
 				WithName("node-agent").
-				WithExpression(fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", s.namespace, names.NodeAgent))).
+				WithExpression(fmt.Sprintf("request.userInfo.username == 'system:serviceaccount:%s:%s'", s.Namespace, names.NodeAgent))).
 			WithVariables(
 				admissionregistrationv1ac.Variable().WithName("nodeOfToken").
 					WithExpression("request.userInfo.?extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"),
@@ -55,8 +55,8 @@ func admissionPolicy(_ *operatorv1alpha1.ListenerOperator, s settings) (any, err
 	), nil
 }
 
-// admissionPolicyBinding puts the policy in force. A policy without it restricts nothing.
-func admissionPolicyBinding(*operatorv1alpha1.ListenerOperator, settings) (any, error) {
+// nodeAgentPolicyBinding enforces the policy. Without a binding, a policy restricts nothing.
+func nodeAgentPolicyBinding(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(names.NodeAgent).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().
 			WithPolicyName(names.NodeAgent).

@@ -1,24 +1,23 @@
-package nodeagent
+package installation
 
 import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the node agent runs as where there is SELinux. The level has to be said: OpenShift would demand that of the
-// namespace otherwise.
+// The SELinux options of the node agent. The level has to be set: otherwise OpenShift requires that of the namespace.
 const (
 	seLinuxType  = "spc_t"
 	seLinuxLevel = "s0"
 )
 
-// addedCapabilities are what is left of root's rights.
+// addedCapabilities returns the capabilities that the node agent has.
 func addedCapabilities() []corev1.Capability { return []corev1.Capability{"DAC_OVERRIDE", "FOWNER"} }
 
-// privilege is something that a node agent may do and an ordinary Pod may not.
+// privilege is a permission that a node agent has, and an ordinary Pod has not.
 type privilege struct{ what, why string }
 
-// privileges are all that a node agent has, each with its reason. DaemonSet and SecurityContextConstraints have these
-// and no others; nothing that is not listed here may be added to them.
+// privileges returns all privileges of the node agent, each with its reason. DaemonSet and SecurityContextConstraints
+// have these and no others; nothing that is not listed here may be added to them.
 func privileges() []privilege {
 	return []privilege{
 		{"host path plugin", "The socket that the kubelet calls to publish a volume lies there."},

@@ -1,7 +1,8 @@
-package nodeagent
+package installation
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +50,7 @@ func TestEachPrivilegeHasAReason(t *testing.T) {
 // askedFor returns the privileges that the DaemonSet's Pods ask for.
 func askedFor(t *testing.T) []string {
 	t.Helper()
-	object, err := componentOf(t, "DaemonSet").object(newConfig(), testSettings())
+	object, err := componentOf(t, "DaemonSet").Desired(newConfig(), testSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func askedFor(t *testing.T) []string {
 // allowedBy returns the privileges that the constraints allow.
 func allowedBy(t *testing.T) []string {
 	t.Helper()
-	object, err := componentOf(t, "SecurityContextConstraints").object(newConfig(), testSettings())
+	object, err := componentOf(t, "SecurityContextConstraints").Desired(newConfig(), testSettings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,4 +150,16 @@ func allowedBy(t *testing.T) []string {
 		allow("more:\n%s", diff)
 	}
 	return allowed
+}
+
+func TestThePageOnConstraintsGivesEachReason(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/openshift-scc.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range privileges() {
+		if !strings.Contains(string(page), p.what) || !strings.Contains(string(page), p.why) {
+			t.Errorf("docs/openshift-scc.md lacks %q, or its reason: %s", p.what, p.why)
+		}
+	}
 }

@@ -1,0 +1,104 @@
+package installation
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Monitoring is not in the bundle for OLM, because an installation there fails where the cluster does not serve one of
+// the kinds.
+
+const runbooks = "https://github.com/listener-operator/listener-operator/blob/main/docs/alerts.md"
+
+// metricsService exposes the operator's metrics. On OpenShift, it gets a serving certificate, in the Secret that the
+// operator's Deployment mounts.
+func metricsService(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
+	service := corev1ac.Service(names.MetricsService, s.Namespace).WithSpec(corev1ac.ServiceSpec().
+		WithSelector(OperatorLabels()).
+		WithPorts(corev1ac.ServicePort().WithName("metrics").WithProtocol(corev1.ProtocolTCP).
+			WithPort(metricsPort).WithTargetPort(intstr.FromInt32(metricsPort))))
+	if s.OpenShift {
+		service.WithAnnotations(map[string]string{"service.beta.openshift.io/serving-cert-secret-name": names.MetricsService})
+	}
+	return service, nil
+}
+
+// serviceMonitor configures Prometheus to scrape the metrics. Except on OpenShift, the operator's certificate is
+// self-signed and cannot be verified; the operator authorizes the client by its token.
+func serviceMonitor(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
+	verification := map[string]any{"insecureSkipVerify": true}
+	if s.OpenShift {
+		verification = map[string]any{
+			"serverName": names.MetricsService + "." + s.Namespace + ".svc",
+			// OpenShift creates it in each namespace.
+			"ca": map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}},
+		}
+	}
+	return unstructuredObject(names.KindServiceMonitor, s.Namespace, names.Operator, map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{labelName: names.Operator, LabelManagedBy: names.Operator}},
+		"endpoints": []any{map[string]any{ //nolint:gosec // the token is named by its path in Prometheus' own Pod
+			"port": "metrics", "scheme": "https", "path": "/metrics",
+			"bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+			"tlsConfig":       verification,
+		}},
+	}), nil
+}
+
+// prometheusRule has the alerts, which docs/alerts.md explains.
+func prometheusRule(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
+	rules := make([]any, 0, len(alerts(s.Namespace)))
+	for _, a := range alerts(s.Namespace) {
+		rules = append(rules, map[string]any{
+			"alert": a.name, "expr": a.expr, "for": a.duration,
+			"labels": map[string]any{"severity": a.severity},
+			"annotations": map[string]any{
+				"summary": a.summary, "description": a.description, "runbook_url": runbooks + "#" + strings.ToLower(a.name),
+			},
+		})
+	}
+	return unstructuredObject(names.KindPrometheusRule, s.Namespace, names.Operator, map[string]any{
+		"groups": []any{map[string]any{"name": names.Operator, "rules": rules}},
+	}), nil
+}
+
+// alert is an alerting rule of Prometheus.
+type alert struct{ name, expr, duration, severity, summary, description string }
+
+func alerts(namespace string) []alert {
+	return []alert{
+		{
+			"ListenerOperatorDown",
+			fmt.Sprintf(`absent(up{job=%q, namespace=%q} == 1)`, names.MetricsService, namespace), "10m", "warning",
+			"The listener operator does not answer.",
+			"No replica of the listener operator has answered for ten minutes. Mounted volumes stay as they are, but Pods with new listener volumes do not " +
+				"start, and changes of addresses do not reach the files.",
+		},
+		{
+			"ListenerNodeAgentsNotReady",
+			fmt.Sprintf(`kube_daemonset_status_number_unavailable{namespace=%q, daemonset=%q} > 0`, namespace, names.NodeAgent), "15m", "warning",
+			"Nodes have no node agent of the listener operator that is ready.",
+			"On {{ $value }} nodes, the node agent has not been ready for a quarter of an hour. Pods with listener volumes neither start nor end there.",
+		},
+		{
+			"ListenerOperatorReconcileErrors",
+			fmt.Sprintf(`sum by (controller) (rate(controller_runtime_reconcile_errors_total{job=%q, namespace=%q}[5m])) > 0`, names.MetricsService, namespace),
+			"15m", "warning",
+			"A controller of the listener operator keeps failing.",
+			"The controller {{ $labels.controller }} has been failing for a quarter of an hour. Its log says why.",
+		},
+		{
+			"ListenerOperatorRepairsKeepComing",
+			fmt.Sprintf(`sum by (kind, name) (increase(listener_operator_drift_repairs_total{job=%q, namespace=%q}[1h])) > 5`, names.MetricsService, namespace),
+			"5m", "info",
+			"Something keeps changing what the listener operator installed.",
+			"{{ $labels.kind }} {{ $labels.name }} has been changed by somebody else and put right again {{ $value }} times within an hour.",
+		},
+	}
+}

@@ -1,0 +1,95 @@
+package installation
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+)
+
+// Placement selects the nodes that agents run on.
+type Placement struct {
+	NodeSelector map[string]string
+	Tolerations  []corev1.Toleration
+	Affinity     *corev1.Affinity
+}
+
+// DesiredPlacement returns the placement of the configuration, completed by that of the operator's own Pods if the
+// configuration says so. By default it does not: to run operators on some nodes only, commonly infrastructure nodes, does
+// not mean that the other nodes need no listener volumes. Without tolerations, agents tolerate every taint: on a node
+// without an agent, no Pod with a listener volume starts.
+func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodSpec) Placement {
+	p := Placement{agent.NodeSelector, agent.Tolerations, agent.Affinity}
+	if agent.Placement == operatorv1alpha1.PlacementLikeOperator {
+		p = p.completed(operator)
+	}
+	linux := map[string]string{corev1.LabelOSStable: "linux"}
+	maps.Copy(linux, p.NodeSelector)
+	p.NodeSelector = linux
+	if len(p.Tolerations) == 0 {
+		p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	return p
+}
+
+// completed returns p with fields that are empty taken from the operator's Pods. Of their affinity it takes node
+// affinity alone: affinity to other Pods does not select nodes for agents.
+func (p Placement) completed(operator corev1.PodSpec) Placement {
+	if len(p.NodeSelector) == 0 {
+		p.NodeSelector = operator.NodeSelector
+	}
+	if len(p.Tolerations) == 0 {
+		p.Tolerations = operator.Tolerations
+	}
+	if p.Affinity == nil && operator.Affinity != nil && operator.Affinity.NodeAffinity != nil {
+		p.Affinity = &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}
+	}
+	return p
+}
+
+// PlacementOf returns the placement of the agents of a DaemonSet.
+func PlacementOf(agents *appsv1.DaemonSet) Placement {
+	pod := agents.Spec.Template.Spec
+	return Placement{pod.NodeSelector, pod.Tolerations, pod.Affinity}
+}
+
+// apply adds the placement to a Pod.
+func (p Placement) apply(pod *corev1ac.PodSpecApplyConfiguration) error {
+	pod.WithNodeSelector(p.NodeSelector)
+	for i := range p.Tolerations {
+		toleration, err := converted[corev1ac.TolerationApplyConfiguration](p.Tolerations[i])
+		if err != nil {
+			return err
+		}
+		pod.WithTolerations(toleration)
+	}
+	if p.Affinity == nil {
+		return nil
+	}
+	affinity, err := converted[corev1ac.AffinityApplyConfiguration](p.Affinity)
+	if err != nil {
+		return err
+	}
+	pod.WithAffinity(affinity)
+	return nil
+}
+
+// Selects reports whether agents run on a node. It ignores the taints of Kubernetes itself, which are temporary, and
+// which DaemonSets tolerate.
+func (p Placement) Selects(node *corev1.Node) (bool, error) {
+	required := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: p.NodeSelector, Affinity: p.Affinity}})
+	if matches, err := required.Match(node); err != nil || !matches {
+		return false, err
+	}
+	_, untolerated := schedulingcorev1.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, p.Tolerations, func(t *corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(t.Key, "node.kubernetes.io/")
+	}, false)
+	return !untolerated, nil
+}
