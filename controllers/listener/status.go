@@ -69,7 +69,7 @@ func describe(o *observed, e exposed, before *listenersv1alpha1.ListenerStatus, 
 	status.ObservedGeneration = o.listener.Generation
 	for _, c := range []metav1.Condition{accepted(o, refusal), ready(o, e, status, refusal)} {
 		c.ObservedGeneration = o.listener.Generation
-		c.Message = message.Cut(c.Message, message.Condition)
+		c.Message = message.Truncate(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
@@ -128,7 +128,7 @@ func (r *Reconciler) tell(o *observed, e exposed, before, after *listenersv1alph
 		if is.Type == listenersv1alpha1.ListenerAccepted && is.Status == metav1.ConditionFalse || reason == e.wanted.Reason && e.wanted.Warn {
 			kind = corev1.EventTypeWarning
 		}
-		r.Events.Eventf(o.listener, nil, kind, reason, "Reconcile", "%s", message.Cut(is.Message, message.Event))
+		r.Events.Eventf(o.listener, nil, kind, reason, "Reconcile", "%s", message.Truncate(is.Message, message.MaxEvent))
 	}
 }
 

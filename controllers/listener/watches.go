@@ -45,7 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.live = mgr.GetAPIReader()
 	r.applier, r.statuses = apply.New(r.Client, names.FieldManagerService), apply.New(r.Client, names.FieldManagerListenerStatus)
 	r.clock, r.overlap, r.stood = clock.RealClock{}, overlap, map[types.UID]standing{}
-	later := predicates.AfterStart() // all Listeners are looked at then
+	later := predicates.NotInInitialList() // all Listeners are looked at then
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(asked())).
@@ -57,7 +57,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
 			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(later, predicate.Or(ended(), replaced()))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(later, predicates.NodeReaddressed())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(later, predicates.NodeAddressesChanged())).
 		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.ofConfiguration),
 			builder.WithPredicates(later, renamed())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()})

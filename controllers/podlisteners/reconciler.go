@@ -204,7 +204,7 @@ func (r *Reconciler) tell(pod *corev1.Pod, m *mount, reason, action, words strin
 	if r.said(pod, m, reason, words) {
 		return
 	}
-	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Cut(words, message.Event))
+	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Truncate(words, message.MaxEvent))
 }
 
 // said notes what is said of a volume of a Pod, and tells whether it was said before. Empty means that nothing is

@@ -26,7 +26,7 @@ const workers = 16
 
 // SetupWithManager registers the controller and everything that it waits for.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	after := predicates.AfterStart() // all PodListeners, and all Pods that may lack one, are looked at at the start
+	after := predicates.NotInInitialList() // all PodListeners, and all Pods that may lack one, are looked at at the start
 	later := builder.WithPredicates(after)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podlisteners").
@@ -36,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume), later).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.ofListener), later).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass), later).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(after, predicates.NodeReaddressed())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(after, predicates.NodeAddressesChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 }

@@ -62,7 +62,7 @@ func (p *Provisioner) Provision(
 ) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	listener, class, err := p.resolve(ctx, options.PVC)
 	if u := (*unmet)(nil); errors.As(err, &u) {
-		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, u.reason, "Provision", "%s", message.Cut(u.message, message.Event))
+		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, u.reason, "Provision", "%s", message.Truncate(u.message, message.MaxEvent))
 		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: u.message}
 	}
 	if err != nil {

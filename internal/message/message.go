@@ -1,19 +1,19 @@
-// Package message keeps what users are told within what the API server takes: it drops an event, and rejects a status,
-// that has more.
+// Package message limits the length of messages to what the API server accepts: a longer one loses the event, or makes
+// the status invalid.
 package message
 
 import "strings"
 
-// Limits in bytes.
+// Maximum lengths in bytes.
 const (
-	// Event is how long the note of an event may be.
-	Event = 1024
-	// Condition is how long the message of a condition may be.
-	Condition = 32768
+	// MaxEvent is that of the note of an event.
+	MaxEvent = 1024
+	// MaxCondition is that of the message of a condition.
+	MaxCondition = 32768
 )
 
-// Cut returns s, or the beginning of an s that is too long.
-func Cut(s string, limit int) string {
+// Truncate returns s, or the beginning of an s that is too long.
+func Truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

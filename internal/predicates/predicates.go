@@ -1,5 +1,5 @@
-// Package predicates has the filters of watches that several controllers share. It decides from two versions of an
-// object alone.
+// Package predicates has the watch predicates that several controllers share. They only compare versions of an object,
+// and must never read others.
 package predicates
 
 import (
@@ -9,16 +9,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// NodeReaddressed passes Nodes that come, go, or change their addresses, but not their heartbeats.
-func NodeReaddressed() predicate.Predicate {
+// NodeAddressesChanged passes Nodes that are created, deleted, or change their addresses, but not their heartbeats.
+func NodeAddressesChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Status.Addresses, e.ObjectNew.(*corev1.Node).Status.Addresses)
 	}}
 }
 
-// AfterStart leaves out what is there when a watch begins. It is for watches of what the requests depend on, where all
-// requests are made at that time by the watch of what they are about: in a large cluster, to find them again for each
-// object takes longer than the work itself.
-func AfterStart() predicate.Predicate {
+// NotInInitialList drops the objects that exist when a watch starts. It is for watches of dependencies, if the watch of
+// the reconciled kind requests every object at that time anyway: in a large cluster, mapping each dependency to the same
+// requests takes longer than the reconciliations.
+func NotInInitialList() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }

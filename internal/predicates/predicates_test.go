@@ -9,13 +9,13 @@ import (
 	"github.com/listener-operator/listener-operator/internal/predicates"
 )
 
-func TestAfterTheStartEverythingIsPassed(t *testing.T) {
-	p, service := predicates.AfterStart(), &corev1.Service{}
+func TestOnlyTheInitialListIsDropped(t *testing.T) {
+	p, service := predicates.NotInInitialList(), &corev1.Service{}
 	if p.Create(event.CreateEvent{Object: service, IsInInitialList: true}) {
-		t.Error("what was there at the start is passed")
+		t.Error("an object of the initial list is passed")
 	}
 	if !p.Create(event.CreateEvent{Object: service}) || !p.Update(event.UpdateEvent{ObjectOld: service, ObjectNew: service}) ||
 		!p.Delete(event.DeleteEvent{Object: service}) || !p.Generic(event.GenericEvent{Object: service}) {
-		t.Error("what changes later is left out")
+		t.Error("a later event is dropped")
 	}
 }

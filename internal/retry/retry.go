@@ -1,4 +1,4 @@
-// Package retry says when work that failed is tried again.
+// Package retry has the rate limiter for work that failed.
 package retry
 
 import (
@@ -7,15 +7,15 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// The first retry comes soon, for most errors are conflicts. The last ones come often enough that Pods do not wait long
-// once the API server, an admission webhook or a disk is back: with the quarter of an hour that controllers commonly
-// let it come to, nothing would happen after a long outage, although nothing is wrong any more.
+// The first delay is short, because most errors are conflicts. The maximum is so short that Pods do not wait long once
+// the API server, an admission webhook or a disk has recovered: with controller-runtime's default, nothing might happen
+// for a quarter of an hour after a long outage.
 const (
-	first = 10 * time.Millisecond
-	last  = 30 * time.Second
+	baseDelay = 10 * time.Millisecond
+	maxDelay  = 30 * time.Second
 )
 
 // Limiter returns the rate limiter of a work queue.
 func Limiter[T comparable]() workqueue.TypedRateLimiter[T] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, last)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](baseDelay, maxDelay)
 }
