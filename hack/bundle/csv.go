@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// relatedImagePrefix begins the names of the variables that tell the operator which images to run.
+// relatedImagePrefix is the prefix of the environment variables that contain the images of operands.
 const relatedImagePrefix = "RELATED_IMAGE_"
 
-// clusterServiceVersion completes the base with what the other parts say.
-func clusterServiceVersion(p *parts, o Options, icon []byte) (*operatorsv1alpha1.ClusterServiceVersion, error) {
+// clusterServiceVersion returns the base, completed from the other manifests.
+func clusterServiceVersion(p *manifests, o Options, icon []byte) (*operatorsv1alpha1.ClusterServiceVersion, error) {
 	csv := p.base.DeepCopy()
 	csv.Name = packageName + ".v" + o.Version
 	csv.Spec.Version = version.OperatorVersion{Version: semver.MustParse(o.Version)}
@@ -44,20 +44,20 @@ func clusterServiceVersion(p *parts, o Options, icon []byte) (*operatorsv1alpha1
 	return csv, err
 }
 
-// annotate sets the annotations that are made of other objects.
-func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, p *parts, o Options) error {
+// annotate sets the annotations that are derived from the options and from other objects.
+func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, p *manifests, o Options) error {
 	var examples []*unstructured.Unstructured
 	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
 		i := slices.IndexFunc(p.examples, func(u *unstructured.Unstructured) bool { return u.GetKind() == owned.Kind })
 		if i < 0 {
-			return fmt.Errorf("there is no example of kind %s", owned.Kind)
+			return fmt.Errorf("no example of kind %s", owned.Kind)
 		}
 		examples = append(examples, p.examples[i])
 	}
 	slices.SortFunc(examples, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetKind(), b.GetKind()) })
 	csv.Annotations["containerImage"] = o.Image
 	csv.Annotations["createdAt"] = cmp.Or(o.Created, csv.Annotations["createdAt"])
-	// What runs comes from these images alone, but only pinned ones can be mirrored.
+	// The operator uses no other images, but only images given by digest can be mirrored.
 	csv.Annotations["features.operators.openshift.io/disconnected"] = strconv.FormatBool(strings.Contains(o.Image, "@sha256:"))
 	initial := examples[slices.IndexFunc(examples, func(u *unstructured.Unstructured) bool { return u.GetKind() == "ListenerOperator" })].DeepCopy()
 	unstructured.RemoveNestedField(initial.Object, "status")
@@ -75,8 +75,8 @@ func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, p *parts, o Options)
 	return nil
 }
 
-// setImages makes a Pod run the image, and returns every use of it: by the operator, and by what a variable of the
-// operator names.
+// setImages sets the image of the Pod's containers and in their RELATED_IMAGE_ variables, and returns the related
+// images.
 func setImages(pod *corev1.PodSpec, image string) []operatorsv1alpha1.RelatedImage {
 	var related []operatorsv1alpha1.RelatedImage
 	for i := range pod.Containers {
@@ -94,44 +94,44 @@ func setImages(pod *corev1.PodSpec, image string) []operatorsv1alpha1.RelatedIma
 	return related
 }
 
-type rights = []operatorsv1alpha1.StrategyDeploymentPermissions
+type deploymentPermissions = []operatorsv1alpha1.StrategyDeploymentPermissions
 
-// permissions returns the rights of each service account, in its own namespace and in the cluster. OLM makes the
-// service accounts of both, also those that no Deployment uses.
-func permissions(p *parts) (namespaced, cluster rights, err error) {
+// permissions returns the RBAC rules of each ServiceAccount, in its namespace and in the cluster. OLM creates these
+// ServiceAccounts, also those that no Deployment uses.
+func permissions(p *manifests) (namespaced, cluster deploymentPermissions, err error) {
 	for _, b := range p.roleBindings {
 		i := slices.IndexFunc(p.roles, func(r *rbacv1.Role) bool { return r.Name == b.RoleRef.Name })
 		if i < 0 {
-			return nil, nil, fmt.Errorf("the RoleBinding %s names no Role", b.Name)
+			return nil, nil, fmt.Errorf("no Role for RoleBinding %s", b.Name)
 		}
-		namespaced = grant(namespaced, b.Subjects, p.roles[i].Rules)
+		namespaced = addRules(namespaced, b.Subjects, p.roles[i].Rules)
 	}
 	for _, b := range p.clusterRoleBindings {
 		i := slices.IndexFunc(p.clusterRoles, func(r *rbacv1.ClusterRole) bool { return r.Name == b.RoleRef.Name })
 		if i < 0 {
-			return nil, nil, fmt.Errorf("the ClusterRoleBinding %s names no ClusterRole", b.Name)
+			return nil, nil, fmt.Errorf("no ClusterRole for ClusterRoleBinding %s", b.Name)
 		}
-		cluster = grant(cluster, b.Subjects, p.clusterRoles[i].Rules)
+		cluster = addRules(cluster, b.Subjects, p.clusterRoles[i].Rules)
 	}
 	for _, account := range p.serviceAccounts {
 		if !slices.ContainsFunc(slices.Concat(namespaced, cluster), func(r operatorsv1alpha1.StrategyDeploymentPermissions) bool {
 			return r.ServiceAccountName == account.Name
 		}) {
-			return nil, nil, fmt.Errorf("the ServiceAccount %s has no right, so that OLM would not make it", account.Name)
+			return nil, nil, fmt.Errorf("ServiceAccount %s has no RBAC rules, so OLM would not create it", account.Name)
 		}
 	}
 	return namespaced, cluster, nil
 }
 
-// grant adds rules to what subjects may do already.
-func grant(have rights, subjects []rbacv1.Subject, rules []rbacv1.PolicyRule) rights {
+// addRules adds the rules to the permissions of each subject.
+func addRules(all deploymentPermissions, subjects []rbacv1.Subject, rules []rbacv1.PolicyRule) deploymentPermissions {
 	for _, s := range subjects {
-		i := slices.IndexFunc(have, func(r operatorsv1alpha1.StrategyDeploymentPermissions) bool { return r.ServiceAccountName == s.Name })
+		i := slices.IndexFunc(all, func(r operatorsv1alpha1.StrategyDeploymentPermissions) bool { return r.ServiceAccountName == s.Name })
 		if i < 0 {
-			i = len(have)
-			have = append(have, operatorsv1alpha1.StrategyDeploymentPermissions{ServiceAccountName: s.Name})
+			i = len(all)
+			all = append(all, operatorsv1alpha1.StrategyDeploymentPermissions{ServiceAccountName: s.Name})
 		}
-		have[i].Rules = append(have[i].Rules, rules...)
+		all[i].Rules = append(all[i].Rules, rules...)
 	}
-	return have
+	return all
 }

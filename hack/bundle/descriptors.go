@@ -12,22 +12,22 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Hints to consoles about how to show and edit a field.
+// x-descriptors, which consoles use to display and edit a field.
 const (
 	uiPrefix     = "urn:alm:descriptor:com.tectonic.ui:"
 	uiConditions = "urn:alm:descriptor:io.kubernetes.conditions"
 )
 
-// foreign are fields whose own fields Kubernetes describes.
-var foreign = []string{"affinity", "conditions", "resources", "tolerations"}
+// kubernetesTypes are fields whose types are Kubernetes' own. Their nested fields get no descriptors.
+var kubernetesTypes = []string{"affinity", "conditions", "resources", "tolerations"}
 
-// field is a field of a kind, at a path like "nodeAgent.kubeletDir" or, for the items of a list, "ports[0].name".
+// field is a field of a resource, at a path like "nodeAgent.kubeletDir" or, for the items of a list, "ports[0].name".
 type field struct {
 	path, displayName, description string
-	ui                             []string
+	xDescriptors                   []string
 }
 
-// describe gives each owned kind a descriptor for each field.
+// describe adds a descriptor of each field to the owned CRDs.
 func describe(csv *operatorsv1alpha1.ClusterServiceVersion, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	owned := csv.Spec.CustomResourceDefinitions.Owned
 	for i := range owned {
@@ -37,7 +37,7 @@ func describe(csv *operatorsv1alpha1.ClusterServiceVersion, crds []*apiextension
 		}
 		for _, f := range fields("", schema.Properties["spec"]) {
 			owned[i].SpecDescriptors = append(owned[i].SpecDescriptors, operatorsv1alpha1.SpecDescriptor{
-				Path: f.path, DisplayName: f.displayName, Description: f.description, XDescriptors: f.ui,
+				Path: f.path, DisplayName: f.displayName, Description: f.description, XDescriptors: f.xDescriptors,
 			})
 		}
 		for _, f := range fields("", schema.Properties["status"]) {
@@ -51,7 +51,7 @@ func describe(csv *operatorsv1alpha1.ClusterServiceVersion, crds []*apiextension
 	return nil
 }
 
-// schemaOf returns the schema of an owned kind.
+// schemaOf returns the schema of an owned CRD.
 func schemaOf(owned operatorsv1alpha1.CRDDescription, crds []*apiextensionsv1.CustomResourceDefinition) (*apiextensionsv1.JSONSchemaProps, error) {
 	for _, crd := range crds {
 		for _, v := range crd.Spec.Versions {
@@ -63,18 +63,18 @@ func schemaOf(owned operatorsv1alpha1.CRDDescription, crds []*apiextensionsv1.Cu
 	return nil, fmt.Errorf("no CustomResourceDefinition %s has kind %s and version %s", owned.Name, owned.Kind, owned.Version)
 }
 
-// fields returns the fields below an object in the order of their paths.
+// fields returns all fields of an object schema, sorted by path.
 func fields(prefix string, object apiextensionsv1.JSONSchemaProps) []field {
 	var all []field
 	for _, name := range slices.Sorted(maps.Keys(object.Properties)) {
 		schema := object.Properties[name]
 		all = append(all, field{
-			path:        prefix + name,
-			displayName: title(name),
-			description: strings.Join(strings.Fields(schema.Description), " "),
-			ui:          hints(name, schema),
+			path:         prefix + name,
+			displayName:  title(name),
+			description:  strings.Join(strings.Fields(schema.Description), " "),
+			xDescriptors: xDescriptors(name, schema),
 		})
-		if slices.Contains(foreign, name) {
+		if slices.Contains(kubernetesTypes, name) {
 			continue
 		}
 		all = append(all, fields(prefix+name+".", schema)...)
@@ -85,8 +85,8 @@ func fields(prefix string, object apiextensionsv1.JSONSchemaProps) []field {
 	return all
 }
 
-// hints says how to edit a field of the spec.
-func hints(name string, schema apiextensionsv1.JSONSchemaProps) []string {
+// xDescriptors returns the x-descriptors of a field of the spec.
+func xDescriptors(name string, schema apiextensionsv1.JSONSchemaProps) []string {
 	var all []string
 	for _, value := range schema.Enum {
 		var s string
@@ -109,7 +109,7 @@ func hints(name string, schema apiextensionsv1.JSONSchemaProps) []string {
 	return nil
 }
 
-// title turns a field's name into a heading: "nodeAgent" into "Node Agent".
+// title returns the display name of a field: "Node Agent" for "nodeAgent".
 func title(name string) string {
 	var b strings.Builder
 	previous := ' '

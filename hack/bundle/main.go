@@ -1,8 +1,7 @@
-// The command bundle generates the bundle for the Operator Lifecycle Manager from what `kustomize build
-// config/manifests` prints, which it reads from its standard input: bundle/ and bundle.Dockerfile in the current
-// directory or another one. The same input gives the same files. It must never hold a right, an image or a field
-// description of its own: those come from config/, so that there is one source for clusters with and without the
-// manager.
+// Command bundle generates the bundle for the Operator Lifecycle Manager, bundle/ and bundle.Dockerfile, from the output
+// of `kustomize build config/manifests`, which it reads from standard input. The same input results in the same files.
+// It must never contain an RBAC rule, an image or the description of a field: they come from config/, so that clusters
+// with and without OLM have the same source.
 package main
 
 import (
@@ -20,30 +19,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// packageName is the name of the operator's package in a catalogue.
+// packageName is the name of the operator's package in catalogues.
 const packageName = "listener-operator"
 
-// csvFile is where the ClusterServiceVersion goes.
+// csvFile is the path of the ClusterServiceVersion.
 const csvFile = "bundle/manifests/" + packageName + ".clusterserviceversion.yaml"
 
-// Options say which release a bundle installs.
+// Options describe the release that the bundle installs.
 type Options struct {
-	// Version is the semantic version without a leading v; empty means that of the bundle that is there.
+	// Version is the semantic version without a leading v. Empty means that of the existing bundle.
 	Version string
-	// Image is the operator's image; empty means that of the bundle that is there.
+	// Image is the operator's image. Empty means that of the existing bundle.
 	Image string
-	// Created is when the release was made, as RFC 3339 says; empty means what config/ says.
+	// Created is the time of the release in RFC 3339. Empty means that in config/.
 	Created string
-	// Output is where bundle/ and bundle.Dockerfile go; empty means the checkout.
+	// Output is the directory for bundle/ and bundle.Dockerfile. Empty means the repository.
 	Output string
 }
 
 func main() {
 	var options Options
-	flag.StringVar(&options.Version, "version", "", "semantic version of the release, by default that of the bundle that is there")
-	flag.StringVar(&options.Image, "image", "", "image of the release, by default that of the bundle that is there")
-	flag.StringVar(&options.Created, "created", "", "when the release was made, like 2026-01-31T12:00:00Z, by default what config/ says")
-	flag.StringVar(&options.Output, "output", "", "directory for bundle/ and bundle.Dockerfile, by default the current one")
+	flag.StringVar(&options.Version, "version", "", "semantic version of the release (default: that of the existing bundle)")
+	flag.StringVar(&options.Image, "image", "", "image of the release (default: that of the existing bundle)")
+	flag.StringVar(&options.Created, "created", "", "time of the release, for example 2026-01-31T12:00:00Z (default: that in config/)")
+	flag.StringVar(&options.Output, "output", "", "directory for bundle/ and bundle.Dockerfile (default: the repository)")
 	flag.Parse()
 	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
 	if err == nil {
@@ -55,8 +54,8 @@ func main() {
 	}
 }
 
-// run generates the bundle from the objects in manifests and the files of the checkout in dir.
-func run(options Options, dir string, manifests io.Reader) error {
+// run generates the bundle from a stream of manifests and the files of the repository in dir.
+func run(options Options, dir string, stream io.Reader) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", dir, err)
@@ -65,7 +64,7 @@ func run(options Options, dir string, manifests io.Reader) error {
 	if err := options.complete(root); err != nil {
 		return err
 	}
-	parts, err := read(manifests)
+	m, err := read(stream)
 	if err != nil {
 		return fmt.Errorf("reading the manifests: %w", err)
 	}
@@ -73,11 +72,11 @@ func run(options Options, dir string, manifests io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("reading the icon: %w", err)
 	}
-	csv, err := clusterServiceVersion(parts, options, icon)
+	csv, err := clusterServiceVersion(m, options, icon)
 	if err != nil {
 		return fmt.Errorf("generating the ClusterServiceVersion: %w", err)
 	}
-	files, err := render(root, options, csv, parts.crds)
+	files, err := render(root, options, csv, m.crds)
 	if err != nil {
 		return err
 	}
@@ -89,27 +88,27 @@ func run(options Options, dir string, manifests io.Reader) error {
 	return write(output, files)
 }
 
-// complete takes what is not given from the bundle in root, and checks it.
+// complete sets defaults from the bundle in root, and validates the options.
 func (o *Options) complete(root *os.Root) error {
-	var last operatorsv1alpha1.ClusterServiceVersion
+	var existing operatorsv1alpha1.ClusterServiceVersion
 	data, err := root.ReadFile(csvFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading the last bundle: %w", err)
+		return fmt.Errorf("reading the existing bundle: %w", err)
 	}
-	if err := yaml.Unmarshal(data, &last); err != nil {
+	if err := yaml.Unmarshal(data, &existing); err != nil {
 		return fmt.Errorf("parsing %s: %w", csvFile, err)
 	}
 	if o.Version == "" && len(data) > 0 {
-		o.Version = last.Spec.Version.String()
+		o.Version = existing.Spec.Version.String()
 	}
 	if o.Image == "" {
-		o.Image = last.Annotations["containerImage"]
+		o.Image = existing.Annotations["containerImage"]
 	}
 	if _, err := semver.Parse(o.Version); err != nil {
-		return fmt.Errorf("the version %q is not a semantic version like 1.2.3: %w", o.Version, err)
+		return fmt.Errorf("version %q is not a semantic version like 1.2.3: %w", o.Version, err)
 	}
 	if !strings.Contains(o.Image, "/") {
-		return fmt.Errorf("the image %q names no registry", o.Image)
+		return fmt.Errorf("image %q has no registry", o.Image)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// small is as little as makes a bundle.
-const small = `
+// minimal is the smallest stream of manifests that results in a bundle.
+const minimal = `
 apiVersion: operators.coreos.com/v1alpha1
 kind: ClusterServiceVersion
 metadata: {name: listener-operator, annotations: {capabilities: Basic Install}}
@@ -58,7 +58,7 @@ spec:
                 ports: {type: array, items: {properties: {name: {type: string}}}}
 `
 
-// checkout returns a directory with the files that a bundle needs beside the manifests.
+// checkout returns a directory with the other files that a bundle is generated from.
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -100,38 +100,38 @@ func generated(t *testing.T, dir string) map[string]string {
 
 func generate(t *testing.T, dir string, o Options) map[string]string {
 	t.Helper()
-	if err := run(o, dir, strings.NewReader(small)); err != nil {
+	if err := run(o, dir, strings.NewReader(minimal)); err != nil {
 		t.Fatal(err)
 	}
 	return generated(t, dir)
 }
 
-func TestBundleGoesElsewhereOnDemand(t *testing.T) {
-	dir, elsewhere := checkout(t), t.TempDir()
+func TestOutputDirectory(t *testing.T) {
+	dir, output := checkout(t), t.TempDir()
 	want := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})
-	generate(t, dir, Options{Version: "1.2.4", Image: "registry.example/a:2", Output: elsewhere})
+	generate(t, dir, Options{Version: "1.2.4", Image: "registry.example/a:2", Output: output})
 	if diff := cmp.Diff(want, generated(t, dir)); diff != "" {
-		t.Errorf("the bundle in the checkout changed:\n%s", diff)
+		t.Errorf("the bundle in the repository changed:\n%s", diff)
 	}
-	if csv := generated(t, elsewhere)[csvFile]; !strings.Contains(csv, "version: 1.2.4") {
-		t.Errorf("the bundle elsewhere is not of the version asked for:\n%s", csv)
+	if csv := generated(t, output)[csvFile]; !strings.Contains(csv, "version: 1.2.4") {
+		t.Errorf("the bundle in the output directory has another version:\n%s", csv)
 	}
 }
 
-func TestBundleIsTheSameWhenNothingChanged(t *testing.T) {
+func TestBundleIsReproducible(t *testing.T) {
 	dir := checkout(t)
 	first := generate(t, dir, Options{Version: "1.2.3", Image: "registry.example/a:1"})
 	stale := filepath.Join(dir, "bundle/manifests/stale.yaml")
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Version and image are those of the last bundle, and a file that is no longer generated goes.
+	// Version and image default to those of the existing bundle, and a file that is no longer generated is removed.
 	if diff := cmp.Diff(first, generate(t, dir, Options{})); diff != "" {
 		t.Errorf("the second bundle differs (-first +second):\n%s", diff)
 	}
 }
 
-func TestBundleNamesVersionTimeAndImageEverywhere(t *testing.T) {
+func TestBundleContainsVersionTimeAndImage(t *testing.T) {
 	csv := generate(t, checkout(t), Options{Version: "1.2.3", Image: "registry.example/a@sha256:00", Created: "2026-01-31T12:00:00Z"})[csvFile]
 	for _, want := range []string{
 		"name: listener-operator.v1.2.3\n",
@@ -162,7 +162,7 @@ func TestLabelsAreSortedAndAliasesResolved(t *testing.T) {
 	}
 }
 
-func TestScorecardRunsTheTestsOfTheRelease(t *testing.T) {
+func TestScorecardUsesTheImageOfTheRelease(t *testing.T) {
 	dir := checkout(t)
 	if err := os.WriteFile(filepath.Join(dir, "scorecard/config.yaml"), []byte("image: "+ownTests+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -173,51 +173,51 @@ func TestScorecardRunsTheTestsOfTheRelease(t *testing.T) {
 	}
 }
 
-func TestFieldsAreDescribedBySchema(t *testing.T) {
-	p, err := read(strings.NewReader(small))
+func TestDescriptorsComeFromTheSchema(t *testing.T) {
+	p, err := read(strings.NewReader(minimal))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fields("", p.crds[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
 	want := []field{
 		{path: "nodeAgent", displayName: "Node Agent"},
-		{path: "nodeAgent.resources", displayName: "Resources", ui: []string{uiPrefix + "resourceRequirements"}},
+		{path: "nodeAgent.resources", displayName: "Resources", xDescriptors: []string{uiPrefix + "resourceRequirements"}},
 		{path: "ports", displayName: "Ports"},
-		{path: "ports[0].name", displayName: "Name", ui: []string{uiPrefix + "text"}},
-		{path: "preset", displayName: "Preset", description: "Which classes.", ui: []string{uiPrefix + "select:all", uiPrefix + "select:none"}},
+		{path: "ports[0].name", displayName: "Name", xDescriptors: []string{uiPrefix + "text"}},
+		{path: "preset", displayName: "Preset", description: "Which classes.", xDescriptors: []string{uiPrefix + "select:all", uiPrefix + "select:none"}},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(field{})); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatMakesNoBundleIsRefused(t *testing.T) {
+func TestInvalidInputIsRejected(t *testing.T) {
 	good := Options{Version: "1.2.3", Image: "registry.example/a:1"}
 	for name, tc := range map[string]struct {
 		options   Options
 		manifests string
 		want      string
 	}{
-		"no version":        {Options{Image: good.Image}, small, "semantic version"},
-		"a leading v":       {Options{Version: "v1.2.3", Image: good.Image}, small, "semantic version"},
-		"no image":          {Options{Version: good.Version}, small, "no registry"},
-		"an unknown field":  {good, strings.Replace(small, "template:", "templates:", 1), "templates"},
-		"no Deployment":     {good, strings.Replace(small, "kind: Deployment", "kind: Other", 1), "no Deployment"},
-		"two Deployments":   {good, small + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n", "another one"},
-		"no example":        {good, strings.Replace(small, "kind: ListenerOperator\nmetadata", "kind: Other\nmetadata", 1), "no example"},
-		"no definition":     {good, strings.Replace(small, "- name: v1alpha1", "- name: v1", 1), "no CustomResourceDefinition"},
-		"an unused account": {good, small + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\n", "has no right"},
-		"a binding to no role": {good, small + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: x}\nroleRef: {name: other}\n",
-			"names no ClusterRole"},
+		"no version":        {Options{Image: good.Image}, minimal, "semantic version"},
+		"a leading v":       {Options{Version: "v1.2.3", Image: good.Image}, minimal, "semantic version"},
+		"no image":          {Options{Version: good.Version}, minimal, "no registry"},
+		"an unknown field":  {good, strings.Replace(minimal, "template:", "templates:", 1), "templates"},
+		"no Deployment":     {good, strings.Replace(minimal, "kind: Deployment", "kind: Other", 1), "no Deployment"},
+		"two Deployments":   {good, minimal + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n", "more than one"},
+		"no example":        {good, strings.Replace(minimal, "kind: ListenerOperator\nmetadata", "kind: Other\nmetadata", 1), "no example"},
+		"no CRD":            {good, strings.Replace(minimal, "- name: v1alpha1", "- name: v1", 1), "no CustomResourceDefinition"},
+		"an unused account": {good, minimal + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\n", "has no RBAC rules"},
+		"a binding to no role": {good, minimal + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: x}\nroleRef: {name: other}\n",
+			"no ClusterRole"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := checkout(t)
 			err := run(tc.options, dir, strings.NewReader(tc.manifests))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one about %q", err, tc.want)
+				t.Errorf("error %v, want one that contains %q", err, tc.want)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "bundle")); err == nil {
-				t.Error("there is a bundle")
+				t.Error("a bundle was written")
 			}
 		})
 	}

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// parts are the objects that a bundle is made of.
-type parts struct {
-	// base has what only a bundle tells.
+// manifests are the objects that the bundle is generated from.
+type manifests struct {
+	// base contains the fields that only a bundle has.
 	base       *operatorsv1alpha1.ClusterServiceVersion
 	namespace  *unstructured.Unstructured
 	deployment *appsv1.Deployment
@@ -29,19 +29,19 @@ type parts struct {
 	clusterRoles        []*rbacv1.ClusterRole
 	clusterRoleBindings []*rbacv1.ClusterRoleBinding
 
-	// examples are objects of kinds that are not known here: those of our own, and what uses them.
+	// examples are all other objects: custom resources and their users.
 	examples []*unstructured.Unstructured
 }
 
-// read parses a stream of YAML documents. An object with a field that its kind does not have is an error.
-func read(r io.Reader) (*parts, error) {
-	p := &parts{}
+// read parses a stream of YAML documents. An unknown field is an error.
+func read(r io.Reader) (*manifests, error) {
+	p := &manifests{}
 	decoder := yaml.NewYAMLOrJSONDecoder(r, 4096)
 	for {
 		u := &unstructured.Unstructured{}
 		err := decoder.Decode(u)
 		if errors.Is(err, io.EOF) {
-			return p, p.complete()
+			return p, p.validate()
 		}
 		if err != nil {
 			return nil, fmt.Errorf("parsing YAML: %w", err)
@@ -52,64 +52,64 @@ func read(r io.Reader) (*parts, error) {
 	}
 }
 
-// add sorts an object in.
-func (p *parts) add(u *unstructured.Unstructured) (err error) {
+// add adds an object to the field of its kind.
+func (p *manifests) add(u *unstructured.Unstructured) (err error) {
 	switch u.GetKind() {
 	case "ClusterServiceVersion":
-		p.base, err = only(p.base, u)
+		p.base, err = single(p.base, u)
 	case "Namespace":
 		p.namespace = u
 	case "Deployment":
-		p.deployment, err = only(p.deployment, u)
+		p.deployment, err = single(p.deployment, u)
 	case "CustomResourceDefinition":
-		p.crds, err = also(p.crds, u)
+		p.crds, err = appendTo(p.crds, u)
 	case "ServiceAccount":
-		p.serviceAccounts, err = also(p.serviceAccounts, u)
+		p.serviceAccounts, err = appendTo(p.serviceAccounts, u)
 	case "Role":
-		p.roles, err = also(p.roles, u)
+		p.roles, err = appendTo(p.roles, u)
 	case "RoleBinding":
-		p.roleBindings, err = also(p.roleBindings, u)
+		p.roleBindings, err = appendTo(p.roleBindings, u)
 	case "ClusterRole":
-		p.clusterRoles, err = also(p.clusterRoles, u)
+		p.clusterRoles, err = appendTo(p.clusterRoles, u)
 	case "ClusterRoleBinding":
-		p.clusterRoleBindings, err = also(p.clusterRoleBindings, u)
+		p.clusterRoleBindings, err = appendTo(p.clusterRoleBindings, u)
 	default:
 		p.examples = append(p.examples, u)
 	}
 	return err
 }
 
-// complete checks that nothing is missing without which there is no bundle.
-func (p *parts) complete() error {
+// validate checks that all required objects exist.
+func (p *manifests) validate() error {
 	switch {
 	case p.base == nil:
-		return errors.New("there is no ClusterServiceVersion")
+		return errors.New("no ClusterServiceVersion")
 	case p.namespace == nil:
-		return errors.New("there is no Namespace")
+		return errors.New("no Namespace")
 	case p.deployment == nil:
-		return errors.New("there is no Deployment")
+		return errors.New("no Deployment")
 	}
 	return nil
 }
 
-// only converts an object whose kind there may be one of.
-func only[T any](have *T, u *unstructured.Unstructured) (*T, error) {
-	if have != nil {
-		return nil, errors.New("there is another one")
+// single converts the only object of a kind.
+func single[T any](existing *T, u *unstructured.Unstructured) (*T, error) {
+	if existing != nil {
+		return nil, errors.New("there is more than one")
 	}
 	return convert[T](u)
 }
 
-// also converts an object whose kind there may be several of.
-func also[T any](have []*T, u *unstructured.Unstructured) ([]*T, error) {
+// appendTo converts one of several objects of a kind.
+func appendTo[T any](all []*T, u *unstructured.Unstructured) ([]*T, error) {
 	o, err := convert[T](u)
-	return append(have, o), err
+	return append(all, o), err
 }
 
 func convert[T any](u *unstructured.Unstructured) (*T, error) {
 	o := new(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, o, true); err != nil {
-		return nil, fmt.Errorf("converting it: %w", err)
+		return nil, fmt.Errorf("converting from unstructured: %w", err)
 	}
 	return o, nil
 }
