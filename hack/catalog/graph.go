@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
-// Schemas of a catalogue's entries.
+// Schemas of the entries of a catalogue.
 const (
 	schemaTemplate = "olm.template.basic"
 	schemaPackage  = "olm.package"
@@ -24,22 +24,21 @@ const (
 	schemaBundle   = "olm.bundle"
 )
 
-// entry is a document of a catalogue. Fields and schemas that are not known here are kept.
+// entry is a document of a catalogue. Unknown fields and schemas are preserved.
 type entry = map[string]any
 
-// graph is a template: a package, its channels with their releases, the bundles of those, and whatever else is said
-// about them.
+// graph is the content of a template: a package, its channels with their releases, bundles, and other entries.
 type graph struct {
 	Schema  string  `json:"schema"`
 	Entries []entry `json:"entries"`
 }
 
-// bundle is a release.
+// bundle is the bundle of a release.
 type bundle struct {
 	pkg, name, image string
 	version          semver.Version
 	channels         []string
-	// description and icon present the package.
+	// description and icon are those of the package.
 	description string
 	icon        map[string]any
 }
@@ -54,15 +53,15 @@ func readTemplate(path string) (*graph, error) {
 		return nil, fmt.Errorf("parsing %s: %w", path, err)
 	}
 	if g.Schema != schemaTemplate {
-		return nil, fmt.Errorf("%s has the schema %q, want %s", path, g.Schema, schemaTemplate)
+		return nil, fmt.Errorf("%s: schema is %q, want %s", path, g.Schema, schemaTemplate)
 	}
 	if g.name() == "" {
-		return nil, fmt.Errorf("%s has no %s with a name", path, schemaPackage)
+		return nil, fmt.Errorf("%s: no %s with a name", path, schemaPackage)
 	}
 	return g, nil
 }
 
-// readBundle reads a bundle as catalogues do.
+// readBundle reads the directory of a bundle.
 func readBundle(s Source) (*bundle, error) {
 	loaded, err := manifests.GetBundleFromDir(s.Dir)
 	if err != nil {
@@ -87,12 +86,12 @@ func readBundle(s Source) (*bundle, error) {
 	return b, nil
 }
 
-// of returns the entries of a schema.
+// of returns the entries with the schema.
 func (g *graph) of(schema string) []entry {
 	return slices.DeleteFunc(slices.Clone(g.Entries), func(e entry) bool { return e["schema"] != schema })
 }
 
-// name returns the package's name.
+// name returns the name of the package.
 func (g *graph) name() string {
 	for _, e := range g.of(schemaPackage) {
 		name, _ := e["name"].(string)
@@ -101,14 +100,14 @@ func (g *graph) name() string {
 	return ""
 }
 
-// has tells whether a channel has the release.
+// has reports whether a channel contains the release.
 func (g *graph) has(name string) bool {
 	return slices.ContainsFunc(g.of(schemaChannel), func(channel entry) bool {
 		return slices.Contains(releases(channel), name)
 	})
 }
 
-// releases returns the names of a channel's releases.
+// releases returns the names of the releases in a channel.
 func releases(channel entry) []string {
 	var names []string
 	entries, _ := channel["entries"].([]any)
@@ -120,13 +119,14 @@ func releases(channel entry) []string {
 	return names
 }
 
-// add makes a release the head of its channels. It follows the last one in each, and every earlier one may skip to it.
+// add makes a release the head of its channels. In each, it replaces the newest release, and all older ones can be
+// upgraded to it directly.
 func (g *graph) add(b *bundle) error {
 	if b.pkg != g.name() {
-		return fmt.Errorf("it belongs to the package %q, want %q", b.pkg, g.name())
+		return fmt.Errorf("package is %q, want %q", b.pkg, g.name())
 	}
 	if len(b.channels) == 0 || slices.Contains(b.channels, "") {
-		return errors.New("it names no channel")
+		return errors.New("no channel is given")
 	}
 	pkg := g.of(schemaPackage)[0]
 	pkg["description"], pkg["icon"] = b.description, b.icon
@@ -139,7 +139,7 @@ func (g *graph) add(b *bundle) error {
 	return nil
 }
 
-// channel returns the channel of a name, which it makes if there is none.
+// channel returns the channel with the name, and adds it if it does not exist.
 func (g *graph) channel(name string) entry {
 	for _, e := range g.of(schemaChannel) {
 		if e["name"] == name {
@@ -147,7 +147,7 @@ func (g *graph) channel(name string) entry {
 		}
 	}
 	channel := entry{"schema": schemaChannel, "package": g.name(), "name": name}
-	// Channels come before bundles, for the reader.
+	// Channels are listed before bundles.
 	i := slices.IndexFunc(g.Entries, func(e entry) bool { return e["schema"] == schemaBundle })
 	if i < 0 {
 		i = len(g.Entries)
@@ -156,16 +156,16 @@ func (g *graph) channel(name string) entry {
 	return channel
 }
 
-// head puts the release at the head of a channel.
+// head makes the release the head of a channel.
 func (b *bundle) head(channel entry) error {
 	var earlier []semver.Version
 	for _, name := range releases(channel) {
 		version, err := semver.Parse(strings.TrimPrefix(name, b.pkg+".v"))
 		if err != nil {
-			return fmt.Errorf("the release %q is not named like %s.v1.2.3: %w", name, b.pkg, err)
+			return fmt.Errorf("the name of release %q is not like %s.v1.2.3: %w", name, b.pkg, err)
 		}
 		if version.GTE(b.version) {
-			return fmt.Errorf("%s is there, which is not older", name)
+			return fmt.Errorf("%s exists and is not older", name)
 		}
 		earlier = append(earlier, version)
 	}
@@ -180,7 +180,7 @@ func (b *bundle) head(channel entry) error {
 	return nil
 }
 
-// render returns the catalogue. Bundles whose image has a directory in dirs are read from there, all others are pulled.
+// render returns the catalogue. A bundle is read from the directory of its image in dirs, or else pulled.
 func (g *graph) render(ctx context.Context, dirs map[string]string, render Renderer) (string, error) {
 	var b strings.Builder
 	for _, e := range g.Entries {
@@ -205,7 +205,7 @@ func (g *graph) render(ctx context.Context, dirs map[string]string, render Rende
 	return b.String(), nil
 }
 
-// template returns the template with what was added.
+// template returns the template with the added releases.
 func (g *graph) template() (string, error) {
 	data, err := yaml.Marshal(g)
 	if err != nil {

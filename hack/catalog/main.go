@@ -1,6 +1,6 @@
-// The command catalog makes a file-based catalogue for the Operator Lifecycle Manager: the releases that a template
-// lists, and bundles that are added to it. The same input gives the same files. It must never decide what a release is
-// made of: that is in its bundle.
+// Command catalog generates a file-based catalogue for the Operator Lifecycle Manager from a template, which lists the
+// published releases, and from the bundles of new releases. The same input results in the same files. It must never
+// change the content of a release, which is defined by its bundle.
 package main
 
 import (
@@ -14,42 +14,43 @@ import (
 	"github.com/listener-operator/listener-operator/hack/command"
 )
 
-// Options say what goes into a catalogue, and where it goes.
+// Options describe the catalogue.
 type Options struct {
-	// Template is the file with the releases that are published, an olm.template.basic.
+	// Template is the file with the published releases, an olm.template.basic.
 	Template string
-	// Bundles are added to them, the oldest first.
+	// Bundles are the added releases, the oldest first.
 	Bundles []Source
-	// Channels are those that the bundles enter; empty means those that each bundle names.
+	// Channels are the channels of the added releases. Empty means those in the annotations of each bundle.
 	Channels []string
-	// Output is the directory for the catalogue. It is replaced.
+	// Output is the directory of the catalogue, which is replaced.
 	Output string
 }
 
-// Source is a bundle that is at hand.
+// Source is the bundle of a release that is not published yet.
 type Source struct {
-	// Dir is the directory with its manifests/ and metadata/.
+	// Dir is the directory with manifests/ and metadata/.
 	Dir string
-	// Image is the bundle's image, which need not exist yet; empty means the name and tag that releases give it.
+	// Image is the bundle's image, which does not have to exist yet. Empty means the name and tag that `make release`
+	// uses.
 	Image string
 }
 
-// Renderer returns the catalogue's entries for a bundle in YAML. The bundle is an image or, if image is not empty, a
-// directory that will become that image.
+// Renderer returns the entries of a bundle in a catalogue, in YAML. The bundle is an image or, if image is not empty, the
+// directory of that future image.
 type Renderer func(ctx context.Context, bundle, image string) ([]byte, error)
 
 func main() {
 	var options Options
 	var opm string
-	flag.StringVar(&options.Template, "template", "config/catalog/template.yaml", "the releases that are published")
-	flag.StringVar(&options.Output, "output", "dist/catalog", "the catalogue's directory, which is replaced")
-	flag.StringVar(&opm, "opm", "opm", "the program opm")
-	flag.Func("bundle", "DIR or DIR=IMAGE: a bundle to add (repeatable, oldest first)", func(s string) error {
+	flag.StringVar(&options.Template, "template", "config/catalog/template.yaml", "file with the published releases")
+	flag.StringVar(&options.Output, "output", "dist/catalog", "directory of the catalogue, which is replaced")
+	flag.StringVar(&opm, "opm", "opm", "path of the program opm")
+	flag.Func("bundle", "`DIR[=IMAGE]` of a bundle to add (repeatable, oldest first)", func(s string) error {
 		dir, image, _ := strings.Cut(s, "=")
 		options.Bundles = append(options.Bundles, Source{Dir: dir, Image: image})
 		return nil
 	})
-	flag.Func("channels", "the channels that the bundles enter, separated by commas, by default those that they name", func(s string) error {
+	flag.Func("channels", "comma-separated channels of the added bundles (default: those in their annotations)", func(s string) error {
 		options.Channels = strings.Split(s, ",")
 		return nil
 	})
@@ -69,7 +70,7 @@ func main() {
 	}
 }
 
-// run makes the catalogue.
+// run generates the catalogue.
 func run(ctx context.Context, o Options, render Renderer) error {
 	catalogue, err := readTemplate(o.Template)
 	if err != nil {
@@ -86,7 +87,7 @@ func run(ctx context.Context, o Options, render Renderer) error {
 		}
 		dirs[b.image] = source.Dir
 		if catalogue.has(b.name) {
-			fmt.Fprintf(os.Stderr, "%s lists %s already, which stays as it is\n", o.Template, b.name)
+			fmt.Fprintf(os.Stderr, "%s already lists %s, which is not changed\n", o.Template, b.name)
 			continue
 		}
 		if err := catalogue.add(b); err != nil {
@@ -108,7 +109,7 @@ func run(ctx context.Context, o Options, render Renderer) error {
 	})
 }
 
-// renderWith renders by the program opm.
+// renderWith returns a Renderer that runs the program opm.
 func renderWith(opm string) Renderer {
 	return func(ctx context.Context, bundle, image string) ([]byte, error) {
 		args := []string{"render", "--output=yaml", "--migrate-level=bundle-object-to-csv-metadata", bundle}

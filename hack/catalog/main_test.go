@@ -16,14 +16,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
-// empty lists no release.
+// empty is a template without a release.
 const empty = `
 schema: olm.template.basic
 entries:
   - {schema: olm.package, name: listener-operator, defaultChannel: stable}
 `
 
-// published lists two releases, of which the second is not stable yet.
+// published is a template with two releases, of which only the first is in the channel stable.
 const published = empty + `
   - schema: olm.channel
     package: listener-operator
@@ -67,8 +67,8 @@ annotations:
 	})
 }
 
-// strange returns the directory of a bundle in whose manifest something is replaced.
-func strange(t *testing.T, before, after string) string {
+// modifiedBundle returns the directory of a bundle with a replacement in its manifest.
+func modifiedBundle(t *testing.T, before, after string) string {
 	t.Helper()
 	dir := bundleOf(t, "listener-operator", "0.3.0", "stable")
 	path := filepath.Join(dir, "manifests", "csv.yaml")
@@ -82,7 +82,7 @@ func strange(t *testing.T, before, after string) string {
 	return dir
 }
 
-// files returns a directory with files.
+// files returns a directory with the files.
 func files(t *testing.T, contents map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -98,15 +98,15 @@ func files(t *testing.T, contents map[string]string) string {
 	return dir
 }
 
-// shown renders a bundle as what was asked for.
-func shown(_ context.Context, source, image string) ([]byte, error) {
+// renderArguments is a Renderer whose output is its arguments.
+func renderArguments(_ context.Context, source, image string) ([]byte, error) {
 	if image != "" {
 		source = "a directory"
 	}
 	return fmt.Appendf(nil, "---\nschema: olm.bundle\nimage: %q\nsource: %q\n", image, source), nil
 }
 
-// options make a catalogue of a template and bundles.
+// options returns the options for a template and bundles.
 func options(t *testing.T, template string, bundles ...Source) Options {
 	t.Helper()
 	return Options{
@@ -116,7 +116,7 @@ func options(t *testing.T, template string, bundles ...Source) Options {
 	}
 }
 
-// read returns what is in the output.
+// read returns the content of an output file.
 func read(t *testing.T, o Options, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(o.Output, name))
@@ -140,7 +140,7 @@ func documents(t *testing.T, stream string) []map[string]any {
 	return all
 }
 
-func TestCatalogue(t *testing.T) {
+func TestGeneratedCatalogue(t *testing.T) {
 	bundle := Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "candidate,fast,stable")}
 	for name, tc := range map[string]struct {
 		template string
@@ -153,7 +153,7 @@ func TestCatalogue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, tc.template, bundle)
 			o.Channels = tc.channels
-			if err := run(t.Context(), o, shown); err != nil {
+			if err := run(t.Context(), o, renderArguments); err != nil {
 				t.Fatal(err)
 			}
 			golden.Compare(t, name, documents(t, read(t, o, "configs/listener-operator/catalog.yaml")))
@@ -161,30 +161,29 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-func TestBundleAtHandIsReadAlsoWhenTheTemplateListsIt(t *testing.T) {
+func TestLocalBundleIsRenderedWhenTheTemplateListsIt(t *testing.T) {
 	first := options(t, published, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable"), Image: "registry.example/bundle@sha256:1"})
-	if err := run(t.Context(), first, shown); err != nil {
+	if err := run(t.Context(), first, renderArguments); err != nil {
 		t.Fatal(err)
 	}
 	second := options(t, read(t, first, "template.yaml"), first.Bundles...)
-	if err := run(t.Context(), second, shown); err != nil {
+	if err := run(t.Context(), second, renderArguments); err != nil {
 		t.Fatal(err)
 	}
 	if template := read(t, first, "template.yaml"); !strings.Contains(template, "registry.example/bundle@sha256:1") {
-		t.Errorf("the template names another image than the one that was given:\n%s", template)
+		t.Errorf("the template does not contain the given image:\n%s", template)
 	}
 	for _, file := range []string{"template.yaml", "configs/listener-operator/catalog.yaml"} {
 		if diff := cmp.Diff(read(t, first, file), read(t, second, file)); diff != "" {
-			t.Errorf("%s differs although nothing is new (-first +second):\n%s", file, diff)
+			t.Errorf("%s differs (-first +second):\n%s", file, diff)
 		}
 	}
 }
 
-// TestTheNewestReleaseOfAChannelIsReplacedWhereverItStands, by versions and not by letters.
-func TestTheNewestReleaseOfAChannelIsReplacedWhereverItStands(t *testing.T) {
+func TestNewReleaseReplacesTheHighestVersion(t *testing.T) {
 	template := strings.NewReplacer("v0.1.0", "v0.10.0", "v0.2.0", "v0.9.0").Replace(published)
 	o := options(t, template, Source{Dir: bundleOf(t, "listener-operator", "0.11.0", "candidate")})
-	if err := run(t.Context(), o, shown); err != nil {
+	if err := run(t.Context(), o, renderArguments); err != nil {
 		t.Fatal(err)
 	}
 	for _, document := range documents(t, read(t, o, "configs/listener-operator/catalog.yaml")) {
@@ -194,47 +193,46 @@ func TestTheNewestReleaseOfAChannelIsReplacedWhereverItStands(t *testing.T) {
 		entries := document["entries"].([]any)
 		want := entry{"name": "listener-operator.v0.11.0", "replaces": "listener-operator.v0.10.0", "skipRange": ">=0.9.0 <0.11.0"}
 		if diff := cmp.Diff(want, entries[len(entries)-1]); diff != "" {
-			t.Errorf("the new release (-want +got):\n%s", diff)
+			t.Errorf("new release (-want +got):\n%s", diff)
 		}
 	}
 }
 
-func TestCatalogueThatCannotBeIsRefused(t *testing.T) {
+func TestInvalidInputIsRejected(t *testing.T) {
 	good := Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable")}
 	for name, tc := range map[string]struct {
 		template string
 		bundle   Source
 		want     string
 	}{
-		"an older release":    {published, Source{Dir: bundleOf(t, "listener-operator", "0.1.5", "candidate")}, "listener-operator.v0.2.0 is there, which is not older"},
-		"the same release":    {published, Source{Dir: bundleOf(t, "listener-operator", "0.2.0+again", "candidate")}, "listener-operator.v0.2.0 is there, which is not older"},
-		"an unknown field":    {empty + "\nmore: true\n", good, "more"},
-		"a broken icon":       {empty, Source{Dir: strange(t, "PHN2Zy8+", "no-base64")}, "decoding the icon"},
-		"no CSV":              {empty, Source{Dir: strange(t, "ClusterServiceVersion", "ConfigMap")}, "unable to find a csv"},
-		"another package":     {empty, Source{Dir: bundleOf(t, "other", "0.3.0", "stable")}, `"other"`},
-		"no channel":          {empty, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "")}, "no channel"},
-		"a strange release":   {strings.ReplaceAll(published, "operator.v0.1.0", "operator-1"), good, "not named like"},
-		"another schema":      {strings.Replace(empty, "basic", "semver", 1), good, "olm.template.semver"},
-		"no package":          {strings.Replace(empty, "olm.package", "olm.other", 1), good, "no olm.package"},
-		"no template":         {"entries: 1", good, "parsing"},
-		"no bundle":           {empty, Source{Dir: t.TempDir()}, "reading the bundle"},
-		"a bundle without it": {empty, Source{Dir: "does-not-exist"}, "does-not-exist"},
+		"an older release":   {published, Source{Dir: bundleOf(t, "listener-operator", "0.1.5", "candidate")}, "listener-operator.v0.2.0 exists and is not older"},
+		"the same release":   {published, Source{Dir: bundleOf(t, "listener-operator", "0.2.0+again", "candidate")}, "listener-operator.v0.2.0 exists and is not older"},
+		"an unknown field":   {empty + "\nmore: true\n", good, "more"},
+		"a broken icon":      {empty, Source{Dir: modifiedBundle(t, "PHN2Zy8+", "no-base64")}, "decoding the icon"},
+		"no CSV":             {empty, Source{Dir: modifiedBundle(t, "ClusterServiceVersion", "ConfigMap")}, "unable to find a csv"},
+		"another package":    {empty, Source{Dir: bundleOf(t, "other", "0.3.0", "stable")}, `"other"`},
+		"no channel":         {empty, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "")}, "no channel"},
+		"an unexpected name": {strings.ReplaceAll(published, "operator.v0.1.0", "operator-1"), good, "is not like"},
+		"another schema":     {strings.Replace(empty, "basic", "semver", 1), good, "olm.template.semver"},
+		"no package":         {strings.Replace(empty, "olm.package", "olm.other", 1), good, "no olm.package"},
+		"no template":        {"entries: 1", good, "parsing"},
+		"no bundle":          {empty, Source{Dir: t.TempDir()}, "reading the bundle"},
+		"no directory":       {empty, Source{Dir: "does-not-exist"}, "does-not-exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, tc.template, tc.bundle)
-			err := run(t.Context(), o, shown)
+			err := run(t.Context(), o, renderArguments)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("error %v, want one about %q", err, tc.want)
+				t.Errorf("error %v, want one that contains %q", err, tc.want)
 			}
 			if _, err := os.Stat(o.Output); err == nil {
-				t.Error("there is a catalogue")
+				t.Error("a catalogue was written")
 			}
 		})
 	}
 }
 
-// TestTheCatalogueIsReplaced, so that its image has nothing of the last one and says where the rest is.
-func TestTheCatalogueIsReplaced(t *testing.T) {
+func TestPreviousCatalogueIsReplaced(t *testing.T) {
 	o := options(t, empty)
 	stale := filepath.Join(o.Output, configs, "stale.yaml")
 	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
@@ -243,11 +241,11 @@ func TestTheCatalogueIsReplaced(t *testing.T) {
 	if err := os.WriteFile(stale, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), o, shown); err != nil {
+	if err := run(t.Context(), o, renderArguments); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("looking for what was there before says %v, want that it does not exist", err)
+		t.Errorf("error of the stale file is %v, want ErrNotExist", err)
 	}
 	for _, line := range []string{"LABEL operators.operatorframework.io.index.configs.v1=/configs", "COPY configs /configs/"} {
 		if content := read(t, o, "catalog.Dockerfile"); !strings.Contains(content, "\n"+line+"\n") {
@@ -256,7 +254,7 @@ func TestTheCatalogueIsReplaced(t *testing.T) {
 	}
 }
 
-// opm returns a program in its place.
+// opm returns a script that replaces the program opm.
 func opm(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(files(t, map[string]string{"opm": "#!/bin/sh\n" + script}), "opm")
@@ -266,7 +264,7 @@ func opm(t *testing.T, script string) string {
 	return path
 }
 
-func TestBundlesAreRenderedByTheManagersOwnProgram(t *testing.T) {
+func TestBundlesAreRenderedByOpm(t *testing.T) {
 	for name, tc := range map[string]struct{ bundle, image, want string }{
 		"an image":    {"registry.example/b:1", "", "registry.example/b:1"},
 		"a directory": {"some/dir", "registry.example/b:1", "some/dir --alpha-image-ref-template=registry.example/b:1"},
@@ -278,13 +276,13 @@ func TestBundlesAreRenderedByTheManagersOwnProgram(t *testing.T) {
 	}
 	_, err := renderWith(opm(t, "echo no such image >&2; exit 1"))(t.Context(), "registry.example/b:1", "")
 	if err == nil || !strings.Contains(err.Error(), "no such image") {
-		t.Errorf("error %v, want what the program says", err)
+		t.Errorf("error %v, want the program's", err)
 	}
 }
 
-func TestBundleThatCannotBeRenderedLeavesTheLastCatalogue(t *testing.T) {
+func TestPreviousCatalogueIsKeptWhenABundleCannotBeRendered(t *testing.T) {
 	o := options(t, empty, Source{Dir: bundleOf(t, "listener-operator", "0.3.0", "stable")})
-	if err := run(t.Context(), o, shown); err != nil {
+	if err := run(t.Context(), o, renderArguments); err != nil {
 		t.Fatal(err)
 	}
 	before := read(t, o, "template.yaml")
@@ -298,7 +296,7 @@ func TestBundleThatCannotBeRenderedLeavesTheLastCatalogue(t *testing.T) {
 	}
 }
 
-func TestTemplateOfTheRepositoryListsWholeReleases(t *testing.T) {
+func TestTemplateOfTheRepositoryIsConsistent(t *testing.T) {
 	g, err := readTemplate("../../config/catalog/template.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -319,6 +317,6 @@ func TestTemplateOfTheRepositoryListsWholeReleases(t *testing.T) {
 		}
 	}
 	if bundles := len(g.of(schemaBundle)); bundles != len(all) {
-		t.Errorf("the channels have %d releases, and there are %d bundles", len(all), bundles)
+		t.Errorf("%d releases in channels, but %d bundles", len(all), bundles)
 	}
 }
