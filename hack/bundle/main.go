@@ -1,7 +1,7 @@
-// Command bundle generates the bundle for the Operator Lifecycle Manager, bundle/ and bundle.Dockerfile, from the output
-// of `kustomize build config/manifests`, which it reads from standard input. The same input results in the same files.
-// It must never contain an RBAC rule, an image or the description of a field: they come from config/, so that clusters
-// with and without OLM have the same source.
+// Command bundle generates the bundle for the Operator Lifecycle Manager, bundle/ and bundle.Dockerfile, from the
+// output of `kustomize build config/manifests`, which it reads from standard input. The same input results in the same
+// files. It must never contain an RBAC rule, an image or the description of a field: they come from config/, so that
+// clusters with and without OLM have the same source.
 package main
 
 import (

@@ -35,8 +35,8 @@ type Source struct {
 	Image string
 }
 
-// Renderer returns the entries of a bundle in a catalogue, in YAML. The bundle is an image or, if image is not empty, the
-// directory of that future image.
+// Renderer returns the entries of a bundle in a catalogue, in YAML. The bundle is an image or, if image is not empty,
+// the directory of that future image.
 type Renderer func(ctx context.Context, bundle, image string) ([]byte, error)
 
 func main() {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Busybox returns the spec of an image with a shell and the usual tools, made from a static busybox on this machine.
+// Busybox returns the spec of an image with a shell and common tools, from a static busybox on this machine.
 func Busybox(ctx context.Context, binary string) (Spec, error) {
 	list, err := exec.CommandContext(ctx, binary, "--list").Output()
 	if err != nil {
-		return Spec{}, fmt.Errorf("asking busybox for its applets: %w", err)
+		return Spec{}, fmt.Errorf("listing the applets of busybox: %w", err)
 	}
 	links := map[string]string{}
 	for applet := range strings.FieldsSeq(string(list)) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// FromDockerfile returns the spec of the image that a Dockerfile describes. The file may only set labels, and copy files
-// and directories of the build context dir into an empty image.
+// FromDockerfile returns the spec of the image that a Dockerfile describes. The file may only set labels, and copy
+// files and directories of the build context dir into an empty image.
 func FromDockerfile(path, dir string) (Spec, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

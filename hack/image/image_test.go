@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// source writes a file for an image, with a time of its own.
+// source writes a file of the given age.
 func source(t *testing.T, age time.Duration) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -30,7 +30,7 @@ func source(t *testing.T, age time.Duration) string {
 	return path
 }
 
-// example is a spec that uses every field.
+// example returns a spec with every field.
 func example(program string) Spec {
 	return Spec{
 		Files: map[string]File{
@@ -49,7 +49,7 @@ func example(program string) Spec {
 	}
 }
 
-func TestSameInputGivesTheSameDigest(t *testing.T) {
+func TestDigestDependsOnlyOnInput(t *testing.T) {
 	digests := map[v1.Hash]bool{}
 	for _, age := range []time.Duration{0, time.Hour} {
 		img, err := Build(example(source(t, age)))
@@ -67,14 +67,14 @@ func TestSameInputGivesTheSameDigest(t *testing.T) {
 	}
 }
 
-// member is one of a layer's members.
+// member is an entry of a layer.
 type member struct {
 	Name string
 	Mode int64
 	Link string
 }
 
-// members returns what the image of a spec holds.
+// members returns the entries of the image's layer.
 func members(t *testing.T, spec Spec) []member {
 	t.Helper()
 	img, err := Build(spec)
@@ -102,7 +102,7 @@ func members(t *testing.T, spec Spec) []member {
 	}
 }
 
-func TestLayerHoldsWhatTheSpecSays(t *testing.T) {
+func TestLayerContainsFilesDirectoriesAndLinks(t *testing.T) {
 	want := []member{
 		{"bin/", 0o755, ""},
 		{"bin/link", 0o777, "program"},
@@ -117,7 +117,7 @@ func TestLayerHoldsWhatTheSpecSays(t *testing.T) {
 	}
 }
 
-func TestDirectoryStandsForTheFilesBelow(t *testing.T) {
+func TestSourceDirectoryIsCopiedRecursively(t *testing.T) {
 	dir := filepath.Dir(source(t, 0))
 	if err := os.MkdirAll(filepath.Join(dir, "a/b"), 0o700); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestDirectoryStandsForTheFilesBelow(t *testing.T) {
 	}
 }
 
-func TestConfigurationHoldsWhatTheSpecSays(t *testing.T) {
+func TestConfigurationIsThatOfTheSpec(t *testing.T) {
 	img, err := Build(example(source(t, 0)))
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestConfigurationHoldsWhatTheSpecSays(t *testing.T) {
 	}
 }
 
-func TestImpossibleSpecsAreRefused(t *testing.T) {
+func TestInvalidSpecsAreRejected(t *testing.T) {
 	file := File{Content: []byte("x")}
 	for name, spec := range map[string]Spec{
 		"a file in a file":             {Files: map[string]File{"/a": file, "/a/b": file}},
@@ -177,13 +177,13 @@ func TestImpossibleSpecsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Build(spec); err == nil {
-				t.Error("the image was made")
+				t.Error("no error")
 			}
 		})
 	}
 }
 
-func TestArchiveKeepsShortNamesShort(t *testing.T) {
+func TestArchiveKeepsShortNames(t *testing.T) {
 	img, err := Build(Spec{Files: map[string]File{"/a": {Content: []byte("x")}}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,14 +19,14 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// BuildIndex returns an image for each spec as one, from which a machine takes that of its own architecture. Its format
-// is the Open Container Initiative's, with compressed layers: what is published.
+// BuildIndex returns a multi-architecture image with an image for each spec, in the OCI format with compressed layers,
+// for publication.
 func BuildIndex(specs ...Spec) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, spec := range specs {
 		img, err := spec.published()
 		if err != nil {
-			return nil, fmt.Errorf("making the image for %s: %w", spec.Architecture, err)
+			return nil, fmt.Errorf("building the image for %s: %w", spec.Architecture, err)
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add:        img,
@@ -36,7 +36,7 @@ func BuildIndex(specs ...Spec) (v1.ImageIndex, error) {
 	return portable(index)
 }
 
-// images is embedded under a name of its own, because an index has a method ImageIndex.
+// images is an alias for embedding: an embedded field ImageIndex would hide the method of that name.
 type images = v1.ImageIndex
 
 // portableIndex is an index with a manifest of its own.
@@ -45,8 +45,8 @@ type portableIndex struct {
 	manifest []byte
 }
 
-// portable returns the index with its manifest as the types of the Open Container Initiative encode it. Programs like
-// skopeo encode an index again when they copy it; with any other order of fields, its digest would change on the way.
+// portable returns the index with its manifest encoded by the types of the OCI. Programs like skopeo encode an index
+// again when they copy it; with another order of fields, the copy would have another digest.
 func portable(index v1.ImageIndex) (v1.ImageIndex, error) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
@@ -80,7 +80,7 @@ func (i portableIndex) Digest() (v1.Hash, error) { return partial.Digest(i) }
 // Size implements v1.ImageIndex.
 func (i portableIndex) Size() (int64, error) { return int64(len(i.manifest)), nil }
 
-// published returns the image of the spec as it is published.
+// published returns the image of the spec in the format of BuildIndex.
 func (s Spec) published() (v1.Image, error) {
 	content, err := s.layer()
 	if err != nil {
@@ -96,14 +96,14 @@ func (s Spec) published() (v1.Image, error) {
 	return s.complete(base, layer)
 }
 
-// Names of an image in the index.json of an archive: its tag for most programs, its whole reference for containerd.
+// Annotations in the index.json of an archive: the tag, and the whole reference for containerd.
 const (
 	tagAnnotation       = "org.opencontainers.image.ref.name"
 	referenceAnnotation = "io.containerd.image.name"
 )
 
-// WriteIndex writes the index as an archive of an OCI image layout, under a repository like registry.example/operator
-// and a tag. The same index gives the same bytes.
+// WriteIndex writes the index as an archive of an OCI image layout, with a repository like registry.example/operator
+// and a tag. The same index results in the same bytes.
 func WriteIndex(w io.Writer, index v1.ImageIndex, repository, tag string) error {
 	dir, err := os.MkdirTemp("", "image-")
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// published returns an index for two architectures, of a program of the given age.
+// published returns an index for two architectures, with a program of the given age.
 func published(t *testing.T, age time.Duration) v1.ImageIndex {
 	t.Helper()
 	var specs []Spec
@@ -35,7 +35,7 @@ func published(t *testing.T, age time.Duration) v1.ImageIndex {
 	return index
 }
 
-func TestIndexHasAnImageForEachArchitecture(t *testing.T) {
+func TestIndexContainsAnImageForEachArchitecture(t *testing.T) {
 	index := published(t, 0)
 	manifest, err := index.IndexManifest()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestIndexHasAnImageForEachArchitecture(t *testing.T) {
 	}
 }
 
-func TestIndexKeepsItsDigestWhenItIsEncodedAgain(t *testing.T) {
+func TestDigestIsKeptWhenTheIndexIsEncodedAgain(t *testing.T) {
 	index := published(t, 0)
 	raw, err := index.RawManifest()
 	if err != nil {
@@ -89,11 +89,11 @@ func TestIndexKeepsItsDigestWhenItIsEncodedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want, _, err := v1.SHA256(bytes.NewReader(again)); err != nil || digest != want {
-		t.Errorf("the digest is %s, want %s: %v", digest, want, err)
+		t.Errorf("digest is %s, want %s: %v", digest, want, err)
 	}
 }
 
-func TestArchiveOfAnIndexIsTheSameForTheSameInput(t *testing.T) {
+func TestArchiveOfAnIndexDependsOnlyOnInput(t *testing.T) {
 	var archives [2]bytes.Buffer
 	for i := range archives {
 		if err := WriteIndex(&archives[i], published(t, time.Duration(i)*time.Hour), "registry.example/a", "1.2.3"); err != nil {
@@ -105,7 +105,7 @@ func TestArchiveOfAnIndexIsTheSameForTheSameInput(t *testing.T) {
 	}
 }
 
-func TestArchiveOfAnIndexIsALayoutWithItsName(t *testing.T) {
+func TestArchiveOfAnIndexIsANamedLayout(t *testing.T) {
 	index := published(t, 0)
 	var written bytes.Buffer
 	if err := WriteIndex(&written, index, "registry.example/a", "1.2.3"); err != nil {
@@ -127,7 +127,7 @@ func TestArchiveOfAnIndexIsALayoutWithItsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest != digest {
-		t.Fatalf("the layout holds %v, want the index %s", manifest.Manifests, digest)
+		t.Fatalf("the layout contains %v, want the index %s", manifest.Manifests, digest)
 	}
 	want := map[string]string{"org.opencontainers.image.ref.name": "1.2.3", "io.containerd.image.name": "registry.example/a:1.2.3"}
 	if diff := cmp.Diff(want, manifest.Manifests[0].Annotations); diff != "" {
@@ -135,7 +135,7 @@ func TestArchiveOfAnIndexIsALayoutWithItsName(t *testing.T) {
 	}
 }
 
-// unpack returns a directory with the files of an archive.
+// unpack returns a directory with the content of an archive.
 func unpack(t *testing.T, r io.Reader) string {
 	t.Helper()
 	dir := t.TempDir()

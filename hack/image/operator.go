@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Operator returns the spec of the operator's image. It has the programs operator and node-agent of the directory
-// programs, which were built for architecture, and what hack/licenses gathered for them in the directory licenses. The
-// Dockerfile makes the same image, if on another base.
+// Operator returns the spec of the operator's image. It contains the programs operator and node-agent of the directory
+// programs, which were built for the architecture, and their licenses, which hack/licenses collected in the directory
+// licenses. The Dockerfile describes the same image on a selectable base.
 func Operator(licenses, programs, version, architecture string) Spec {
 	return Spec{
 		Files: map[string]File{
@@ -16,9 +16,9 @@ func Operator(licenses, programs, version, architecture string) Spec {
 			"/licenses":   {Source: licenses, Mode: 0o644},
 		},
 		Entrypoint: []string{"/operator"},
-		// The DaemonSet alone sets runAsUser: 0, which writing below the kubelet's directory takes.
+		// Only the DaemonSet sets runAsUser: 0, which is required for writing to the kubelet's directory.
 		User: "65532",
-		// Those that OpenShift's preflight asks for.
+		// OpenShift's preflight requires these.
 		Labels: map[string]string{
 			"name":        "listener-operator",
 			"vendor":      "The listener operator authors",
@@ -32,8 +32,8 @@ func Operator(licenses, programs, version, architecture string) Spec {
 	}
 }
 
-// Architectures returns those that images are made for, as Go names them: those that the bundle claims and that
-// OpenShift runs on.
+// Architectures returns the GOARCH values of the published images: the architectures that the bundle declares and
+// OpenShift supports.
 func Architectures() []string {
 	return []string{"amd64", "arm64", "ppc64le", "s390x"}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// dockerfile returns what the last stage of a Dockerfile says, as a Spec without sources.
+// dockerfile returns the last stage of a Dockerfile as a Spec without sources.
 func dockerfile(t *testing.T, path string) Spec {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -39,7 +39,7 @@ func dockerfile(t *testing.T, path string) Spec {
 	return s
 }
 
-func TestDockerfilesMakeTheSameImages(t *testing.T) {
+func TestDockerfilesDescribeTheSameImages(t *testing.T) {
 	for path, want := range map[string]Spec{
 		"../../Dockerfile":           Operator("", "", "${VERSION}", ""),
 		"../../scorecard/Dockerfile": Scorecard("", "", ""),
@@ -56,24 +56,24 @@ func TestDockerfilesMakeTheSameImages(t *testing.T) {
 	}
 }
 
-func TestOperatorsImageIsWhatPreflightAsksFor(t *testing.T) {
+func TestOperatorsImageMeetsPreflightRequirements(t *testing.T) {
 	spec := Operator("", "", "1.2.3", "amd64")
 	for _, name := range []string{"name", "vendor", "maintainer", "version", "release", "summary", "description"} {
 		if spec.Labels[name] == "" {
 			t.Errorf("the label %s is missing", name)
 		}
 		if value := strings.ToLower(spec.Labels[name]); strings.Contains(value, "red hat") || name != "description" && strings.Contains(value, "openshift") {
-			t.Errorf("the label %s holds a trademark: %q", name, value)
+			t.Errorf("the label %s contains a trademark: %q", name, value)
 		}
 	}
 	if strings.Trim(spec.User, "0123456789") != "" || strings.Trim(spec.User, "0") == "" {
-		t.Errorf("the user is %q, want the number of one who is not root", spec.User)
+		t.Errorf("user is %q, want a UID other than 0", spec.User)
 	}
 	if _, ok := spec.Files["/licenses"]; !ok {
-		t.Error("there are no licenses")
+		t.Error("/licenses is missing")
 	}
 	if len(spec.Files) != 3 {
-		t.Errorf("the image holds more than two programs and licenses: %v", spec.Files)
+		t.Errorf("the image contains more than two programs and their licenses: %v", spec.Files)
 	}
 }
 

@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// write writes the checkout's own license, what each module is under, and the modules' texts.
+// write writes the operator's own license, the table of the modules, and their license files.
 func write(output, own string, modules []licensed) error {
 	license, err := os.ReadFile(own)
 	if err != nil {
-		return fmt.Errorf("reading the license of the checkout: %w", err)
+		return fmt.Errorf("reading the operator's license: %w", err)
 	}
 	if err := os.RemoveAll(filepath.Join(output, "modules")); err != nil {
-		return fmt.Errorf("removing what was there: %w", err)
+		return fmt.Errorf("removing the previous licenses: %w", err)
 	}
 	files := map[string][]byte{"LICENSE": license, "modules.csv": table(modules)}
 	for _, m := range modules {
@@ -35,11 +35,11 @@ func write(output, own string, modules []licensed) error {
 	return nil
 }
 
-// table says of each module, in comma-separated values, what it is under.
+// table returns the licenses of each module as comma-separated values.
 func table(modules []licensed) []byte {
 	var content bytes.Buffer
 	w := csv.NewWriter(&content)
-	_ = w.Write([]string{"module", "version", "licenses"}) // a buffer takes everything
+	_ = w.Write([]string{"module", "version", "licenses"}) // a buffer returns no error
 	for _, m := range modules {
 		_ = w.Write([]string{m.Path, m.Version, m.Expression})
 	}

@@ -1,6 +1,6 @@
-// The command licenses gathers the licenses of everything that is linked into programs of this checkout, on all
-// architectures of a release: what an image has to hold in /licenses. The same source and the same version of Go give
-// the same files. It fails where a license is missing, or is none that was agreed to; it must never guess one.
+// Command licenses collects the licenses of all modules that are linked into programs of this repository, on all
+// architectures of a release. An image contains them in /licenses. The same source and the same version of Go result in
+// the same files. It fails if a license is missing, unknown or not allowed, and must never guess one.
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 func main() {
 	var output, dir string
 	flag.StringVar(&dir, "C", ".", "directory of the module that the packages belong to")
-	flag.StringVar(&output, "output", "bin/licenses", "directory for the licenses, of which modules/ is replaced")
+	flag.StringVar(&output, "output", "bin/licenses", "directory for the licenses; its modules/ is replaced")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: licenses [-C DIR] [-output DIR] PACKAGE...\ngathers the licenses of what is linked into the programs of the packages")
+		fmt.Fprintln(os.Stderr, "usage: licenses [-C DIR] [-output DIR] PACKAGE...\ncollects the licenses of the modules that are linked into the packages")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -35,10 +35,10 @@ func main() {
 	}
 }
 
-// run gathers the licenses of packages of the module in dir.
+// run collects the licenses of packages of the module in dir.
 func run(ctx context.Context, dir, output string, packages []string) error {
 	if len(packages) == 0 {
-		return errors.New("no package is given, like ./cmd/operator")
+		return errors.New("no package is given, for example ./cmd/operator")
 	}
 	modules, err := linked(ctx, dir, image.Architectures(), packages)
 	if err != nil {
@@ -51,7 +51,7 @@ func run(ctx context.Context, dir, output string, packages []string) error {
 	return write(output, "LICENSE", found)
 }
 
-// licenses finds the licenses of modules. The error names every module that may not be linked.
+// licenses finds the licenses of the modules. The error names every module that must not be linked.
 func licenses(modules []*module) ([]licensed, error) {
 	var found []licensed
 	var errs []error

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// root is the checkout.
+// root is the root of the repository.
 const root = "../.."
 
 // Short licenses.
@@ -46,7 +46,7 @@ the Free Software Foundation, either version 3 of the License, or (at your optio
 `
 )
 
-// source returns a module of files, of which the packages are linked.
+// source returns a module with the files, and with linked packages.
 func source(t *testing.T, files map[string]string, packages ...string) *module {
 	t.Helper()
 	m := &module{Path: "example.org/m", Version: "v1.2.3", Dir: t.TempDir(), packages: map[string]bool{}}
@@ -65,7 +65,7 @@ func source(t *testing.T, files map[string]string, packages ...string) *module {
 	return m
 }
 
-func TestTextsOfWhatIsLinkedAreFound(t *testing.T) {
+func TestLicensesOfLinkedPackagesAreFound(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files      map[string]string
 		packages   []string
@@ -103,7 +103,7 @@ func TestTextsOfWhatIsLinkedAreFound(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Expression != tc.expression {
-				t.Errorf("it is under %s, want %s", got.Expression, tc.expression)
+				t.Errorf("license is %s, want %s", got.Expression, tc.expression)
 			}
 			if diff := cmp.Diff(tc.want, slices.Sorted(maps.Keys(got.Files))); diff != "" {
 				t.Error(diff)
@@ -117,18 +117,18 @@ func TestTextsOfWhatIsLinkedAreFound(t *testing.T) {
 	}
 }
 
-func TestModuleThatMayNotBeLinkedIsRefused(t *testing.T) {
+func TestModuleWithoutAllowedLicenseIsRejected(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files    map[string]string
 		packages []string
 		want     []string
 	}{
-		"no license":             {files: map[string]string{"README.md": mit, "NOTICE": "x"}, want: []string{"no license"}},
-		"an unknown license":     {files: map[string]string{"LICENSE": "All rights reserved, and then some."}, want: []string{"LICENSE", "0%"}},
-		"a known one and more":   {files: map[string]string{"LICENSE": mit + strings.Repeat("You owe us a beer. ", 30)}, want: []string{"LICENSE", "only"}},
-		"a name of a license":    {files: map[string]string{"LICENSE": "https://www.apache.org/licenses/LICENSE-2.0"}, want: []string{"LICENSE", "names"}},
-		"one that is not agreed": {files: map[string]string{"LICENSE": agpl}, want: []string{"LICENSE", "AGPL-3.0"}},
-		"a part like that": {
+		"no license":                    {files: map[string]string{"README.md": mit, "NOTICE": "x"}, want: []string{"no license"}},
+		"an unknown license":            {files: map[string]string{"LICENSE": "All rights reserved, and then some."}, want: []string{"LICENSE", "0%"}},
+		"additional terms":              {files: map[string]string{"LICENSE": mit + strings.Repeat("You owe us a beer. ", 30)}, want: []string{"LICENSE", "only"}},
+		"the name of a license":         {files: map[string]string{"LICENSE": "https://www.apache.org/licenses/LICENSE-2.0"}, want: []string{"LICENSE", "name of one"}},
+		"a license that is not allowed": {files: map[string]string{"LICENSE": agpl}, want: []string{"LICENSE", "AGPL-3.0"}},
+		"a part with a license that is not allowed": {
 			files: map[string]string{"LICENSE": mit, "a/LICENSE": agpl}, packages: []string{"a/b"}, want: []string{"a/LICENSE", "AGPL-3.0"},
 		},
 	} {
@@ -138,7 +138,7 @@ func TestModuleThatMayNotBeLinkedIsRefused(t *testing.T) {
 			}
 			_, err := source(t, tc.files, tc.packages...).license()
 			if err == nil {
-				t.Fatal("it was taken")
+				t.Fatal("the module was accepted")
 			}
 			for _, want := range append(tc.want, "example.org/m@v1.2.3") {
 				if !strings.Contains(err.Error(), want) {
@@ -149,7 +149,7 @@ func TestModuleThatMayNotBeLinkedIsRefused(t *testing.T) {
 	}
 }
 
-func TestEveryModuleThatMayNotBeLinkedIsNamed(t *testing.T) {
+func TestErrorNamesEveryRejectedModule(t *testing.T) {
 	var modules []*module
 	for path, license := range map[string]string{"example.org/none": "", "example.org/good": mit, "example.org/bad": agpl} {
 		m := source(t, map[string]string{"LICENSE": license})
@@ -162,7 +162,7 @@ func TestEveryModuleThatMayNotBeLinkedIsNamed(t *testing.T) {
 	}
 }
 
-func TestModuleThatIsADirectoryIsRefused(t *testing.T) {
+func TestModuleReplacedByADirectoryIsRejected(t *testing.T) {
 	checkout := source(t, map[string]string{
 		"LICENSE": mit, "main.go": "package main\n\nimport _ \"example.org/dep\"\n\nfunc main() {}\n",
 		"go.mod":      "module example.org/m\n\ngo 1.26.0\n\nrequire example.org/dep v1.0.0\n\nreplace example.org/dep => ./dep\n",
@@ -175,11 +175,11 @@ func TestModuleThatIsADirectoryIsRefused(t *testing.T) {
 		t.Errorf("error %v, want one that names the directory", err)
 	}
 	if _, err := os.Stat(output); err == nil {
-		t.Error("licenses were written all the same")
+		t.Error("licenses were written")
 	}
 }
 
-func TestLicensesOfTheCheckoutAreGathered(t *testing.T) {
+func TestLicensesOfTheOperatorAreCollected(t *testing.T) {
 	output := t.TempDir()
 	stale := filepath.Join(output, "modules/gone@v1.0.0/LICENSE")
 	if err := os.MkdirAll(filepath.Dir(stale), 0o700); err != nil {
@@ -193,14 +193,14 @@ func TestLicensesOfTheCheckoutAreGathered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(stale); err == nil {
-		t.Error("a module that is not linked any more is still there")
+		t.Error("the directory of a module that is no longer linked was not removed")
 	}
 	own, err := os.ReadFile("LICENSE")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(output, "LICENSE")); err != nil || !bytes.Equal(got, own) || len(got) == 0 {
-		t.Errorf("LICENSE is not the checkout's: %v", err)
+		t.Errorf("LICENSE is not the operator's: %v", err)
 	}
 	table, err := os.ReadFile(filepath.Join(output, "modules.csv"))
 	if err != nil {
@@ -210,23 +210,23 @@ func TestLicensesOfTheCheckoutAreGathered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	under := map[string]string{}
+	licenses := map[string]string{}
 	for _, row := range rows[1:] {
-		under[row[0]] = row[2]
+		licenses[row[0]] = row[2]
 		if files, err := filepath.Glob(filepath.Join(output, "modules", row[0]+"@"+row[1], "*")); err != nil || len(files) == 0 {
-			t.Errorf("%s has no text: %v", row[0], err)
+			t.Errorf("%s has no license file: %v", row[0], err)
 		}
 	}
 	for path, want := range map[string]string{
 		"stdlib":                         "BSD-3-Clause",
 		"k8s.io/client-go":               "Apache-2.0",
-		"k8s.io/apimachinery":            "Apache-2.0 AND BSD-3-Clause", // of what it took from Go
+		"k8s.io/apimachinery":            "Apache-2.0 AND BSD-3-Clause", // of files from Go
 		"sigs.k8s.io/yaml":               "Apache-2.0 AND BSD-3-Clause AND MIT",
 		"github.com/google/licensecheck": "", // not linked
-		"github.com/listener-operator/listener-operator": "", // not a module of others
+		"github.com/listener-operator/listener-operator": "", // the module itself
 	} {
-		if under[path] != want {
-			t.Errorf("%s is under %q, want %q", path, under[path], want)
+		if licenses[path] != want {
+			t.Errorf("license of %s is %q, want %q", path, licenses[path], want)
 		}
 	}
 	for _, name := range []string{"stdlib@*/PATENTS", "google.golang.org/grpc@*/NOTICE.txt"} {
@@ -236,8 +236,8 @@ func TestLicensesOfTheCheckoutAreGathered(t *testing.T) {
 	}
 }
 
-func TestPackagesHaveToBeNamed(t *testing.T) {
+func TestPackagesAreRequired(t *testing.T) {
 	if err := run(t.Context(), root, t.TempDir(), nil); err == nil {
-		t.Error("nothing was gathered, and nobody was told")
+		t.Error("no error without packages")
 	}
 }

@@ -17,37 +17,36 @@ import (
 	"github.com/listener-operator/listener-operator/hack/command"
 )
 
-// module is one that is linked into a program.
+// module is a module that is linked into a program.
 type module struct {
 	// Path and Version are as in go.mod.
 	Path, Version string
-	// Dir is where its source is.
+	// Dir is the directory of its source.
 	Dir string
-	// packages are the directories, all of them in Dir, of those packages that are linked and may have licenses of
-	// their own.
+	// packages are the directories, in Dir, of linked packages that may have licenses of their own.
 	packages map[string]bool
 }
 
-// String names the module as the go command does.
+// String returns the module as the go command prints it.
 func (m *module) String() string { return m.Path + "@" + m.Version }
 
-// ownModule is the module of the checkout, which its other modules use from the directory that it is in.
+// ownModule is the module in the root of the repository. The other modules replace it with its directory.
 const ownModule = "github.com/listener-operator/listener-operator"
 
-// standardLibrary is what bills of material call Go's own packages.
+// standardLibrary is the name of Go's standard library in bills of materials.
 const standardLibrary = "stdlib"
 
-// linked returns the modules, sorted by path, that packages of the checkout in root are linked from on any of the
-// architectures. Go's own library is among them, the checkout is not.
-func linked(ctx context.Context, root string, architectures, packages []string) ([]*module, error) {
-	version, err := goCommand(ctx, root, os.Environ(), "env", "GOVERSION")
+// linked returns the modules, sorted by path, that are linked into packages of the module in dir on any of the
+// architectures. They include Go's standard library, but no module of this repository.
+func linked(ctx context.Context, dir string, architectures, packages []string) ([]*module, error) {
+	version, err := goCommand(ctx, dir, os.Environ(), "env", "GOVERSION")
 	if err != nil {
 		return nil, err
 	}
 	goVersion := strings.TrimPrefix(strings.TrimSpace(string(version)), "go")
 	modules := map[string]*module{}
 	for _, architecture := range architectures {
-		listed, err := list(ctx, root, architecture, packages)
+		listed, err := list(ctx, dir, architecture, packages)
 		if err != nil {
 			return nil, fmt.Errorf("listing the packages for %s: %w", architecture, err)
 		}
@@ -59,8 +58,7 @@ func linked(ctx context.Context, root string, architectures, packages []string) 
 			if _, ok := modules[m.Path]; !ok {
 				modules[m.Path] = m
 			}
-			// Where Go's own directories have licenses of their own, they are of object files that are linked with cgo
-			// only.
+			// Other licenses in Go's directories are those of object files that only cgo links.
 			if !p.Standard {
 				modules[m.Path].packages[p.Dir] = true
 			}
@@ -69,23 +67,23 @@ func linked(ctx context.Context, root string, architectures, packages []string) 
 	return slices.SortedFunc(maps.Values(modules), func(a, b *module) int { return cmp.Compare(a.Path, b.Path) }), nil
 }
 
-// listed is what `go list` says of a package.
+// listed is the output of `go list` for a package.
 type listed struct {
 	Dir string
-	// Root is Go's own directory, for a package of Go's.
+	// Root is GOROOT for a package of the standard library.
 	Root     string
 	Standard bool
 	Module   *listedModule
 }
 
-// listedModule is what `go list` says of a module.
+// listedModule is the output of `go list` for a module.
 type listedModule struct {
 	Path, Version, Dir string
 	Main               bool
 	Replace            *listedModule
 }
 
-// module returns the module that a package belongs to, nil for the checkout's own.
+// module returns the module of a package, or nil for a module of this repository.
 func (l listed) module(goVersion string) *module {
 	m := &module{packages: map[string]bool{}}
 	switch {
@@ -101,11 +99,11 @@ func (l listed) module(goVersion string) *module {
 	return m
 }
 
-// list returns the packages that are linked into programs for an architecture.
-func list(ctx context.Context, root, architecture string, packages []string) ([]listed, error) {
-	// What a release is built with; other flags of the user's could add packages or leave some out.
+// list returns the packages that are linked for an architecture.
+func list(ctx context.Context, dir, architecture string, packages []string) ([]listed, error) {
+	// The settings of a release. Others could add or remove packages.
 	environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath", "GOWORK=off", "GOFIPS140=off")
-	out, err := goCommand(ctx, root, environment, append([]string{"list", "-deps", "-json=Dir,Root,Standard,Module"}, packages...)...)
+	out, err := goCommand(ctx, dir, environment, append([]string{"list", "-deps", "-json=Dir,Root,Standard,Module"}, packages...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +113,7 @@ func list(ctx context.Context, root, architecture string, packages []string) ([]
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("parsing what go list prints: %w", err)
+			return nil, fmt.Errorf("parsing the output of go list: %w", err)
 		}
 		all = append(all, p)
 	}

@@ -15,16 +15,16 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// allowed are the licenses, by their SPDX identifiers, that a linked module may be under. All of them ask for no more
-// of an image than to hold their text, and MPL-2.0 to tell where the module's source is, which modules.csv does.
-// Another license may be added once it was reviewed.
+// allowed are the SPDX identifiers of the licenses that a linked module may have. They require only that an image
+// contains their text, and MPL-2.0 also that it names the module's source, which modules.csv does. Another license may
+// be added after a review.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0"}
 
-// known is the part of a license file, in per cent, that has to be the text of licenses: as for pkg.go.dev. The rest
-// are titles and remarks.
-const known = 75
+// minimumCoverage is the part of a license file, in percent, that must be the text of known licenses, as for
+// pkg.go.dev. The rest are titles and remarks.
+const minimumCoverage = 75
 
-// texts are names of the files that have to go with a module; terms, of those among them that are licenses.
+// texts matches the names of files that have to be distributed with a module, and terms those that contain licenses.
 var (
 	texts = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|notices?|patents)([._-].*)?$`)
 	terms = regexp.MustCompile(`(?i)^(licen[cs]e|copying)`)
@@ -33,18 +33,18 @@ var (
 // licensed is a module with its licenses.
 type licensed struct {
 	*module
-	// Expression has their SPDX identifiers, like Apache-2.0 AND MIT.
+	// Expression is an SPDX expression like Apache-2.0 AND MIT.
 	Expression string
-	// Files are their texts, by their paths in the module.
+	// Files are the license files, by path in the module.
 	Files map[string][]byte
 }
 
-// license finds the licenses of the module: in its root, and where packages that are linked, or directories that they
-// are in, have others.
+// license finds the licenses of the module: those in its root, and others in the directories of linked packages and in
+// their parents.
 func (m *module) license() (licensed, error) {
 	l := licensed{module: m, Files: map[string][]byte{}}
 	if m.Version == "" {
-		return l, fmt.Errorf("%s, which go.mod puts in the place of a module, is a directory that nobody else has: name a module and its version", m.Path)
+		return l, fmt.Errorf("%s replaces a module by a directory, which is not published: replace it by a module and version", m.Path)
 	}
 	for _, dir := range m.directories() {
 		if err := m.collect(dir, l.Files); err != nil {
@@ -65,13 +65,13 @@ func (m *module) license() (licensed, error) {
 		}
 	}
 	if len(identifiers) == 0 {
-		return l, fmt.Errorf("%s has no license in %s, so nobody may use it: do without it", m, m.Dir)
+		return l, fmt.Errorf("%s has no license in %s, so it must not be used", m, m.Dir)
 	}
 	l.Expression = strings.Join(slices.Sorted(maps.Keys(identifiers)), " AND ")
 	return l, nil
 }
 
-// directories returns those of the module's packages and all above them, the module's own first.
+// directories returns the directories of the module's packages and their parents, beginning with the module's root.
 func (m *module) directories() []string {
 	all := map[string]bool{m.Dir: true}
 	for dir := range m.packages {
@@ -82,11 +82,11 @@ func (m *module) directories() []string {
 	return slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 }
 
-// collect adds the texts in a directory of the module that are not among files.
+// collect adds the license files in a directory of the module, except for duplicates of other files.
 func (m *module) collect(dir string, files map[string][]byte) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("looking for licenses of %s: %w", m, err)
+		return fmt.Errorf("finding licenses of %s: %w", m, err)
 	}
 	for _, e := range entries {
 		if !e.Type().IsRegular() || filepath.Ext(e.Name()) == ".go" || !texts.MatchString(e.Name()) {
@@ -108,12 +108,12 @@ func (m *module) collect(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// classify returns the SPDX identifiers of the licenses that a text consists of. It fails on texts and licenses that
-// are not known.
+// classify returns the SPDX identifiers of the licenses in a text. It fails if the text is not known, or a license is
+// not allowed.
 func classify(text []byte) ([]string, error) {
 	coverage := licensecheck.Scan(text)
-	if coverage.Percent < known {
-		return nil, fmt.Errorf("only %.0f%% of it is the text of licenses that are known: do without the module", coverage.Percent)
+	if coverage.Percent < minimumCoverage {
+		return nil, fmt.Errorf("only %.0f%% of it is the text of known licenses, so the module must not be used", coverage.Percent)
 	}
 	var found []string
 	for _, match := range coverage.Match {
@@ -121,12 +121,12 @@ func classify(text []byte) ([]string, error) {
 			continue
 		}
 		if !slices.Contains(allowed, match.ID) {
-			return nil, fmt.Errorf("nobody agreed to the license %s: do without the module, or add the license to those that are allowed in hack/licenses", match.ID)
+			return nil, fmt.Errorf("license %s is not allowed: remove the module, or add the license to hack/licenses/texts.go", match.ID)
 		}
 		found = append(found, match.ID)
 	}
 	if len(found) == 0 {
-		return nil, errors.New("it only names a license")
+		return nil, errors.New("contains no license, only the name of one")
 	}
 	return found, nil
 }
