@@ -147,7 +147,7 @@ build: ## Build the static programs bin/operator and bin/node-agent.
 	$(GO_BUILD) -o bin/node-agent ./cmd/node-agent
 
 .PHONY: licenses
-licenses: ## Gather the licenses of all that is linked into the programs in bin/licenses, and fail on one that nobody agreed to.
+licenses: ## Collect the licenses of all linked modules in bin/licenses, and fail if one is not allowed.
 	go -C hack run ./licenses -output bin/licenses ./cmd/operator ./cmd/node-agent
 
 .PHONY: image
