@@ -76,12 +76,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 }
 
 // kindSource returns a view of a backend's kind, and a source of the Listeners that its objects concern.
-func (r *Reconciler) kindSource(kind exposure.Kind) (*platform.Kind, error) {
+func (r *Reconciler) kindSource(kind exposure.Kind) (*platform.View, error) {
 	o, err := r.newObject(kind.GroupVersionKind)
 	if err != nil {
 		return nil, err
 	}
-	source, err := r.Platform.Kind(platform.KindOptions{
+	source, err := r.Platform.View(platform.ViewOptions{
 		Scheme:     r.Client.Scheme(),
 		Object:     o,
 		Cache:      cache.ByObject{Transform: r.trimForeign(kind.GroupVersionKind)},

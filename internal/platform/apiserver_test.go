@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
@@ -40,7 +41,7 @@ var (
 	routeKind = platform.OptionalKind{GroupVersionKind: route, Resource: "routes", Aggregated: true}
 )
 
-// watch returns what the API server serves, and a client of it, on which none of the definitions is left.
+// watch returns the APIs of the API server, from which it has removed the optional CRDs, and a client.
 func watch(t *testing.T) (*platform.APIs, client.Client) {
 	t.Helper()
 	c := apiserver.Client(t)
@@ -52,7 +53,7 @@ func watch(t *testing.T) (*platform.APIs, client.Client) {
 	return apis, c
 }
 
-func TestAnAPIThatComesAndGoesIsNoticed(t *testing.T) {
+func TestServesFollowsTheCRD(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	serves := func() bool { return apis.Serves(names.KindServiceMonitor) }
@@ -63,13 +64,13 @@ func TestAnAPIThatComesAndGoesIsNoticed(t *testing.T) {
 		g.Expect(apis.Serves(route)).To(BeFalse())
 		again, err := platform.Watch(t.Context(), apiserver.Config(t), routeKind)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(again.Serves(names.KindServiceMonitor)).To(BeTrue(), "at the first look")
+		g.Expect(again.Serves(names.KindServiceMonitor)).To(BeTrue(), "right after the start")
 		crds.Remove(t, c, crds.ServiceMonitors)
 		g.Eventually(serves, apiserver.Timeout, "10ms").Should(BeFalse())
 	}
 }
 
-func TestADefinitionWithoutTheVersionIsNotEnough(t *testing.T) {
+func TestCRDWithoutTheVersionDoesNotServeTheKind(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	other := crds.Read(t, crds.ServiceMonitors)
@@ -92,37 +93,36 @@ func toJSON(g Gomega, u *unstructured.Unstructured) string {
 	return string(raw)
 }
 
-// TestADefinitionThatIsBeingDeletedIsNoLongerServed waits with the last object of the kind: the definition stays until
-// it is gone.
-func TestADefinitionThatIsBeingDeletedIsNoLongerServed(t *testing.T) {
+// A CRD that is being deleted exists until the last object of the kind is removed; here a finalizer blocks that.
+func TestCRDThatIsBeingDeletedDoesNotServeTheKind(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	crds.Install(t, c, crds.ServiceMonitors)
 	g.Eventually(func() bool { return apis.Serves(names.KindServiceMonitor) }, apiserver.Timeout, "10ms").Should(BeTrue())
-	held := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"endpoints": []any{}, "selector": map[string]any{}}}}
-	held.SetGroupVersionKind(names.KindServiceMonitor)
-	held.SetNamespace(apiserver.Namespace(t))
-	held.SetName("held")
-	held.SetFinalizers([]string{"example.com/hold"})
-	g.Eventually(func() error { return c.Create(t.Context(), held) }, apiserver.Timeout, "50ms").Should(Succeed())
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.ServiceMonitors)}}
-	admin, err := client.New(apiserver.Config(t), client.Options{Scheme: definitions(g)})
+	blocked := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"endpoints": []any{}, "selector": map[string]any{}}}}
+	blocked.SetGroupVersionKind(names.KindServiceMonitor)
+	blocked.SetNamespace(apiserver.Namespace(t))
+	blocked.SetName("blocked")
+	blocked.SetFinalizers([]string{"example.com/block"})
+	g.Eventually(func() error { return c.Create(t.Context(), blocked) }, apiserver.Timeout, "50ms").Should(Succeed())
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.ServiceMonitors)}}
+	admin, err := client.New(apiserver.Config(t), client.Options{Scheme: crdScheme(g)})
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(admin.Delete(t.Context(), definition)).To(Succeed())
+	g.Expect(admin.Delete(t.Context(), crd)).To(Succeed())
 	g.Eventually(func() bool { return apis.Serves(names.KindServiceMonitor) }, apiserver.Timeout, "10ms").Should(BeFalse())
-	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed(), "it is still there")
-	g.Expect(c.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(crd), crd)).To(Succeed(), "the CRD still exists")
+	g.Expect(c.Patch(t.Context(), blocked, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	crds.Remove(t, c, crds.ServiceMonitors)
 }
 
-func definitions(g Gomega) *runtime.Scheme {
+func crdScheme(g Gomega) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	g.Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
 	return scheme
 }
 
-// TestAnAggregatedAPIThatIsDownIsStillServed is what OpenShift's Routes look like while openshift-apiserver restarts.
-func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
+// OpenShift's Routes are unavailable in this way while openshift-apiserver restarts.
+func TestAggregatedAPIThatIsUnavailableIsStillServed(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	service := aggregateRoutes(t, c)
@@ -130,14 +130,14 @@ func TestAnAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 	view := routes(g, apis)
 	g.Expect(view.Served()).To(BeTrue())
 	err := view.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, &routev1.Route{})
-	g.Expect(err).To(MatchError(ContainSubstring("did not answer")))
+	g.Expect(err).To(MatchError(ContainSubstring("has not answered")))
 	g.Expect(meta.IsNoMatchError(err)).To(BeFalse())
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
 	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Timeout, "10ms").Should(BeFalse())
 }
 
-// aggregateRoutes has the API server ask another one for Routes, which never answers, as soon as it has forgotten those
-// of a definition.
+// aggregateRoutes creates an APIService for Routes whose API server does not exist, as soon as the APIService of their
+// CRD is removed.
 func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 	t.Helper()
 	service := &unstructured.Unstructured{Object: map[string]any{
@@ -156,26 +156,26 @@ func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 	return service
 }
 
-// TestAControllerStartsWhateverBecomesOfAKind: at once without it, with its objects where there are some, and after a
-// while if its API does not answer. Objects of an API that went away are not taken for those of the one that came in
-// its place.
-func TestAControllerStartsWhateverBecomesOfAKind(t *testing.T) {
+// A controller starts at once if the cluster does not serve the kind, with the objects if it does, and after a timeout
+// if the API is unavailable. Objects of an API that was removed are not taken for those of another API that replaces
+// it.
+func TestControllerStartsWithAndWithoutAnOptionalKind(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
-	start := func() *platform.Kind {
+	start := func() *platform.View {
 		view := routes(g, apis)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		t.Cleanup(queue.ShutDown)
 		g.Expect(view.Start(t.Context(), queue)).To(Succeed())
 		return view
 	}
-	// wait tells whether the start went on without an API that does not answer.
-	wait := func(view *platform.Kind) (impatient bool) {
-		logger := funcr.New(func(_, line string) { impatient = impatient || strings.Contains(line, "does not answer") }, funcr.Options{})
+	// wait reports whether the start timed out because the API is unavailable.
+	wait := func(view *platform.View) (timedOut bool) {
+		logger := funcr.New(func(_, line string) { timedOut = timedOut || strings.Contains(line, "does not answer") }, funcr.Options{})
 		g.Expect(view.WaitForSync(log.IntoContext(t.Context(), logger))).To(Succeed())
-		return impatient
+		return timedOut
 	}
-	read := func(view *platform.Kind) error {
+	read := func(view *platform.View) error {
 		return client.IgnoreNotFound(view.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, &routev1.Route{}))
 	}
 
@@ -193,18 +193,18 @@ func TestAControllerStartsWhateverBecomesOfAKind(t *testing.T) {
 	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeFalse())
 	service := aggregateRoutes(t, c)
 	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeTrue())
-	g.Eventually(func() error { return read(view) }, apiserver.Timeout, "10ms").Should(MatchError(ContainSubstring("did not answer")))
-	unanswered := start()
-	g.Expect(wait(unanswered)).To(BeTrue())
-	g.Expect(read(unanswered)).To(MatchError(ContainSubstring("did not answer")))
+	g.Eventually(func() error { return read(view) }, apiserver.Timeout, "10ms").Should(MatchError(ContainSubstring("has not answered")))
+	unavailable := start()
+	g.Expect(wait(unavailable)).To(BeTrue())
+	g.Expect(read(unavailable)).To(MatchError(ContainSubstring("has not answered")))
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
 	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeFalse())
 }
 
-func routes(g Gomega, apis *platform.APIs) *platform.Kind {
+func routes(g Gomega, apis *platform.APIs) *platform.View {
 	scheme := runtime.NewScheme()
 	g.Expect(routev1.AddToScheme(scheme)).To(Succeed())
-	view, err := apis.Kind(platform.KindOptions{
+	view, err := apis.View(platform.ViewOptions{
 		Scheme: scheme, Object: &routev1.Route{},
 		Cache:   cache.ByObject{Label: labels.SelectorFromSet(labels.Set{"ours": "true"})},
 		Handler: &handler.EnqueueRequestForObject{},
@@ -216,18 +216,17 @@ func routes(g Gomega, apis *platform.APIs) *platform.Kind {
 	return view
 }
 
-// TestAControllerFollowsAKindThatComesAndGoes has Routes appear, disappear and appear again while a controller runs
-// that was started without them.
-func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
+// The CRD of Routes is created, deleted and created again while a controller runs that was started without it.
+func TestControllerFollowsAKindThatIsAddedAndRemoved(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	view := routes(g, apis)
-	var woken, seen atomic.Int32
+	var changed, seen atomic.Int32
 	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).Named("routes").WatchesRawSource(view).
 			Complete(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
 				if request.Name == "changed" {
-					woken.Add(1)
+					changed.Add(1)
 				} else {
 					seen.Add(1)
 				}
@@ -239,10 +238,10 @@ func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
 	read := func() error { return view.Get(t.Context(), key, &routev1.Route{}) }
 	for range 2 {
 		g.Expect(meta.IsNoMatchError(read())).To(BeTrue())
-		woken.Store(0)
+		changed.Store(0)
 		seen.Store(0)
 		crds.Install(t, c, crds.Routes)
-		g.Eventually(woken.Load, apiserver.Timeout, "10ms").Should(BeEquivalentTo(1))
+		g.Eventually(changed.Load, apiserver.Timeout, "10ms").Should(BeEquivalentTo(1))
 		g.Expect(client.IgnoreNotFound(read())).To(Succeed())
 		for name, ours := range map[string]string{"web": "true", "other": "false"} {
 			created := &unstructured.Unstructured{Object: map[string]any{
@@ -260,24 +259,23 @@ func TestAControllerFollowsAKindThatComesAndGoes(t *testing.T) {
 		g.Expect(view.List(t.Context(), &list)).To(Succeed())
 		g.Expect(list.Items).To(HaveLen(1), "only those with the label")
 		crds.Remove(t, c, crds.Routes)
-		g.Eventually(woken.Load, apiserver.Timeout, "10ms").Should(BeEquivalentTo(2))
+		g.Eventually(changed.Load, apiserver.Timeout, "10ms").Should(BeEquivalentTo(2))
 	}
 }
 
-func TestWatchSaysWhatItMayNotRead(t *testing.T) {
+func TestWatchReportsMissingPermissions(t *testing.T) {
 	config := apiserver.Config(t)
-	config.Impersonate.UserName = "somebody"
-	ctx, cancel := context.WithTimeout(t.Context(), 2_000_000_000)
+	config.Impersonate.UserName = "unprivileged"
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := platform.Watch(ctx, config)
-	if err == nil || !strings.Contains(err.Error(), "is forbidden") || !strings.Contains(err.Error(), "somebody") {
+	if err == nil || !strings.Contains(err.Error(), "is forbidden") || !strings.Contains(err.Error(), "unprivileged") {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// TestTheTLSProfileOfTheClusterIsFollowed has a server that runs on while OpenShift's API appears, the profile changes,
-// and the API goes.
-func TestTheTLSProfileOfTheClusterIsFollowed(t *testing.T) {
+// The server keeps running while the CRD of APIServers is created, the profile changes, and the CRD is deleted.
+func TestTLSProfileFollowsTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	crds.Remove(t, c, crds.APIServers)

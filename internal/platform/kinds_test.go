@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
-func TestOperatorRoleAllowsToReadTheDefinitionsOfOptionalKindsOnly(t *testing.T) {
+func TestOperatorRoleAllowsToReadTheCRDsAndAPIServicesOfOptionalKindsOnly(t *testing.T) {
 	want := map[string][]string{}
 	for _, o := range append(platform.Kinds(), backends.All().OptionalKinds()...) {
 		want["customresourcedefinitions"] = append(want["customresourcedefinitions"], o.Resource+"."+o.Group)
@@ -40,6 +40,6 @@ func TestOperatorRoleAllowsToReadTheDefinitionsOfOptionalKindsOnly(t *testing.T)
 		}
 	}
 	if diff := cmp.Diff(want, got, cmpopts.SortSlices(strings.Compare)); diff != "" {
-		t.Errorf("definitions that may be read (-want +got):\n%s", diff)
+		t.Errorf("resource names in the role (-want +got):\n%s", diff)
 	}
 }

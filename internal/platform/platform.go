@@ -1,11 +1,11 @@
-// Package platform knows which optional APIs the cluster serves: those of OpenShift, of the Prometheus operator and of
-// the Operator Lifecycle Manager. It is the one place that looks; everything else asks it, and is woken when the answer
-// changes.
+// Package platform observes which optional APIs the cluster serves: those of OpenShift, of the Prometheus operator and
+// of the Operator Lifecycle Manager. No other package does. It notifies the controllers that use such an API when the
+// cluster starts or stops serving it.
 //
-// It reads what defines an API, not the API: a kind is served while there is a CustomResourceDefinition or an
-// aggregated APIService for it. So an aggregated API server that is down for a moment is not mistaken for one that was
-// removed, and an absent API costs an idle watch and no more. It must never write, and nothing may fail because an
-// optional API is absent.
+// The package watches the CustomResourceDefinition and the APIService of an API, not the API itself: a kind is served
+// while one of them exists. So an aggregated API server that is unavailable for a moment is not taken for one that was
+// removed, and an API that the cluster does not serve costs one idle watch. The package must never write, and nothing
+// may fail because an optional API is absent.
 package platform
 
 import (
@@ -32,28 +32,28 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// firstLook is how long Watch waits for the API server.
-const firstLook = 30 * time.Second
+// syncTimeout is how long Watch waits for the API server.
+const syncTimeout = 30 * time.Second
 
-// APIs tells which optional APIs the cluster serves. It is safe for concurrent use.
+// APIs reports which optional APIs the cluster serves. It is safe for concurrent use.
 type APIs struct {
 	config     *rest.Config
 	httpClient *http.Client
 	mapper     meta.RESTMapper
 
 	mu sync.Mutex
-	// defined says of each optional kind what defines it.
-	defined map[schema.GroupVersionKind]map[origin]bool
-	// changed is closed, and replaced, when a kind starts or stops being served.
+	// definitions has, for each optional kind, what defines it.
+	definitions map[schema.GroupVersionKind]map[origin]bool
+	// changed is closed and replaced when the cluster starts or stops serving a kind.
 	changed chan struct{}
 }
 
-// origin is a kind of object that can define an API.
+// origin is the kind of an object that can define an API.
 type origin string
 
 const (
-	byDefinition origin = "CustomResourceDefinition"
-	byAggregator origin = "APIService"
+	byCRD        origin = "CustomResourceDefinition"
+	byAPIService origin = "APIService"
 )
 
 // Watch returns which optional kinds the cluster serves now, and follows changes until ctx is done, even if it returns
@@ -61,23 +61,23 @@ const (
 func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKind) (*APIs, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the API server: %w", err)
+		return nil, fmt.Errorf("creating a client of the API server: %w", err)
 	}
 	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("mapping kinds to resources: %w", err)
+		return nil, fmt.Errorf("creating a mapper of kinds to resources: %w", err)
 	}
 	reader, err := dynamic.NewForConfigAndClient(config, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("making a client of the API server: %w", err)
+		return nil, fmt.Errorf("creating a client of the API server: %w", err)
 	}
 	a := &APIs{
 		config: config, httpClient: httpClient, mapper: mapper,
-		defined: map[schema.GroupVersionKind]map[origin]bool{}, changed: make(chan struct{}),
+		definitions: map[schema.GroupVersionKind]map[origin]bool{}, changed: make(chan struct{}),
 	}
 	optional := append(kinds(), backendKinds...)
 	for _, o := range optional {
-		a.defined[o.GroupVersionKind] = map[origin]bool{}
+		a.definitions[o.GroupVersionKind] = map[origin]bool{}
 	}
 	if err := a.follow(ctx, reader, optional); err != nil {
 		return nil, err
@@ -85,30 +85,31 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 	return a, nil
 }
 
-// Serves tells whether the cluster serves the kind, which must be one of the optional ones.
+// Serves reports whether the cluster serves the kind, which must be an optional kind that is watched.
 func (a *APIs) Serves(kind schema.GroupVersionKind) bool {
-	serves, _ := a.look(kind)
+	serves, _ := a.state(kind)
 	return serves
 }
 
-// OpenShift tells whether the cluster is one of OpenShift.
+// OpenShift reports whether the cluster is an OpenShift cluster.
 func (a *APIs) OpenShift() bool { return a.Serves(names.KindClusterVersion) }
 
-// look returns whether the kind is served, and a channel that is closed when that or another answer changes.
-func (a *APIs) look(kind schema.GroupVersionKind) (serves bool, changed <-chan struct{}) {
+// state returns whether the cluster serves the kind, and a channel that is closed when it starts or stops serving this
+// or another kind.
+func (a *APIs) state(kind schema.GroupVersionKind) (serves bool, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	origins, known := a.defined[kind]
+	origins, known := a.definitions[kind]
 	if !known {
-		panic(fmt.Sprintf("%s is not among the optional kinds of package platform", kind))
+		panic(fmt.Sprintf("%s is not one of the optional kinds that are watched", kind))
 	}
 	return len(origins) > 0, a.changed
 }
 
-// await returns when the kind is served, or no longer served, as wanted, or when ctx is done. It tells which.
+// await waits until Serves(kind) is want, and returns true, or until ctx is done, and returns false.
 func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, want bool) bool {
 	for {
-		serves, changed := a.look(kind)
+		serves, changed := a.state(kind)
 		if serves == want {
 			return true
 		}
@@ -120,39 +121,39 @@ func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, want boo
 	}
 }
 
-// set notes whether something defines the kind.
+// set records whether an object of this origin defines the kind.
 func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, by origin, defines bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := len(a.defined[kind]) > 0
+	before := len(a.definitions[kind]) > 0
 	if defines {
-		a.defined[kind][by] = true
+		a.definitions[kind][by] = true
 	} else {
-		delete(a.defined[kind], by)
+		delete(a.definitions[kind], by)
 	}
-	if now := len(a.defined[kind]) > 0; now != before {
-		log.FromContext(ctx).Info("Looked at what the cluster serves", "group", kind.Group, "version", kind.Version, "kind", kind.Kind, "served", now)
+	if now := len(a.definitions[kind]) > 0; now != before {
+		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", kind.Version, "kind", kind.Kind, "served", now)
 		close(a.changed)
 		a.changed = make(chan struct{})
 	}
 }
 
-// follow starts the watches, and returns when each has seen what there is.
+// follow starts the watches, and returns when all of them have synced.
 func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []OptionalKind) error {
 	lastErr := &lastError{}
 	var synced []toolscache.InformerSynced
 	for _, o := range optional {
-		definition := watched{
-			kind: o.GroupVersionKind, origin: byDefinition, name: o.Resource + "." + o.Group,
+		crd := watched{
+			kind: o.GroupVersionKind, origin: byCRD, name: o.Resource + "." + o.Group,
 			resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
 			defines:  func(u *unstructured.Unstructured) (bool, error) { return established(u, o.Version) },
 		}
 		service := watched{
-			kind: o.GroupVersionKind, origin: byAggregator, name: o.Version + "." + o.Group,
+			kind: o.GroupVersionKind, origin: byAPIService, name: o.Version + "." + o.Group,
 			resource: schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
 			defines:  aggregated,
 		}
-		watches := []watched{definition}
+		watches := []watched{crd}
 		if o.Aggregated {
 			watches = append(watches, service)
 		}
@@ -164,10 +165,10 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 			synced = append(synced, hasSynced)
 		}
 	}
-	first, stop := context.WithTimeout(ctx, firstLook)
+	syncing, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
-	if !toolscache.WaitForCacheSync(first.Done(), synced...) {
-		return fmt.Errorf("looking at which optional APIs the cluster serves: no answer in %s: %w", firstLook, lastErr.get())
+	if !toolscache.WaitForCacheSync(syncing.Done(), synced...) {
+		return fmt.Errorf("finding out which optional APIs the cluster serves: the API server did not answer within %s: %w", syncTimeout, lastErr.get())
 	}
 	return nil
 }
@@ -181,13 +182,13 @@ type watched struct {
 	defines  func(*unstructured.Unstructured) (bool, error)
 }
 
-// finding is what is kept in memory of a watched object.
+// finding is what the informer keeps of a watched object.
 type finding struct {
 	metav1.ObjectMeta
 	defines bool
 }
 
-// start watches one object by its name, until ctx is done.
+// start starts to watch one object by its name, until ctx is done.
 func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, lastErr *lastError) (toolscache.InformerSynced, error) {
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
 	informer := dynamicinformer.NewFilteredDynamicInformer(reader, w.resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
@@ -220,21 +221,22 @@ func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, l
 	return registration.HasSynced, nil
 }
 
-// established tells whether a CustomResourceDefinition makes the API server serve the version. One that is being
-// deleted does so for a moment longer, but takes no new object.
+// established reports whether the API server serves the version of a CustomResourceDefinition. While a
+// CustomResourceDefinition is being deleted, the API server still serves it for a moment but accepts no new objects; it
+// counts as not served.
 func established(u *unstructured.Unstructured, version string) (bool, error) {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &definition); err != nil {
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
 		return false, fmt.Errorf("decoding CustomResourceDefinition %s: %w", u.GetName(), err)
 	}
-	if definition.DeletionTimestamp != nil {
+	if crd.DeletionTimestamp != nil {
 		return false, nil
 	}
 	served := false
-	for i := range definition.Spec.Versions {
-		served = served || definition.Spec.Versions[i].Name == version && definition.Spec.Versions[i].Served
+	for i := range crd.Spec.Versions {
+		served = served || crd.Spec.Versions[i].Name == version && crd.Spec.Versions[i].Served
 	}
-	for _, c := range definition.Status.Conditions {
+	for _, c := range crd.Status.Conditions {
 		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
 			return served, nil
 		}
@@ -242,14 +244,14 @@ func established(u *unstructured.Unstructured, version string) (bool, error) {
 	return false, nil
 }
 
-// aggregated tells whether an APIService leads to an API server of its own, whether that answers or not. One without a
-// service belongs to CustomResourceDefinitions.
+// aggregated reports whether an APIService refers to an aggregated API server, which may be unavailable. An APIService
+// without a service is one of CustomResourceDefinitions.
 func aggregated(u *unstructured.Unstructured) (bool, error) {
 	_, found, err := unstructured.NestedMap(u.Object, "spec", "service")
 	return found && u.GetDeletionTimestamp() == nil, err
 }
 
-// lastError remembers why a watch did not start.
+// lastError is the last error of the watches.
 type lastError struct {
 	mu  sync.Mutex
 	err error

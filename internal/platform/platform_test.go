@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestWhichDefinitionsServeAVersion(t *testing.T) {
-	definition := func(change func(o map[string]any)) *unstructured.Unstructured {
+func TestEstablished(t *testing.T) {
+	crd := func(change func(o map[string]any)) *unstructured.Unstructured {
 		o := map[string]any{
 			"metadata": map[string]any{"name": "routes.example.com"},
 			"spec":     map[string]any{"versions": []any{map[string]any{"name": "v1", "served": true}, map[string]any{"name": "v2", "served": false}}},
@@ -18,7 +18,7 @@ func TestWhichDefinitionsServeAVersion(t *testing.T) {
 		change(o)
 		return &unstructured.Unstructured{Object: o}
 	}
-	nothing := func(map[string]any) {}
+	unchanged := func(map[string]any) {}
 	conditions := func(names, established string) func(map[string]any) {
 		return func(o map[string]any) {
 			o["status"] = map[string]any{"conditions": []any{
@@ -31,37 +31,37 @@ func TestWhichDefinitionsServeAVersion(t *testing.T) {
 		change  func(map[string]any)
 		want    bool
 	}{
-		"an established one":        {"v1", nothing, true},
-		"of another version":        {"v3", nothing, false},
-		"of a version not served":   {"v2", nothing, false},
-		"one that is not yet":       {"v1", conditions("True", "False"), false},
-		"one that is still":         {"v1", conditions("False", "True"), true},
-		"one without any condition": {"v1", func(o map[string]any) { delete(o, "status") }, false},
-		"one that is being deleted": {"v1", func(o map[string]any) {
+		"established":                                 {"v1", unchanged, true},
+		"of another version":                          {"v3", unchanged, false},
+		"version that is not served":                  {"v2", unchanged, false},
+		"not established yet":                         {"v1", conditions("True", "False"), false},
+		"still established after a conflict of names": {"v1", conditions("False", "True"), true},
+		"without conditions":                          {"v1", func(o map[string]any) { delete(o, "status") }, false},
+		"being deleted": {"v1", func(o map[string]any) {
 			o["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-02T03:04:05Z"
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := established(definition(tc.change), tc.version); err != nil || got != tc.want {
-				t.Errorf("says %v, %v, want %v", got, err, tc.want)
+			if got, err := established(crd(tc.change), tc.version); err != nil || got != tc.want {
+				t.Errorf("got %v, %v; want %v", got, err, tc.want)
 			}
 		})
 	}
 }
 
-func TestWhichAPIServicesLeadElsewhere(t *testing.T) {
-	elsewhere := map[string]any{"service": map[string]any{"name": "api"}}
+func TestAggregated(t *testing.T) {
+	withService := map[string]any{"service": map[string]any{"name": "api"}}
 	for name, tc := range map[string]struct {
 		object map[string]any
 		want   bool
 	}{
-		"with a service":        {map[string]any{"spec": elsewhere}, true},
-		"of a definition":       {map[string]any{"spec": map[string]any{}}, false},
-		"that is being deleted": {map[string]any{"spec": elsewhere, "metadata": map[string]any{"deletionTimestamp": "2026-01-02T03:04:05Z"}}, false},
+		"with a service":               {map[string]any{"spec": withService}, true},
+		"of CustomResourceDefinitions": {map[string]any{"spec": map[string]any{}}, false},
+		"being deleted":                {map[string]any{"spec": withService, "metadata": map[string]any{"deletionTimestamp": "2026-01-02T03:04:05Z"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := aggregated(&unstructured.Unstructured{Object: tc.object}); err != nil || got != tc.want {
-				t.Errorf("says %v, %v, want %v", got, err, tc.want)
+				t.Errorf("got %v, %v; want %v", got, err, tc.want)
 			}
 		})
 	}

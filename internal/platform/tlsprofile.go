@@ -26,24 +26,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// clusterAPIServer is the name of the only APIServer, in which OpenShift's administrators choose a TLS security
-// profile.
+// clusterAPIServer is the name of the one APIServer object, in which administrators of an OpenShift cluster select a
+// TLS security profile.
 const clusterAPIServer = "cluster"
 
-// TLSProfile is the TLS security profile that OpenShift's administrators chose for the cluster, which servers have to
-// follow. Elsewhere, and where none is chosen, it is Intermediate. It is safe for concurrent use.
+// TLSProfile is the TLS security profile of an OpenShift cluster, which all servers have to apply. On other clusters,
+// and if none is selected, it is Intermediate. It is safe for concurrent use.
 type TLSProfile struct {
 	spec atomic.Pointer[configv1.TLSProfileSpec]
 }
 
-// NewTLSProfile returns the profile Intermediate, which SetupWithManager makes follow the cluster's.
+// NewTLSProfile returns the profile Intermediate. SetupWithManager lets it follow the profile of the cluster.
 func NewTLSProfile() *TLSProfile {
 	p := &TLSProfile{}
 	p.spec.Store(configv1.TLSProfiles[configv1.TLSProfileIntermediateType])
 	return p
 }
 
-// Apply makes a server's configuration follow the profile, with each new connection.
+// Apply lets the configuration of a server follow the profile, for each new connection.
 func (p *TLSProfile) Apply(config *tls.Config) {
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		spec := p.spec.Load()
@@ -54,13 +54,13 @@ func (p *TLSProfile) Apply(config *tls.Config) {
 	}
 }
 
-// SetupWithManager reads the cluster's profile, and follows it while the manager runs.
+// SetupWithManager registers a controller that follows the profile of the cluster.
 func (p *TLSProfile) SetupWithManager(mgr manager.Manager, apis *APIs) error {
 	scheme := runtime.NewScheme()
 	if err := configv1.Install(scheme); err != nil {
 		return fmt.Errorf("registering the kinds of %s: %w", configv1.GroupVersion, err)
 	}
-	servers, err := apis.Kind(KindOptions{
+	servers, err := apis.View(ViewOptions{
 		Scheme: scheme, Object: &configv1.APIServer{},
 		Cache:   cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterAPIServer)},
 		Handler: &handler.EnqueueRequestForObject{},
@@ -73,7 +73,7 @@ func (p *TLSProfile) SetupWithManager(mgr manager.Manager, apis *APIs) error {
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("tlsprofile").
-		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}). // each replica serves
+		WithOptions(controller.Options{NeedLeaderElection: ptr.To(false)}). // each replica serves metrics
 		WatchesRawSource(servers).
 		Complete(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			return reconcile.Result{}, p.follow(ctx, servers)
@@ -84,30 +84,30 @@ func (p *TLSProfile) SetupWithManager(mgr manager.Manager, apis *APIs) error {
 	return nil
 }
 
-// follow takes over the profile of the cluster.
+// follow reads the profile of the cluster and replaces the current one.
 func (p *TLSProfile) follow(ctx context.Context, reader client.Reader) error {
 	var server configv1.APIServer
 	err := reader.Get(ctx, types.NamespacedName{Name: clusterAPIServer}, &server)
 	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("reading the cluster's TLS profile: %w", err)
 	}
-	wanted, err := profileSpec(server.Spec.TLSSecurityProfile)
+	desired, err := profileSpec(server.Spec.TLSSecurityProfile)
 	if err != nil {
 		return reconcile.TerminalError(err)
 	}
-	if before := p.spec.Swap(wanted); before.MinTLSVersion != wanted.MinTLSVersion || !slices.Equal(before.Ciphers, wanted.Ciphers) {
-		log.FromContext(ctx).Info("Following the cluster's TLS profile", "minTLSVersion", wanted.MinTLSVersion, "ciphers", wanted.Ciphers)
+	if before := p.spec.Swap(desired); before.MinTLSVersion != desired.MinTLSVersion || !slices.Equal(before.Ciphers, desired.Ciphers) {
+		log.FromContext(ctx).Info("Applied the cluster's TLS profile", "minTLSVersion", desired.MinTLSVersion, "ciphers", desired.Ciphers)
 	}
 	return nil
 }
 
-// profileSpec returns what a profile means.
+// profileSpec returns the versions and ciphers of a profile.
 func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec, error) {
 	switch {
 	case profile == nil || profile.Type == "":
 		return configv1.TLSProfiles[configv1.TLSProfileIntermediateType], nil
 	case profile.Type == configv1.TLSProfileCustomType && profile.Custom == nil:
-		return nil, errors.New("APIServer cluster: spec.tlsSecurityProfile is of type Custom and has no field custom")
+		return nil, errors.New("APIServer cluster: spec.tlsSecurityProfile has type Custom but no field custom")
 	case profile.Type == configv1.TLSProfileCustomType:
 		return &profile.Custom.TLSProfileSpec, nil
 	}
@@ -118,7 +118,7 @@ func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec
 	return spec, nil
 }
 
-// minVersion is the version that a profile names. What is not known is taken for the safest.
+// minVersion returns the version that a profile names. An unknown name means the latest version, which is the safest.
 func minVersion(version configv1.TLSProtocolVersion) uint16 {
 	switch version {
 	case configv1.VersionTLS10:
@@ -132,8 +132,8 @@ func minVersion(version configv1.TLSProtocolVersion) uint16 {
 	}
 }
 
-// cipherSuites returns those that Go knows, of TLS 1.2 and older: those of TLS 1.3 are not configurable. It is never
-// nil, which would mean Go's own choice.
+// cipherSuites returns the suites of TLS 1.2 and older that Go implements; those of TLS 1.3 cannot be configured. It
+// never returns nil, which would select Go's defaults.
 func cipherSuites(names []string) []uint16 {
 	suites := []uint16{}
 	for _, name := range names {
@@ -144,7 +144,7 @@ func cipherSuites(names []string) []uint16 {
 	return suites
 }
 
-// openSSLCipherSuites are the cipher suites by the names that OpenSSL has for them.
+// openSSLCipherSuites returns the cipher suites by their names in OpenSSL.
 func openSSLCipherSuites() map[string]uint16 {
 	return map[string]uint16{
 		"ECDHE-ECDSA-AES128-GCM-SHA256": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,

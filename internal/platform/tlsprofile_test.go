@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// serve returns the address of a server that follows the profile.
+// serve returns the address of a server that applies the profile.
 func serve(t *testing.T, p *TLSProfile) string {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
@@ -23,7 +23,7 @@ func serve(t *testing.T, p *TLSProfile) string {
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	p.Apply(config)
-	config.Certificates = []tls.Certificate{pair} // after Apply, as the metrics' server does
+	config.Certificates = []tls.Certificate{pair} // after Apply, as the metrics server does
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func serve(t *testing.T, p *TLSProfile) string {
 	return listener.Addr().String()
 }
 
-// dial returns whether a client with one version and, below 1.3, one cipher suite is let in.
+// dial reports whether the server accepts a client with one version and, below 1.3, one cipher suite.
 func dial(address string, version, suite uint16) bool {
 	connection, err := tls.Dial("tcp", address, &tls.Config{
 		InsecureSkipVerify: true, MinVersion: version, MaxVersion: version, CipherSuites: []uint16{suite}, RootCAs: x509.NewCertPool(),
@@ -54,7 +54,7 @@ func dial(address string, version, suite uint16) bool {
 	return true
 }
 
-func TestServersFollowTheProfile(t *testing.T) {
+func TestServerAppliesTheProfile(t *testing.T) {
 	const gcm, cbc = tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA
 	p := NewTLSProfile()
 	address := serve(t, p)
@@ -64,13 +64,13 @@ func TestServersFollowTheProfile(t *testing.T) {
 		gcm     bool // with TLS 1.2
 		cbc     bool // with TLS 1.2
 	}{
-		"none":                                   {gcm: true},
-		"no type":                                {profile: &configv1.TLSSecurityProfile{}, gcm: true},
-		"Intermediate":                           {profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileIntermediateType}, gcm: true},
-		"Modern":                                 {profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}},
-		"Old":                                    {profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileOldType}, gcm: true, cbc: true, tls11: true},
-		"Custom":                                 {profile: custom(configv1.VersionTLS12, "ECDHE-RSA-AES128-SHA", "NO-SUCH-CIPHER"), cbc: true},
-		"Custom, of TLS 1.3 only by its ciphers": {profile: custom(configv1.VersionTLS12, "TLS_AES_128_GCM_SHA256")},
+		"none":                                 {gcm: true},
+		"no type":                              {profile: &configv1.TLSSecurityProfile{}, gcm: true},
+		"Intermediate":                         {profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileIntermediateType}, gcm: true},
+		"Modern":                               {profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType}},
+		"Old":                                  {profile: &configv1.TLSSecurityProfile{Type: configv1.TLSProfileOldType}, gcm: true, cbc: true, tls11: true},
+		"Custom":                               {profile: custom(configv1.VersionTLS12, "ECDHE-RSA-AES128-SHA", "NO-SUCH-CIPHER"), cbc: true},
+		"Custom, with ciphers of TLS 1.3 only": {profile: custom(configv1.VersionTLS12, "TLS_AES_128_GCM_SHA256")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec, err := profileSpec(tc.profile)
@@ -79,16 +79,16 @@ func TestServersFollowTheProfile(t *testing.T) {
 			}
 			p.spec.Store(spec)
 			if !dial(address, tls.VersionTLS13, 0) {
-				t.Error("TLS 1.3 is refused")
+				t.Error("TLS 1.3 is rejected")
 			}
 			if got := dial(address, tls.VersionTLS12, gcm); got != tc.gcm {
-				t.Errorf("TLS 1.2 with AES-GCM is let in: %t, want %t", got, tc.gcm)
+				t.Errorf("TLS 1.2 with AES-GCM is accepted: %t, want %t", got, tc.gcm)
 			}
 			if got := dial(address, tls.VersionTLS12, cbc); got != tc.cbc {
-				t.Errorf("TLS 1.2 with AES-CBC is let in: %t, want %t", got, tc.cbc)
+				t.Errorf("TLS 1.2 with AES-CBC is accepted: %t, want %t", got, tc.cbc)
 			}
 			if got := dial(address, tls.VersionTLS11, cbc); got != tc.tls11 {
-				t.Errorf("TLS 1.1 is let in: %t, want %t", got, tc.tls11)
+				t.Errorf("TLS 1.1 is accepted: %t, want %t", got, tc.tls11)
 			}
 		})
 	}
@@ -101,20 +101,20 @@ func custom(version configv1.TLSProtocolVersion, ciphers ...string) *configv1.TL
 	}
 }
 
-func TestAProfileThatSaysNothingIsRefused(t *testing.T) {
+func TestInvalidProfileIsRejected(t *testing.T) {
 	for name, profile := range map[string]*configv1.TLSSecurityProfile{
-		"of an unknown type": {Type: "Quantum"},
-		"Custom, and empty":  {Type: configv1.TLSProfileCustomType},
+		"of an unknown type":             {Type: "Quantum"},
+		"of type Custom without ciphers": {Type: configv1.TLSProfileCustomType},
 	} {
 		if _, err := profileSpec(profile); err == nil {
-			t.Errorf("a profile that is %s is taken", name)
+			t.Errorf("a profile %s is accepted", name)
 		}
 	}
 }
 
-// TestCipherSuitesAreThoseOfTheProfiles finds ciphers of OpenShift's profiles that Go has and this package does not
-// know.
-func TestCipherSuitesAreThoseOfTheProfiles(t *testing.T) {
+// TestCipherSuitesOfAllProfilesAreKnown finds ciphers of OpenShift's profiles that Go implements and
+// openSSLCipherSuites does not have.
+func TestCipherSuitesOfAllProfilesAreKnown(t *testing.T) {
 	tls13 := map[string]bool{}
 	for _, suite := range tls.CipherSuites() {
 		if suite.SupportedVersions[0] == tls.VersionTLS13 {
@@ -124,7 +124,7 @@ func TestCipherSuitesAreThoseOfTheProfiles(t *testing.T) {
 	for name, profile := range configv1.TLSProfiles {
 		for _, cipher := range profile.Ciphers {
 			if _, known := openSSLCipherSuites()[cipher]; !known && !tls13[cipher] && cipher != "DES-CBC3-SHA" {
-				t.Errorf("%s has the cipher %s, which is not known", name, cipher)
+				t.Errorf("profile %s has the cipher %s, which openSSLCipherSuites does not have", name, cipher)
 			}
 		}
 	}
