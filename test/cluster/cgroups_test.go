@@ -20,12 +20,12 @@ cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0
 	}
 }
 
-func TestNewGroupGetsTheProcessorsOfItsParent(t *testing.T) {
+func TestNewGroupHasProcessorsOfParent(t *testing.T) {
 	parent := t.TempDir()
 	write(t, filepath.Join(parent, "cpuset.cpus"), "0-1")
 	write(t, filepath.Join(parent, "cpuset.mems"), "0")
 	dir := filepath.Join(parent, "group")
-	for range 2 { // a second time changes nothing
+	for range 2 { // the second call changes nothing
 		if err := (hierarchy{mount: parent}).createLevel(parent, dir); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestNewGroupGetsTheProcessorsOfItsParent(t *testing.T) {
 	}
 }
 
-func TestParentHandsOnItsControllers(t *testing.T) {
+func TestParentDelegatesControllers(t *testing.T) {
 	parent := t.TempDir()
 	write(t, filepath.Join(parent, "cgroup.controllers"), "memory\n")
 	write(t, filepath.Join(parent, "cgroup.subtree_control"), "")
@@ -49,7 +49,7 @@ func TestParentHandsOnItsControllers(t *testing.T) {
 	}
 }
 
-func TestRemoveTreeRemovesNestedGroupsAndToleratesNone(t *testing.T) {
+func TestRemoveTreeRemovesNestedAndMissingGroups(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "group")
 	if err := os.MkdirAll(filepath.Join(root, "a", "b"), 0o755); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// newTestCluster returns a cluster that has a place on disk, and there its registry's user, but nothing else.
+// newTestCluster returns a cluster that only has a directory, with its registry's login.
 func newTestCluster(t *testing.T) *Cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func newTestCluster(t *testing.T) *Cluster {
 	return c
 }
 
-func TestKubeletConfigIsValidAndFitsTheCluster(t *testing.T) {
+func TestKubeletConfigIsValid(t *testing.T) {
 	c := newTestCluster(t)
 	rendered, err := render("kubelet.yaml", c.nodeConfig(3))
 	if err != nil {
@@ -48,7 +48,7 @@ func TestKubeletConfigIsValidAndFitsTheCluster(t *testing.T) {
 	}
 }
 
-func TestNetworkConfigGivesANodeItsOwnPods(t *testing.T) {
+func TestNetworkConfigHasPodRangeOfNode(t *testing.T) {
 	c := newTestCluster(t)
 	rendered, err := render("cni.conflist", c.nodeConfig(3))
 	if err != nil {
@@ -62,7 +62,7 @@ func TestNetworkConfigGivesANodeItsOwnPods(t *testing.T) {
 	}
 }
 
-func TestEveryTemplateRendersForANode(t *testing.T) {
+func TestEveryTemplateRendersForNode(t *testing.T) {
 	c := newTestCluster(t)
 	if err := c.writeNodeConfig(1); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestEveryTemplateRendersForANode(t *testing.T) {
 	}
 }
 
-func TestNodesKnowThePasswordOfTheRegistryUnderItsOwnNameAlone(t *testing.T) {
+func TestNodesHavePasswordForClusterRegistryOnly(t *testing.T) {
 	c := newTestCluster(t)
 	if err := c.writeNodeConfig(1); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestNodesKnowThePasswordOfTheRegistryUnderItsOwnNameAlone(t *testing.T) {
 	}
 }
 
-func TestClusterNamesAreFitForPaths(t *testing.T) {
+func TestClusterNamesAreValidPaths(t *testing.T) {
 	for name, want := range map[string]bool{
 		"listener": true, "a": true, "a-1": true,
 		"": false, "..": false, "a/b": false, "-a": false, "a-": false, "A": false, strings.Repeat("a", 33): false,

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestALimitIsRaisedButNeverLowered(t *testing.T) {
+func TestLimitIsRaisedButNeverLowered(t *testing.T) {
 	for name, tc := range map[string]struct{ before, want string }{
 		"too low": {"128\n", "512"},
 		"enough":  {"512\n", "512\n"},
@@ -28,7 +28,7 @@ func TestALimitIsRaisedButNeverLowered(t *testing.T) {
 	}
 }
 
-func TestALimitThatIsNoNumberIsNamed(t *testing.T) {
+func TestErrorNamesLimitThatIsNotANumber(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limit")
 	if err := os.WriteFile(path, []byte("many"), 0o600); err != nil {
 		t.Fatal(err)

@@ -26,16 +26,15 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
-// lifecycleName is the name of the cluster that the test brings up, beside whatever others there are.
+// lifecycleName is the name of the test's cluster. Other clusters may exist.
 const lifecycleName = "lifecycle-test"
 
-// patience is how long the test waits for something that takes seconds on an idle machine.
-const patience = 2 * time.Minute
+// timeout is how long the test waits for what takes seconds on an idle machine.
+const timeout = 2 * time.Minute
 
-// A cluster comes up, also after an interrupt, does what a cluster does, loses nodes and gets them back, and is gone
-// without a trace.
+// The cluster is created after an interrupted attempt, runs Pods, loses and replaces nodes, and is deleted completely.
 func TestClusterLifecycle(t *testing.T) {
-	if err := Down(t.Context(), lifecycleName, t.Output()); err != nil { // what an earlier run may have left
+	if err := Down(t.Context(), lifecycleName, t.Output()); err != nil { // an earlier run may have been interrupted
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { expectNothingLeft(t) })
@@ -49,19 +48,19 @@ func TestClusterLifecycle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &story{Cluster: c, client: client}
-	t.Run("it is ready", s.isReady)
+	s := &scenario{Cluster: c, client: client}
+	t.Run("the cluster is ready", s.isReady)
 	t.Run("a second Up changes nothing", func(t *testing.T) { s.upAgain(t, options) })
-	t.Run("a Pod runs and answers", s.podRuns)
+	t.Run("a Pod runs", s.podRuns)
 	t.Run("a Pod finds a Service by name", s.findsServiceByName)
 	t.Run("the client reaches a node port but no Pod", s.clientIsOutside)
 	t.Run("Pods use images that were loaded and pushed", s.usesImages)
-	t.Run("a kubelet restarts under its Pods", s.kubeletRestarts)
-	t.Run("a node that lost power comes back", s.nodeReboots)
-	t.Run("a node that is lost is replaced", s.nodeIsReplaced)
+	t.Run("Pods keep running while the kubelet restarts", s.kubeletRestarts)
+	t.Run("a node is started after a power cut", s.nodeReboots)
+	t.Run("a deleted node is replaced", s.nodeIsReplaced)
 }
 
-// interruptUp brings the cluster up and interrupts that in the middle.
+// interruptUp calls Up and cancels it at the first progress message.
 func interruptUp(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -80,13 +79,13 @@ func (f writerFunc) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// story is the cluster on which the steps of the test follow each other.
-type story struct {
+// scenario is the cluster of the subtests, which run in sequence.
+type scenario struct {
 	*Cluster
 	client kubernetes.Interface
 }
 
-func (s *story) isReady(t *testing.T) {
+func (s *scenario) isReady(t *testing.T) {
 	if err := s.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -105,7 +104,7 @@ func (s *story) isReady(t *testing.T) {
 	}
 }
 
-func (s *story) upAgain(t *testing.T, options Options) {
+func (s *scenario) upAgain(t *testing.T, options Options) {
 	before, err := s.Status()
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +121,7 @@ func (s *story) upAgain(t *testing.T, options Options) {
 	}
 }
 
-func (s *story) podRuns(t *testing.T) {
+func (s *scenario) podRuns(t *testing.T) {
 	s.createPod(t, "web", 1, BusyboxImage, "sh", "-c", "echo hello >/tmp/index.html && exec httpd -f -p 8080 -h /tmp")
 	s.createPod(t, "shell", 2, BusyboxImage, "sleep", "1000000")
 	_, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
@@ -140,7 +139,7 @@ func (s *story) podRuns(t *testing.T) {
 	s.awaitReady(t, "shell", 0)
 }
 
-func (s *story) findsServiceByName(t *testing.T) {
+func (s *scenario) findsServiceByName(t *testing.T) {
 	eventually(t, "the Pod on node 2 gets the page of the Pod on node 1 through DNS and Service", func() error {
 		output, err := s.kubectl(t, "exec", "shell", "--", "sh", "-c", `printf 'GET / HTTP/1.0\r\n\r\n' | nc web 80`)
 		if err == nil && !strings.Contains(output, "hello") {
@@ -150,7 +149,7 @@ func (s *story) findsServiceByName(t *testing.T) {
 	})
 }
 
-func (s *story) clientIsOutside(t *testing.T) {
+func (s *scenario) clientIsOutside(t *testing.T) {
 	service, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +176,7 @@ func (s *story) clientIsOutside(t *testing.T) {
 	}
 }
 
-func (s *story) usesImages(t *testing.T) {
+func (s *scenario) usesImages(t *testing.T) {
 	spec, err := image.Busybox(t.Context(), busybox)
 	if err != nil {
 		t.Fatal(err)
@@ -198,11 +197,11 @@ func (s *story) usesImages(t *testing.T) {
 	s.usesTheMirror(t, strings.Replace(pushed, s.Registry(), MirroredRegistry, 1))
 }
 
-// usesTheMirror pulls an image from the mirror, for which nodes know no password.
-func (s *story) usesTheMirror(t *testing.T, ref string) {
+// usesTheMirror pulls an image from the mirror, for which nodes have no password.
+func (s *scenario) usesTheMirror(t *testing.T, ref string) {
 	t.Helper()
 	s.createPod(t, "refused", 2, ref)
-	eventually(t, "a Pod without a pull secret is told that it needs one", func() error {
+	eventually(t, "a Pod without a pull secret is not authorized", func() error {
 		containers := s.pod(t, "refused").Status.ContainerStatuses
 		if len(containers) == 0 || containers[0].State.Waiting == nil || !strings.Contains(containers[0].State.Waiting.Message, "authorization failed") {
 			return fmt.Errorf("its containers are %+v", containers)
@@ -229,7 +228,7 @@ func (s *story) usesTheMirror(t *testing.T, ref string) {
 	s.awaitReady(t, "mirrored", 0)
 }
 
-func (s *story) kubeletRestarts(t *testing.T) {
+func (s *scenario) kubeletRestarts(t *testing.T) {
 	if err := s.StopKubelet(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +245,12 @@ func (s *story) kubeletRestarts(t *testing.T) {
 	s.awaitReady(t, "web", 0)
 }
 
-func (s *story) nodeReboots(t *testing.T) {
+func (s *scenario) nodeReboots(t *testing.T) {
 	if err := s.StopNode(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(s.KubeletDir(1), "pods", string(s.pod(t, "web").UID))); err != nil {
-		t.Errorf("the kubelet's directory was lost with the power: %v", err)
+		t.Errorf("the kubelet's directory was lost by the power cut: %v", err)
 	}
 	eventually(t, "the node is reported as lost", func() error {
 		node, err := s.client.CoreV1().Nodes().Get(t.Context(), s.NodeName(1), metav1.GetOptions{})
@@ -263,7 +262,7 @@ func (s *story) nodeReboots(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("it is not")
+		return errors.New("condition Ready is not Unknown")
 	})
 	if err := s.StartNode(t.Context(), 1); err != nil {
 		t.Fatal(err)
@@ -271,11 +270,11 @@ func (s *story) nodeReboots(t *testing.T) {
 	s.awaitReady(t, "web", 1)
 	output, err := s.NodeCommand(t.Context(), 1, "hostname").Output()
 	if err != nil || strings.TrimSpace(string(output)) != s.NodeName(1) {
-		t.Errorf("the node calls itself %q, %v", output, err)
+		t.Errorf("the node's host name is %q, %v", output, err)
 	}
 }
 
-func (s *story) nodeIsReplaced(t *testing.T) {
+func (s *scenario) nodeIsReplaced(t *testing.T) {
 	if err := s.DeleteNode(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
@@ -288,12 +287,12 @@ func (s *story) nodeIsReplaced(t *testing.T) {
 	if err := s.StartNode(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}
-	s.createPod(t, "newcomer", 3, "localhost/loaded:1")
-	s.awaitReady(t, "newcomer", 0)
+	s.createPod(t, "new-node", 3, "localhost/loaded:1")
+	s.awaitReady(t, "new-node", 0)
 }
 
-// createPod creates a Pod on a node, with a label of its name.
-func (s *story) createPod(t *testing.T, name string, node int, image string, args ...string) {
+// createPod creates a Pod on a node, labelled with its name.
+func (s *scenario) createPod(t *testing.T, name string, node int, image string, args ...string) {
 	t.Helper()
 	noGrace := int64(0)
 	_, err := s.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), &corev1.Pod{
@@ -301,7 +300,7 @@ func (s *story) createPod(t *testing.T, name string, node int, image string, arg
 		Spec: corev1.PodSpec{
 			NodeName:                      s.NodeName(node),
 			TerminationGracePeriodSeconds: &noGrace,
-			// It stays bound to its node while that is off.
+			// It is not evicted while its node is stopped.
 			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers:  []corev1.Container{{Name: "main", Image: image, Args: args}},
 		},
@@ -312,7 +311,7 @@ func (s *story) createPod(t *testing.T, name string, node int, image string, arg
 }
 
 // pod reads a Pod.
-func (s *story) pod(t *testing.T, name string) *corev1.Pod {
+func (s *scenario) pod(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod, err := s.client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -322,7 +321,7 @@ func (s *story) pod(t *testing.T, name string) *corev1.Pod {
 }
 
 // awaitReady waits until a Pod is Ready after the given number of restarts.
-func (s *story) awaitReady(t *testing.T, name string, restarts int32) {
+func (s *scenario) awaitReady(t *testing.T, name string, restarts int32) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("Pod %s is ready after %d restarts", name, restarts), func() error {
 		status := s.pod(t, name).Status
@@ -337,7 +336,7 @@ func (s *story) awaitReady(t *testing.T, name string, restarts int32) {
 }
 
 // kubectl runs kubectl on the cluster.
-func (s *story) kubectl(t *testing.T, args ...string) (string, error) {
+func (s *scenario) kubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	args = append([]string{"--kubeconfig=" + s.Kubeconfig(), "--cache-dir=" + t.TempDir()}, args...)
 	output, err := exec.CommandContext(t.Context(), s.Kubectl(), args...).CombinedOutput()
@@ -347,7 +346,7 @@ func (s *story) kubectl(t *testing.T, args ...string) (string, error) {
 	return string(output), nil
 }
 
-// dialer is how to connect.
+// dialer opens a connection.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // get gets the page of the Pod "web".
@@ -375,7 +374,7 @@ func get(t *testing.T, url string, dial dialer) error {
 // eventually waits until check returns nil.
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var last error
 	if err := until(ctx, func() (bool, error) {
@@ -386,10 +385,10 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-// expectNothingLeft takes the cluster down and looks for traces of it.
+// expectNothingLeft deletes the cluster and checks that nothing of it remains.
 func expectNothingLeft(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // the test's own context has ended
+	ctx, cancel := context.WithTimeout(context.Background(), timeout) // the test's own context is done
 	defer cancel()
 	c, err := Open(lifecycleName)
 	if err != nil {
@@ -423,7 +422,7 @@ func expectNothingLeft(t *testing.T) {
 	expectAbsent(t, c.dir+".lock")
 }
 
-// expectNoNetwork fails if a bridge or a cable of the cluster is left.
+// expectNoNetwork fails the test if a network interface of the cluster exists.
 func expectNoNetwork(t *testing.T, s subnets) {
 	t.Helper()
 	interfaces, err := net.Interfaces()
@@ -437,7 +436,7 @@ func expectNoNetwork(t *testing.T, s subnets) {
 	}
 }
 
-// expectAbsent fails if there is something at path.
+// expectAbsent fails the test if path exists.
 func expectAbsent(t *testing.T, path string) {
 	t.Helper()
 	if ok, err := exists(path); ok || err != nil {
@@ -445,8 +444,8 @@ func expectAbsent(t *testing.T, path string) {
 	}
 }
 
-// Two clusters that come up at the same time get different subnets and do not disturb each other.
-func TestTwoClustersComeUpAtOnce(t *testing.T) {
+// Two clusters that are created at the same time get different subnets and do not affect each other.
+func TestTwoClustersAreCreatedConcurrently(t *testing.T) {
 	var group sync.WaitGroup
 	hosts := make([]string, 2)
 	for i := range hosts {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
+func TestProcessIsFoundByCommandLineUntilItExits(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "sleep", "1000.25")
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := launch(cmd, filepath.Join(t.TempDir(), "log"), cmd.Start); err != nil {
@@ -37,11 +37,11 @@ func TestProcessIsFoundByItsCommandLineUntilItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.signal(unix.SIGKILL); err != nil {
-		t.Errorf("signalling a process that has ended: %v", err)
+		t.Errorf("signalling a process that has exited: %v", err)
 	}
 }
 
-func TestAnotherProcessOfTheSameNumberIsLeftAlone(t *testing.T) {
+func TestSignalIgnoresOtherProcessWithSameID(t *testing.T) {
 	own, err := readProcess(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestAnotherProcessOfTheSameNumberIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestMachineThatWasNeverStartedIsOff(t *testing.T) {
+func TestMachineThatWasNeverStartedIsNotRunning(t *testing.T) {
 	m := newTestCluster(t).node(1)
 	if _, ok, err := m.holder(); ok || err != nil {
 		t.Errorf("the machine runs: %t, %v", ok, err)
@@ -62,6 +62,6 @@ func TestMachineThatWasNeverStartedIsOff(t *testing.T) {
 	}
 	cmd := newTestCluster(t).ClientCommand(t.Context(), "true")
 	if err := cmd.Run(); err == nil {
-		t.Error("a command ran on a machine that is off")
+		t.Error("a command ran on a machine that is not running")
 	}
 }

@@ -5,17 +5,17 @@ import (
 	"testing"
 )
 
-func TestAllocateTakesTheFirstFreeSlot(t *testing.T) {
+func TestAllocateReturnsFirstFreeSlot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		taken []int
 		local []netip.Addr
 		want  int
 	}{
-		"nothing is taken":               {want: 0},
-		"others are taken":               {taken: []int{0, 1, 3}, want: 2},
-		"the machine has such a range":   {local: []netip.Addr{netip.MustParseAddr("10.89.0.77")}, want: 1},
-		"both":                           {taken: []int{1}, local: []netip.Addr{netip.MustParseAddr("10.89.0.1")}, want: 2},
-		"another address of the machine": {local: []netip.Addr{netip.MustParseAddr("10.89.1.1")}, want: 0},
+		"nothing is taken":                {want: 0},
+		"others are taken":                {taken: []int{0, 1, 3}, want: 2},
+		"the machine has such an address": {local: []netip.Addr{netip.MustParseAddr("10.89.0.77")}, want: 1},
+		"both":                            {taken: []int{1}, local: []netip.Addr{netip.MustParseAddr("10.89.0.1")}, want: 2},
+		"another address of the machine":  {local: []netip.Addr{netip.MustParseAddr("10.89.1.1")}, want: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := allocate(tc.taken, tc.local)
@@ -51,7 +51,7 @@ func TestNoTwoRangesOverlap(t *testing.T) {
 	}
 }
 
-func TestAddressesLieInTheirRanges(t *testing.T) {
+func TestAddressesAreInTheirRanges(t *testing.T) {
 	s := subnets{slot: 1}
 	for _, tc := range []struct {
 		got   netip.Addr
@@ -74,7 +74,7 @@ func TestAddressesLieInTheirRanges(t *testing.T) {
 	}
 }
 
-func TestLinkNamesFitTheKernel(t *testing.T) {
+func TestLinkNamesAreShortEnoughForKernel(t *testing.T) {
 	for _, name := range []string{subnets{slots - 1}.bridge(), subnets{slots - 1}.nodeLink(MaxNodes), subnets{slots - 1}.clientLink()} {
 		if len(name) > 15 {
 			t.Errorf("%s is longer than the kernel allows", name)

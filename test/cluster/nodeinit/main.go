@@ -1,8 +1,8 @@
 // Command nodeinit is the first process of a simulated machine of the test cluster: it is process 1 of that machine's
-// process namespace, prepares its mount namespace, and then only reaps orphans. When it is killed, the kernel kills
-// everything else in the namespace, just as a power cut would. It must never start a program itself.
+// process namespace, prepares its mount namespace, and then only reaps orphans. When it is killed, the kernel kills all
+// other processes in the namespace, as a power cut would. It must not start programs.
 //
-// It is started in its new namespaces by package cluster, which finds it again by its command line.
+// Package cluster starts it in its new namespaces, and finds it by its command line.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: nodeinit SPEC-FILE")
 		os.Exit(2)
 	}
-	// Nothing but SIGKILL from outside may end the machine.
+	// Only SIGKILL from outside stops the machine.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGCHLD)
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// prepare sets the machine up as its specification says and reports that on the descriptor that the starter handed in.
+// prepare sets the machine up according to its specification, and reports that on the inherited file descriptor.
 func prepare(path string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -66,7 +66,7 @@ func prepare(path string) error {
 	return errors.Join(err, ready.Close())
 }
 
-// mount gives the machine its own directories and its own view of processes, invisible to the host.
+// mount mounts the machine's own directories and its own /proc, invisible to the host.
 func mount(mounts []spec.Mount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("detaching mounts from the host: %w", err)
@@ -79,14 +79,14 @@ func mount(mounts []spec.Mount) error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
-	// Volumes that ask for mount propagation need shared mounts between the kubelet and the containers.
+	// Volumes with mount propagation need shared mounts between the kubelet and the containers.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("sharing mounts within the machine: %w", err)
 	}
 	return nil
 }
 
-// reap collects every child that has ended.
+// reap reaps every child that has exited.
 func reap() {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

@@ -1,7 +1,7 @@
 // Package olm installs the Operator Lifecycle Manager (v0) on a test cluster, built from its Go modules like the
 // cluster itself.
 //
-// It must never know anything of what is installed through it.
+// It does not depend on the operators that are installed through it.
 package olm
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-// Namespace is where the manager runs. A CatalogSource in it serves all namespaces.
+// Namespace is the manager's namespace. A CatalogSource in it serves all namespaces.
 const Namespace = "olm"
 
-// uid is the user that the manager's own image runs as.
+// uid is the user of the manager's own image.
 const uid = "1001"
 
 //go:embed olm.yaml
@@ -34,7 +34,7 @@ var manifest string
 
 var manifests = template.Must(template.New("olm").Option("missingkey=error").Parse(manifest))
 
-// Install installs the manager, or completes it, and returns once it works. Progress may be nil.
+// Install installs the manager, or completes its installation, and returns when it is available. Progress may be nil.
 func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error {
 	if progress == nil {
 		progress = io.Discard
@@ -48,15 +48,15 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 		return err
 	}
 	fmt.Fprintln(progress, "installing the Operator Lifecycle Manager")
-	kinds, err := definitions()
+	definitions, err := crdManifests()
 	if err != nil {
 		return err
 	}
-	if err := kubectl(ctx, c, kinds, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("installing the manager's kinds: %w", err)
+	if err := kubectl(ctx, c, definitions, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("installing the manager's CRDs: %w", err)
 	}
-	if err := kubectl(ctx, c, kinds, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
-		return fmt.Errorf("waiting for the manager's kinds: %w", err)
+	if err := kubectl(ctx, c, definitions, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
+		return fmt.Errorf("waiting for the manager's CRDs: %w", err)
 	}
 	objects, err := render(ref)
 	if err != nil {
@@ -73,17 +73,16 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	return nil
 }
 
-// Programs returns the directory of the manager's programs and of opm, and builds them if that has not been done.
+// Programs returns the directory of the manager's programs and of opm, and builds them first if necessary.
 func Programs(ctx context.Context) (string, error) {
 	return tools.Ensure(ctx, "olm")
 }
 
-// push makes the one image that the manager runs everything from, itself and the helpers of its jobs, and returns its
-// name.
+// push builds and pushes the image of the manager and of the helpers of its jobs, and returns its name.
 func push(ctx context.Context, c *cluster.Cluster, programs string) (string, error) {
 	shell, err := exec.LookPath("busybox")
 	if err != nil {
-		return "", fmt.Errorf("looking for the shell of the manager's image: %w", err)
+		return "", fmt.Errorf("finding the shell of the manager's image: %w", err)
 	}
 	spec, err := image.Busybox(ctx, shell) // its jobs run cp
 	if err != nil {
@@ -96,8 +95,8 @@ func push(ctx context.Context, c *cluster.Cluster, programs string) (string, err
 	return c.PushImage(ctx, "olm", spec)
 }
 
-// definitions returns the manager's kinds as YAML.
-func definitions() ([]byte, error) {
+// crdManifests returns the manager's CustomResourceDefinitions as YAML.
+func crdManifests() ([]byte, error) {
 	var all bytes.Buffer
 	for _, name := range slices.Sorted(slices.Values(crds.AssetNames())) {
 		if !strings.HasSuffix(name, ".yaml") {
@@ -112,7 +111,7 @@ func definitions() ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// render returns everything but the kinds as YAML.
+// render returns all other manifests as YAML.
 func render(ref string) ([]byte, error) {
 	var all bytes.Buffer
 	err := manifests.Execute(&all, map[string]any{
@@ -130,7 +129,7 @@ func render(ref string) ([]byte, error) {
 	return all.Bytes(), nil
 }
 
-// kubectl runs kubectl on the cluster with input, and returns what it printed when it fails.
+// kubectl runs kubectl on the cluster with input. An error contains its output.
 func kubectl(ctx context.Context, c *cluster.Cluster, input []byte, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
 	cmd.Stdin = bytes.NewReader(input)

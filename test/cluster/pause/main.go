@@ -1,5 +1,5 @@
-// Command pause is the process that holds a Pod's namespaces in the test cluster: it sleeps until it is told to stop
-// and reaps the children that a Pod with a shared process namespace leaves to it. It must never do more.
+// Command pause is the process that holds a Pod's namespaces in the test cluster: it sleeps until it is terminated, and
+// reaps orphaned processes of a Pod with a shared process namespace.
 package main
 
 import (

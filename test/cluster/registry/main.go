@@ -1,6 +1,6 @@
-// Command registry is the image registry of the test cluster. It speaks TLS and asks for a password, as the registries
-// of clusters without the internet do. Blobs lie on disk, manifests in memory: a registry that is started again is
-// empty. It must never listen on anything but the cluster's own bridge.
+// Command registry is the image registry of the test cluster. It uses TLS and requires a password, like the registries
+// of disconnected clusters. It stores blobs on disk and manifests in memory, so a registry that is restarted is empty.
+// It must listen only on the cluster's own bridge.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// options say what to serve, and to whom.
+// options are the command line options.
 type options struct {
 	// address and port to listen on.
 	address string
@@ -41,30 +41,30 @@ func main() {
 	}
 }
 
-// serve serves the registry until that fails.
+// serve serves the registry until an error occurs.
 func serve(o options) error {
 	login, err := os.ReadFile(o.login)
 	if err != nil {
-		return fmt.Errorf("reading who may log in: %w", err)
+		return fmt.Errorf("reading the login: %w", err)
 	}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		return fmt.Errorf("creating the directory: %w", err)
 	}
 	server := &http.Server{
 		Addr:              o.address,
-		Handler:           only(strings.TrimSpace(string(login)), registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(o.dir)))),
+		Handler:           authenticated(strings.TrimSpace(string(login)), registry.New(registry.WithBlobHandler(registry.NewDiskBlobHandler(o.dir)))),
 		ReadHeaderTimeout: 10 * time.Second,
 	}
 	return server.ListenAndServeTLS(o.certificate, o.key)
 }
 
-// only serves the user of that login, and asks everybody else for it.
-func only(login string, handler http.Handler) http.Handler {
+// authenticated serves requests with the given login, and rejects all others.
+func authenticated(login string, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, password, _ := r.BasicAuth()
 		if subtle.ConstantTimeCompare([]byte(user+":"+password), []byte(login)) != 1 {
 			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
-			http.Error(w, "log in first", http.StatusUnauthorized)
+			http.Error(w, "authentication required", http.StatusUnauthorized)
 			return
 		}
 		handler.ServeHTTP(w, r)

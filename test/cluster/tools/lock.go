@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockInterval is how often a taken lock is tried again: flock(2) knows no deadline.
+// lockInterval is how often a lock is retried: flock(2) has no timeout.
 const lockInterval = 100 * time.Millisecond
 
-// Lock takes an exclusive lock on the file at path, which it creates, and waits for it as long as ctx lives. The
-// kernel drops the lock when the process dies, so a crash leaves none behind. Who holds the lock may remove the file.
+// Lock takes an exclusive lock on the file at path, which it creates, and waits for it until ctx is done. The kernel
+// releases the lock when the process exits. The holder of the lock may remove the file.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	ticker := time.NewTicker(lockInterval)
 	defer ticker.Stop()
@@ -34,7 +34,7 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// tryLock returns the locked file, or nil if another process has it.
+// tryLock returns the locked file, or nil if another process holds the lock.
 func tryLock(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -47,7 +47,8 @@ func tryLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	// The previous holder may have removed the file, and another process locked a new one, after we opened it.
+	// After the file was opened, the previous holder may have removed it, and another process may have locked a new
+	// one.
 	locked, err := file.Stat()
 	if err != nil {
 		return nil, errors.Join(err, file.Close())

@@ -1,22 +1,22 @@
 package tools
 
-// Set is a group of programs that come from one module under hack/tools and are built together.
+// Set is a group of programs that are built together from one module under hack/tools.
 type Set struct {
 	// LDFlags is appended to the linker flags that every set gets.
 	LDFlags string
 	// Tags are build tags.
 	Tags []string
-	// Rename maps the name that the go command gives a program to the name that people know.
+	// Rename maps the name that the go command gives a program to its usual name.
 	Rename map[string]string
-	// Hint tells someone who watches the first build how long it takes and why.
+	// Hint describes what is built, and how long that takes. It is printed when the build starts.
 	Hint string
 }
 
-// sets has one entry for each directory under hack/tools that the cluster or its tests run programs from.
-// What is built is the "tool" lines of that directory's go.mod.
+// sets contains the directories under hack/tools with programs of the cluster or of tests. The "tool" lines of a
+// directory's go.mod are the programs that are built.
 var sets = map[string]Set{
 	"kubernetes": {
-		// Without a version the API server would call itself v0.0.0-master, which clients refuse to parse.
+		// Without a version the API server would report v0.0.0-master, which clients cannot parse.
 		LDFlags: "-X k8s.io/component-base/version.gitVersion=v1.36.3" +
 			" -X k8s.io/component-base/version.gitMajor=1" +
 			" -X k8s.io/component-base/version.gitMinor=36",
@@ -38,11 +38,11 @@ var sets = map[string]Set{
 	},
 	"olm": {
 		Tags: append([]string{"json1"}, containerTags...),
-		// The name that OLM runs it by.
+		// The name that OLM uses.
 		Rename: map[string]string{"grpc-health-probe": "grpc_health_probe"},
 		Hint:   "the Operator Lifecycle Manager and its package manager opm, about 3 minutes on two cores",
 	},
 }
 
-// containerTags leave out what containers/image and containers/storage need C libraries for.
+// containerTags exclude the parts of containers/image and containers/storage that require C libraries.
 var containerTags = []string{"containers_image_openpgp", "exclude_graphdriver_btrfs", "exclude_graphdriver_devicemapper"}

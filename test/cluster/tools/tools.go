@@ -1,7 +1,7 @@
-// Package tools builds the programs that the test cluster consists of (Kubernetes, etcd, containerd, …) from pinned
-// Go modules, once, into the user's cache directory.
+// Package tools builds the programs of the test cluster (Kubernetes, etcd, containerd, …) from pinned Go modules, once,
+// into the user's cache directory.
 //
-// It must never depend on a prebuilt binary or an image: a machine with Go and a module proxy is enough.
+// It must not depend on prebuilt binaries or images: Go and a module proxy are enough.
 package tools
 
 import (
@@ -27,9 +27,9 @@ func Names() []string {
 	return slices.Sorted(maps.Keys(sets))
 }
 
-// Ensure returns the directory with the programs of the named set and builds them first if the cache does not have
-// them. The cache's key is everything that the programs depend on: go.mod, go.sum, Go's version and the flags. It may
-// be called from several processes at once: one builds, the others wait. Progress goes to stderr.
+// Ensure returns the directory with the programs of the named set, and builds them first if they are not in the cache.
+// The cache key consists of everything that the programs depend on: go.mod, go.sum, Go's version and the flags. Several
+// processes may call it concurrently: one builds, the others wait. It reports progress to stderr.
 func Ensure(ctx context.Context, name string) (string, error) {
 	set, source, dir, err := locate(ctx, name)
 	if err != nil {
@@ -43,7 +43,7 @@ func Ensure(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("waiting for another build of %s: %w", name, err)
 	}
 	defer unlock()
-	if isDir(dir) { // built while we waited
+	if isDir(dir) { // built by another process
 		return dir, nil
 	}
 	if err := set.build(ctx, name, source, dir); err != nil {
@@ -52,11 +52,11 @@ func Ensure(ctx context.Context, name string) (string, error) {
 	return dir, nil
 }
 
-// locate returns the named set, the directory of its module and the directory that its programs are or will be in.
+// locate returns the named set, the directory of its module and the directory of its programs, which need not exist.
 func locate(ctx context.Context, name string) (set Set, source, dir string, err error) {
 	set, ok := sets[name]
 	if !ok {
-		return Set{}, "", "", fmt.Errorf("no tool set %q (there are %s)", name, strings.Join(Names(), ", "))
+		return Set{}, "", "", fmt.Errorf("unknown tool set %q, want one of %s", name, strings.Join(Names(), ", "))
 	}
 	root, err := checkout.Root()
 	if err != nil {
@@ -85,7 +85,7 @@ func BuildLocal(ctx context.Context, module, dir string, packages ...string) err
 	return runGo(ctx, filepath.Join(root, module), args...)
 }
 
-// cacheDir returns the directory that holds all built sets, and creates it.
+// cacheDir returns the directory of all built sets, and creates it.
 func cacheDir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -98,7 +98,7 @@ func cacheDir() (string, error) {
 	return dir, nil
 }
 
-// hash identifies the programs that building the set in source would give.
+// hash returns the cache key of the programs that are built from source.
 func (s Set) hash(ctx context.Context, source string) (string, error) {
 	h := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -112,13 +112,13 @@ func (s Set) hash(ctx context.Context, source string) (string, error) {
 	cmd.Dir = source
 	version, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("asking for Go's version: %w", err)
+		return "", fmt.Errorf("reading Go's version: %w", err)
 	}
 	fmt.Fprintln(h, string(version), runtime.GOOS, runtime.GOARCH, buildArgs(s, ""), s.Rename)
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
-// build builds the set beside dir and renames the result to dir, so that dir is complete whenever it exists.
+// build builds the set in a temporary directory and renames that to dir, so that dir is complete if it exists.
 func (s Set) build(ctx context.Context, name, source, dir string) error {
 	temp, err := os.MkdirTemp(filepath.Dir(dir), "."+name+"-")
 	if err != nil {
@@ -126,11 +126,11 @@ func (s Set) build(ctx context.Context, name, source, dir string) error {
 	}
 	defer func() { _ = os.RemoveAll(temp) }()
 	if err := os.Chmod(temp, 0o755); err != nil {
-		return fmt.Errorf("opening the build directory to readers: %w", err)
+		return fmt.Errorf("making the build directory readable: %w", err)
 	}
 
 	start := time.Now()
-	fmt.Fprintf(os.Stderr, "building %s, once (%s)\n", name, s.Hint)
+	fmt.Fprintf(os.Stderr, "building %s, which is needed once (%s)\n", name, s.Hint)
 	stop := reportEvery(ctx, os.Stderr, 30*time.Second, func() string {
 		return fmt.Sprintf("still building %s after %s", name, time.Since(start).Round(time.Second))
 	})
@@ -144,7 +144,7 @@ func (s Set) build(ctx context.Context, name, source, dir string) error {
 		}
 	}
 	if err := os.Rename(temp, dir); err != nil {
-		return fmt.Errorf("keeping the result: %w", err)
+		return fmt.Errorf("renaming the build directory: %w", err)
 	}
 	fmt.Fprintf(os.Stderr, "built %s in %s\n", name, time.Since(start).Round(time.Second))
 	return nil
@@ -159,7 +159,7 @@ func buildArgs(s Set, dir string) []string {
 	return append(args, "-o", dir+string(filepath.Separator))
 }
 
-// runGo runs the go command in dir such that neither a workspace nor the user's flags change the result.
+// runGo runs the go command in dir, without a workspace and the user's flags, which would change the result.
 func runGo(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -190,7 +190,7 @@ func reportEvery(ctx context.Context, w io.Writer, interval time.Duration, line 
 	return cancel
 }
 
-// isDir tells whether path is a directory.
+// isDir reports whether path is a directory.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

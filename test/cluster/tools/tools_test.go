@@ -12,7 +12,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-func TestEverySetHasAModuleWithChecksums(t *testing.T) {
+func TestEverySetHasModuleWithChecksums(t *testing.T) {
 	root, err := checkout.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestEverySetHasAModuleWithChecksums(t *testing.T) {
 			}
 		}
 		if sets[name].Hint == "" {
-			t.Errorf("tool set %s does not say how long it takes", name)
+			t.Errorf("tool set %s has no hint", name)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	check("another go.mod", Set{})
 }
 
-func TestLockIsHeldByOneAtATimeEvenWhenItsFileIsRemoved(t *testing.T) {
+func TestLockIsExclusiveEvenIfItsFileIsRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -84,7 +84,7 @@ func TestLockIsHeldByOneAtATimeEvenWhenItsFileIsRemoved(t *testing.T) {
 			select {
 			case holders <- struct{}{}:
 			default:
-				t.Error("two hold the lock")
+				t.Error("the lock has two holders")
 				return
 			}
 			if err := os.Remove(path); err != nil {
@@ -96,7 +96,7 @@ func TestLockIsHeldByOneAtATimeEvenWhenItsFileIsRemoved(t *testing.T) {
 	group.Wait()
 }
 
-func TestWaitingForALockEndsWithItsContext(t *testing.T) {
+func TestLockReturnsWhenContextIsDone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	unlock, err := Lock(t.Context(), path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command cluster brings up a real Kubernetes of several nodes on one Linux machine and takes it down again. It is a
-// thin layer on the package of the same name, which Go code uses directly.
+// Command cluster creates and deletes Kubernetes clusters of several nodes on one Linux machine. It is a thin layer on
+// the package of the same name, which Go code uses directly.
 package main
 
 import (
@@ -26,22 +26,22 @@ import (
 
 const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS]
 
-  up [--nodes N]       bring a cluster up, or start what is missing of it
-  down                 take it down without a trace
-  status               list its programs and their logs
+  up [--nodes N]       create a cluster, or start what does not run
+  down                 delete the cluster and everything that belongs to it
+  status               list its components and their logs
   kubeconfig           print the path of its kubeconfig
   kubectl ARGUMENTS    run kubectl on it
   client COMMAND       run a command outside of the cluster, on the same network
   node N COMMAND       run a command on a node
-  load-image           give every node an image: --tar FILE, or --ref NAME:TAG with
+  load-image           load an image into every node: --tar FILE, or --ref NAME:TAG with
                        --file PATH=SOURCE (repeatable), --entrypoint, --user, --label NAME=VALUE
-  stop-node N          cut a node's power
-  start-node N         boot a node (a number that is not in use joins as a new node)
-  delete-node N        lose a node for good
+  stop-node N          stop a node as a power cut does
+  start-node N         start a node (a number that is not in use joins as a new node)
+  delete-node N        delete a node and its disks
   stop-kubelet N       stop only a node's kubelet
-  start-kubelet N      start it again
+  start-kubelet N      start a node's kubelet
   olm                  install the Operator Lifecycle Manager
-  build-tools [SET…]   build the programs that a cluster consists of, or those of the sets, without using them
+  build-tools [SET…]   build the programs of all tool sets, or of the given ones, and print their directories
 `
 
 func main() {
@@ -67,7 +67,7 @@ func main() {
 // verb is a command of the program. It gets its arguments after the flags.
 type verb func(ctx context.Context, c command, args []string) error
 
-// command is what the flags say.
+// command contains the values of the flags.
 type command struct {
 	name           string
 	nodes          int
@@ -121,7 +121,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 func (c *command) imageFlags(flags *flag.FlagSet) {
 	c.image = image.Spec{Files: map[string]image.File{}, Labels: map[string]string{}}
 	flags.StringVar(&c.tar, "tar", "", "archive of images to load")
-	flags.StringVar(&c.ref, "ref", "", "name of the image to make")
+	flags.StringVar(&c.ref, "ref", "", "name of the image to build")
 	flags.StringVar(&c.image.User, "user", "", "user that the image runs as")
 	flags.Func("entrypoint", "program of the image and its arguments, separated by blanks", func(s string) error {
 		c.image.Entrypoint = strings.Fields(s)
@@ -268,7 +268,7 @@ func buildTools(ctx context.Context, c command, names []string) error {
 	return nil
 }
 
-// onNode makes a verb of a method that takes a node's number.
+// onNode returns a verb that calls a method with a node's number.
 func onNode(do func(*cluster.Cluster, context.Context, int) error) verb {
 	return func(ctx context.Context, c command, args []string) error {
 		if len(args) != 1 {

@@ -1,18 +1,17 @@
-// Package spec is what the starter of a simulated machine and its first process, nodeinit, tell each other. It must
-// never hold more than data.
+// Package spec defines the data that package cluster and nodeinit, the first process of a simulated machine, exchange.
 package spec
 
-// ReadyFD is the file descriptor on which nodeinit writes Ready when the machine is prepared, and which it then closes.
+// ReadyFD is the file descriptor to which nodeinit writes Ready when the machine is prepared, and which it then closes.
 const ReadyFD = 3
 
 // Ready is the message on ReadyFD.
 const Ready = "ready"
 
-// Machine says how nodeinit prepares the namespaces that it was started in.
+// Machine describes how nodeinit prepares its namespaces.
 type Machine struct {
 	// Hostname is empty for a machine that keeps the host's name.
 	Hostname string `json:"hostname,omitempty"`
-	// Mounts are bind mounts. Nil means that the machine shares the host's mount namespace, which is then left alone.
+	// Mounts are bind mounts. Nil means that the machine shares the host's mount namespace, which is not changed.
 	Mounts []Mount `json:"mounts,omitempty"`
 	// Sysctls are written in order.
 	Sysctls []Sysctl `json:"sysctls,omitempty"`
