@@ -19,9 +19,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// firstStart creates ListenerOperator/cluster with its defaults when the operator starts for the first time. A ConfigMap
-// in the operator's namespace records that it existed, so that it is not created again after an administrator deleted
-// it. The ConfigMap is owned by the operator's Deployment, so that a reinstallation creates the configuration again.
+// firstStart creates ListenerOperator/cluster with its defaults when the operator starts for the first time. A
+// ConfigMap in the operator's namespace records that it existed, so that it is not created again after an administrator
+// deleted it. The ConfigMap is owned by the operator's Deployment, so that a reinstallation creates the configuration
+// again.
 type firstStart struct {
 	writer    client.Writer
 	live      client.Reader

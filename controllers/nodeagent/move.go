@@ -11,8 +11,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// otherAgents returns the DaemonSets of the configuration in other namespaces: the operator was uninstalled there without
-// them, and is now installed here.
+// otherAgents returns the DaemonSets of the configuration in other namespaces: the operator was uninstalled there
+// without them, and is now installed here.
 func (r *Reconciler) otherAgents(ctx context.Context, o *observed) ([]*appsv1.DaemonSet, error) {
 	var all appsv1.DaemonSetList
 	if err := r.Client.List(ctx, &all); err != nil {
@@ -28,8 +28,8 @@ func (r *Reconciler) otherAgents(ctx context.Context, o *observed) ([]*appsv1.Da
 	return others, nil
 }
 
-// deleteOtherAgents deletes agents in other namespaces, and returns the namespaced name of one that still exists, or "".
-// There must not be two agents on a node: they would replace each other's socket.
+// deleteOtherAgents deletes agents in other namespaces, and returns the namespaced name of one that still exists, or
+// "". There must not be two agents on a node: they would replace each other's socket.
 func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (string, error) {
 	others, err := r.otherAgents(ctx, o)
 	if err != nil || len(others) == 0 {
@@ -43,9 +43,9 @@ func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (string
 	return client.ObjectKeyFromObject(others[0]).String(), nil
 }
 
-// deleteAgentsOf deletes the agents of an operator that was uninstalled from another namespace. If the operator is still
-// installed there, it would create them again. Otherwise they are of no use: their tokens became invalid with their
-// ServiceAccount, which is installed and uninstalled together with the operator.
+// deleteAgentsOf deletes the agents of an operator that was uninstalled from another namespace. If the operator is
+// still installed there, it would create them again. Otherwise they are of no use: their tokens became invalid with
+// their ServiceAccount, which is installed and uninstalled together with the operator.
 func (r *Reconciler) deleteAgentsOf(ctx context.Context, agents *appsv1.DaemonSet) error {
 	key := client.ObjectKeyFromObject(agents)
 	account, err := r.serviceAccount(ctx, key.Namespace)

@@ -25,9 +25,9 @@ func effectiveManagementState(config *operatorv1alpha1.ListenerOperator) operato
 }
 
 // remove deletes the components, one at a time and in reverse order, unless volumes are in use: without an agent, their
-// Pods could neither start nor terminate. The StorageClass is deleted first: only then can no new volumes appear, and the
-// next reconciliation can rely on there being none. The policy that confines the agents is deleted after their last Pod.
-// Objects that another installation controls stay.
+// Pods could neither start nor terminate. The StorageClass is deleted first: only then can no new volumes appear, and
+// the next reconciliation can rely on there being none. The policy that confines the agents is deleted after their last
+// Pod. Objects that another installation controls stay.
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	owned := o.owned()
 	switch {
@@ -66,8 +66,8 @@ func (r *Reconciler) deleteLast(ctx context.Context, owned []component) error {
 	return nil
 }
 
-// maintain repairs the components that volumes in use need while their removal waits, which the StorageClass is not. With
-// foreground deletion, the garbage collector deletes components before the finalizer is removed.
+// maintain repairs the components that volumes in use need while their removal waits, which the StorageClass is not.
+// With foreground deletion, the garbage collector deletes components before the finalizer is removed.
 func (r *Reconciler) maintain(ctx context.Context, o *observed) error {
 	if o.config.Spec.ManagementState == operatorv1alpha1.Unmanaged || o.foreignMessage() != "" {
 		return nil
@@ -127,8 +127,8 @@ func hasFinalizer(config *operatorv1alpha1.ListenerOperator) bool {
 	return controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
 }
 
-// addFinalizer adds the operator's finalizer, before anything is installed. Server-side apply preserves the finalizers of
-// others, even those that are not in the cache yet.
+// addFinalizer adds the operator's finalizer, before anything is installed. Server-side apply preserves the finalizers
+// of others, even those that are not in the cache yet.
 func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
 	if hasFinalizer(config) {
 		return nil
@@ -144,8 +144,8 @@ func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.
 	return nil
 }
 
-// removeFinalizer removes the operator's finalizer when nothing is installed any more. Server-side apply would keep it if
-// another field manager, for example a backup that was restored, had applied it as well.
+// removeFinalizer removes the operator's finalizer when nothing is installed any more. Server-side apply would keep it
+// if another field manager, for example a backup that was restored, had applied it as well.
 func (r *Reconciler) removeFinalizer(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
 	released := config.DeepCopy()
 	if !controllerutil.RemoveFinalizer(released, operatorv1alpha1.FinalizerNodeAgent) {

@@ -79,8 +79,8 @@ func agentVersion(o *observed, done outcome) string {
 	}
 }
 
-// available returns the condition that volumes can be provisioned, and mounted on the nodes with an agent: where the agent
-// is not ready yet, Pods wait.
+// available returns the condition that volumes can be provisioned, and mounted on the nodes with an agent: where the
+// agent is not ready yet, Pods wait.
 func available(o *observed, done outcome) metav1.Condition {
 	missing := o.missing()
 	c := metav1.Condition{
@@ -107,7 +107,8 @@ func available(o *observed, done outcome) metav1.Condition {
 	return c
 }
 
-// progressing returns the condition that the components do not match the configuration yet, and will without intervention.
+// progressing returns the condition that the components do not match the configuration yet, and will without
+// intervention.
 func progressing(o *observed, done outcome) metav1.Condition {
 	c := metav1.Condition{Type: operatorv1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
 	switch state := effectiveManagementState(o.config); {

@@ -14,8 +14,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// writeOperatorCondition reports to the Operator Lifecycle Manager, if there is one, whether the operator may be upgraded
-// now. It reads without the cache, because the operator may read this one object only.
+// writeOperatorCondition reports to the Operator Lifecycle Manager, if there is one, whether the operator may be
+// upgraded now. It reads without the cache, because the operator may read this one object only.
 func (r *Reconciler) writeOperatorCondition(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
 	upgradeable := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable)
 	if r.OperatorCondition == "" || r.lastUpgradeable != nil && sameCondition(*r.lastUpgradeable, *upgradeable) {

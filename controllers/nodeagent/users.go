@@ -60,8 +60,8 @@ func firstOf(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// users returns the users of listener volumes. Until the next reconciliation, every change of them triggers one. It lists
-// volumes without the cache, which may lack the latest one.
+// users returns the users of listener volumes. Until the next reconciliation, every change of them triggers one. It
+// lists volumes without the cache, which may lack the latest one.
 func (r *Reconciler) users(ctx context.Context) (users, error) {
 	r.waitingForUsers.Store(true)
 	var volumes corev1.PersistentVolumeList

@@ -142,8 +142,8 @@ func (r *Reconciler) toWaitingListenerOperator(ctx context.Context, o client.Obj
 	return toListenerOperator(ctx, o)
 }
 
-// readOperatorPod returns the template of the operator's own Pods. If its Deployment no longer exists, it returns the last
-// template: then the operator is being uninstalled, which must not change the agents.
+// readOperatorPod returns the template of the operator's own Pods. If its Deployment no longer exists, it returns the
+// last template: then the operator is being uninstalled, which must not change the agents.
 func (r *Reconciler) readOperatorPod(ctx context.Context) (corev1.PodSpec, error) {
 	var deployment appsv1.Deployment
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &deployment)

@@ -1,5 +1,5 @@
 // Package apply is how the operator brings objects, and statuses, to a desired state: by server-side apply, with force,
-// as one field owner for each kind of object. It never merges single fields; that is the work of the API server.
+// as one field manager for each kind of object. It never merges single fields; that is the work of the API server.
 package apply
 
 import (
@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Applier applies objects as one field owner. It remembers what it applied, so that an object that is as desired costs
-// no request, and to distinguish repairs from other changes. It is safe for concurrent use.
+// Applier applies objects as one field manager. It remembers what it applied, so that an object that is as desired
+// costs no request, and to distinguish repairs from other changes. It is safe for concurrent use.
 type Applier struct {
-	client client.Client
-	owner  client.FieldOwner
+	client  client.Client
+	manager client.FieldOwner
 	// applied has a record for each identity, of the objects that were applied last.
 	applied *lru.Cache
 }
@@ -71,9 +71,9 @@ func (r Result) String() string {
 	return [...]string{Unchanged: "Unchanged", Created: "Created", Changed: "Changed", Repaired: "Repaired"}[r]
 }
 
-// New returns an Applier that writes as owner, one of the names.FieldManager constants.
-func New(c client.Client, owner string) *Applier {
-	return &Applier{client: c, owner: client.FieldOwner(owner), applied: lru.New(remembered)}
+// New returns an Applier that writes as manager, one of the names.FieldManager constants.
+func New(c client.Client, manager string) *Applier {
+	return &Applier{client: c, manager: client.FieldOwner(manager), applied: lru.New(remembered)}
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
@@ -90,7 +90,7 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	}
 	id := identity{desired.GroupVersionKind(), client.ObjectKeyFromObject(desired)}
 	last := a.last(id)
-	if observed != nil && (last.of(observed, sent) || slices.Contains(observed.GetManagedFields(), summary(string(a.owner), sent))) {
+	if observed != nil && (last.of(observed, sent) || slices.Contains(observed.GetManagedFields(), summary(string(a.manager), sent))) {
 		desired.SetResourceVersion(version)
 		return Unchanged, nil
 	}
@@ -99,7 +99,7 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	if observed != nil {
 		desired.SetUID(observed.GetUID())
 	}
-	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.owner, client.ForceOwnership); err != nil {
+	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership); err != nil {
 		return Unchanged, fmt.Errorf("applying %s %s: %w", id.kind.Kind, id.name, asConflict(err, desired))
 	}
 	now := record{sent: sent, uid: desired.GetUID(), resourceVersion: desired.GetResourceVersion()}
@@ -107,8 +107,8 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	return result(last, now, fields, observed, desired)
 }
 
-// result returns what an apply of the desired fields did. last is the record of the apply before it, now its own; before
-// is nil if there was no object.
+// result returns what an apply of the desired fields did. last is the record of the apply before it, now its own;
+// before is nil if there was no object.
 func result(last, now record, fields map[string]any, before client.Object, after *unstructured.Unstructured) (Result, error) {
 	again := last.sent == now.sent && last.resourceVersion != now.resourceVersion
 	switch {
@@ -165,7 +165,7 @@ func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, statu
 	desired.SetNamespace(observed.GetNamespace())
 	desired.SetName(observed.GetName())
 	desired.SetUID(observed.GetUID())
-	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.owner, client.ForceOwnership)
+	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of %s %s: %w", kind.Kind, client.ObjectKeyFromObject(observed), err)
 	}
@@ -209,23 +209,23 @@ func sum(desired *unstructured.Unstructured) ([sha256.Size]byte, error) {
 	return sha256.Sum256(raw), nil
 }
 
-// summary takes the place of the managed fields of an owner whose last desired state the object still follows.
-func summary(owner string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
-	return metav1.ManagedFieldsEntry{Manager: owner, FieldsType: base64.RawStdEncoding.EncodeToString(sent[:])}
+// summary takes the place of the managed fields of a manager whose last desired state the object still follows.
+func summary(manager string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, FieldsType: base64.RawStdEncoding.EncodeToString(sent[:])}
 }
 
-// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to decide whether the
-// Service follows a desired state: a hash of the fields that owner applied and still owns, with the values that they
-// have. A writer that changes such a field becomes its owner. So a new process need not repeat the applies of the
-// previous one, and a change of fields that owner does not own costs no request. Managed fields that are already
+// SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to decide whether
+// the Service follows a desired state: a hash of the fields that manager applied and still owns, with the values that
+// they have. A writer that changes such a field becomes its manager. So a new process need not repeat the applies of
+// the previous one, and a change of fields of other managers costs no request. Managed fields that are already
 // shortened stay as they are.
-func SummarizeService(service *corev1.Service, owner string) {
-	isOwn := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == owner }
+func SummarizeService(service *corev1.Service, manager string) {
+	isOwn := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager }
 	own := slices.IndexFunc(service.ManagedFields, isOwn)
 	if own >= 0 && service.ManagedFields[own].FieldsV1 == nil {
 		return
 	}
-	applied, err := corev1ac.ExtractService(service, owner)
+	applied, err := corev1ac.ExtractService(service, manager)
 	service.ManagedFields = nil
 	if err != nil || own < 0 {
 		return // it is applied again, which changes nothing
@@ -235,7 +235,7 @@ func SummarizeService(service *corev1.Service, owner string) {
 		return
 	}
 	if current, err := sum(desired); err == nil {
-		service.ManagedFields = []metav1.ManagedFieldsEntry{summary(owner, current)}
+		service.ManagedFields = []metav1.ManagedFieldsEntry{summary(manager, current)}
 	}
 }
 

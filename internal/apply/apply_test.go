@@ -136,8 +136,8 @@ func TestRepairIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestWritesAreOfTheObservedObject checks the requests, for which no API server is needed.
-func TestWritesAreOfTheObservedObject(t *testing.T) {
+// TestWritesHaveTheUIDOfTheObservedObject checks the requests, for which no API server is needed.
+func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	const owner = "tester"
 	type request struct {
 		verb, uid, resourceVersion, manager string
@@ -193,7 +193,7 @@ func TestWritesAreOfTheObservedObject(t *testing.T) {
 	}
 }
 
-func TestNamesakeOfTheObservedObjectIsNotWrittenTo(t *testing.T) {
+func TestNamesakeIsNeverModified(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	applier := apply.New(c, "tester")
 	mustApply(t, applier, configMap(namespace, "a"), nil)
@@ -202,7 +202,7 @@ func TestNamesakeOfTheObservedObjectIsNotWrittenTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := applier.Apply(t.Context(), configMap(namespace, "b"), observed); !apierrors.IsConflict(err) {
-		t.Errorf("gone: got %v, want a conflict", err)
+		t.Errorf("deleted: got %v, want a conflict", err)
 	}
 	foreign := &corev1.ConfigMap{Data: map[string]string{"key": "theirs"}}
 	foreign.Namespace, foreign.Name = namespace, "some"
@@ -217,24 +217,24 @@ func TestNamesakeOfTheObservedObjectIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-func TestOnlyTheVersionThatIsAskedForIsWrittenTo(t *testing.T) {
+func TestOnlyTheGivenResourceVersionIsModified(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	applier := apply.New(c, "tester")
 	mustApply(t, applier, configMap(namespace, "a"), nil)
 	old := observe(t, c, namespace)
-	at := func(value string) *unstructured.Unstructured {
+	desiredAtOld := func(value string) *unstructured.Unstructured {
 		desired := configMap(namespace, value)
 		desired.SetResourceVersion(old.ResourceVersion)
 		return desired
 	}
-	same := at("a")
+	same := desiredAtOld("a")
 	if _, err := applier.Apply(t.Context(), same, old); err != nil || same.GetUID() != "" {
-		t.Errorf("the same as before: error %v, answer %v", err, same)
+		t.Errorf("the same desired state: error %v, answer %v", err, same)
 	}
-	if _, err := applier.Apply(t.Context(), at("b"), old); err != nil {
-		t.Errorf("the version that there is: %v", err)
+	if _, err := applier.Apply(t.Context(), desiredAtOld("b"), old); err != nil {
+		t.Errorf("the current version: %v", err)
 	}
-	if _, err := applier.Apply(t.Context(), at("c"), old); !apierrors.IsConflict(err) {
+	if _, err := applier.Apply(t.Context(), desiredAtOld("c"), old); !apierrors.IsConflict(err) {
 		t.Errorf("an old version: got %v, want a conflict", err)
 	}
 	if got := observe(t, c, namespace).Data["key"]; got != "b" {
@@ -242,8 +242,8 @@ func TestOnlyTheVersionThatIsAskedForIsWrittenTo(t *testing.T) {
 	}
 }
 
-// A process that has just started has applied nothing, but its cache has what a former one did.
-func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
+// A process that has just started has no memory of applies, but its cache has the Services that an earlier one applied.
+func TestUnchangedServiceIsNotAppliedAgainAfterRestart(t *testing.T) {
 	const owner = "tester"
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	service := func(port int32) *unstructured.Unstructured {
@@ -269,12 +269,12 @@ func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
 		}
 		return observed
 	}
-	by := func(who string, change func(*corev1.Service)) func() {
+	by := func(manager string, change func(*corev1.Service)) func() {
 		return func() {
 			before := read()
 			after := before.DeepCopy()
 			change(after)
-			if err := c.Patch(t.Context(), after, client.MergeFrom(before), client.FieldOwner(who)); err != nil {
+			if err := c.Patch(t.Context(), after, client.MergeFrom(before), client.FieldOwner(manager)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -286,17 +286,17 @@ func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
 		port   int32
 		sent   bool
 	}{
-		{"the same as before", func() {}, 80, false},
-		{"a label of somebody else", by("other", func(s *corev1.Service) { s.Labels["theirs"] = "x" }), 80, false},
-		{"our label changed", by("other", func(s *corev1.Service) { s.Labels["a"] = "theirs" }), 80, true},
-		{"our label removed", by("other", func(s *corev1.Service) { delete(s.Labels, "a") }), 80, true},
-		{"our annotation changed in our name", by(owner, func(s *corev1.Service) { s.Annotations["b"] = "x" }), 80, true},
-		{"a selector of somebody else beside ours", by("other", func(s *corev1.Service) { s.Spec.Selector["theirs"] = "x" }), 80, true},
-		{"our port changed", by("other", func(s *corev1.Service) { s.Spec.Ports[0].Name = "theirs" }), 80, true},
-		{"our port removed", by("other", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }), 80, true},
-		{"our owner removed", by("other", func(s *corev1.Service) { s.OwnerReferences = nil }), 80, true},
+		{"the same desired state", func() {}, 80, false},
+		{"a label of another manager", by("other", func(s *corev1.Service) { s.Labels["theirs"] = "x" }), 80, false},
+		{"a desired label changed", by("other", func(s *corev1.Service) { s.Labels["a"] = "theirs" }), 80, true},
+		{"a desired label removed", by("other", func(s *corev1.Service) { delete(s.Labels, "a") }), 80, true},
+		{"a desired annotation changed by a client with the same name", by(owner, func(s *corev1.Service) { s.Annotations["b"] = "x" }), 80, true},
+		{"another manager adds to the selector", by("other", func(s *corev1.Service) { s.Spec.Selector["theirs"] = "x" }), 80, true},
+		{"a desired port changed", by("other", func(s *corev1.Service) { s.Spec.Ports[0].Name = "theirs" }), 80, true},
+		{"a desired port removed", by("other", func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }), 80, true},
+		{"the owner removed", by("other", func(s *corev1.Service) { s.OwnerReferences = nil }), 80, true},
 		{"other ports", func() {}, 90, true},
-		{"the same again", func() {}, 90, false},
+		{"the same desired state again", func() {}, 90, false},
 	} {
 		tc.before()
 		observed := read()
@@ -315,7 +315,7 @@ func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
 		}
 		if observed = read(); observed.Labels["a"] != "1" || observed.Annotations["b"] != "2" || len(observed.Spec.Selector) != 1 ||
 			len(observed.Spec.Ports) != 2 || observed.Spec.Ports[0].Name != "http" || observed.Spec.Ports[0].Port != tc.port || len(observed.OwnerReferences) != 1 {
-			t.Errorf("%s: not put right: %v", tc.name, observed)
+			t.Errorf("%s: not repaired: %v", tc.name, observed)
 		}
 	}
 	whole := read()
@@ -325,6 +325,6 @@ func TestAServiceThatFollowsIsNotAppliedAgainAfterARestart(t *testing.T) {
 	}
 	apply.SummarizeService(whole, "another")
 	if len(whole.ManagedFields) > 0 {
-		t.Errorf("managed fields of others are kept: %v", whole.ManagedFields)
+		t.Errorf("managed fields of others remain: %v", whole.ManagedFields)
 	}
 }

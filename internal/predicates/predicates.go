@@ -17,8 +17,8 @@ func NodeAddressesChanged() predicate.Predicate {
 }
 
 // NotInInitialList drops the objects that exist when a watch starts. It is for watches of dependencies, if the watch of
-// the reconciled kind requests every object at that time anyway: in a large cluster, mapping each dependency to the same
-// requests takes longer than the reconciliations.
+// the reconciled kind requests every object at that time anyway: in a large cluster, mapping each dependency to the
+// same requests takes longer than the reconciliations.
 func NotInInitialList() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
 }

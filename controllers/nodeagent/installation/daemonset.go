@@ -99,8 +99,8 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s Settings) (*corev1ac.PodSpe
 	return pod, placement.apply(pod)
 }
 
-// hostDirectory is a directory of the node. The agent mounts it at the same path, because the kubelet's requests contain
-// paths of the node.
+// hostDirectory is a directory of the node. The agent mounts it at the same path, because the kubelet's requests
+// contain paths of the node.
 type hostDirectory struct {
 	name string
 	path string

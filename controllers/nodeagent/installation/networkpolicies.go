@@ -18,8 +18,8 @@ const (
 )
 
 // operatorNetworkPolicy admits requests for metrics, which the operator authorizes by itself, and the kubelet's probes.
-// It does not restrict egress: the port of the API server, or of a proxy before it, differs from cluster to cluster, and
-// an operator that cannot reach it could not even repair the policy.
+// It does not restrict egress: the port of the API server, or of a proxy before it, differs from cluster to cluster,
+// and an operator that cannot reach it could not even repair the policy.
 func operatorNetworkPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
 	return ingressOnly(names.Operator, s.Namespace, OperatorLabels(), metricsPort, healthPort), nil
 }

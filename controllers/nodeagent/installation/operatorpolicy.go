@@ -10,8 +10,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// OperatorPolicy returns the policy that confines the operator itself, and its binding. RBAC cannot restrict which fields
-// of a Pod may be patched, and permission to patch its image is permission to run anything in any namespace.
+// OperatorPolicy returns the policy that confines the operator itself, and its binding. RBAC cannot restrict which
+// fields of a Pod may be patched, and permission to patch its image is permission to run anything in any namespace.
 //
 // The operator may create the policy, but neither change nor delete it, so that a stolen token of the operator remains
 // confined; it is garbage-collected with ListenerOperator/cluster, which the operator cannot delete either. So a later

@@ -7,12 +7,12 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// inheritedEnv are the environment variables that the agents inherit from the operator, because they reach the API server
-// in the same way.
+// inheritedEnv are the environment variables that the agents inherit from the operator, because they reach the API
+// server in the same way.
 var inheritedEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
-// proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds those
-// of a Subscription.
+// proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds
+// those of a Subscription.
 func proxyEnv(operator corev1.PodSpec) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	for i := range operator.Containers {
