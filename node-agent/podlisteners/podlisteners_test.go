@@ -461,6 +461,10 @@ func TestPodListenersOfAnotherNamespaceAreIgnored(t *testing.T) {
 	n.create(nil)
 	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+	published, err := n.host.Published(n.pod.UID)
+	if err != nil || len(published) != 1 || published[0].Namespace != victim {
+		t.Errorf("after the update, the published volumes are %+v, error %v; want one of namespace %s", published, err, victim)
+	}
 }
 
 func TestPodListenersOfOtherNodesAreIgnored(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
 // agentCapabilities are the capabilities that the DaemonSet keeps. They are needed because a Pod may change the owners
@@ -231,13 +232,23 @@ func TestFilledDirectoryIsReplaced(t *testing.T) {
 }
 
 func TestVolumeThatIsALinkIsRefused(t *testing.T) {
-	n := newNode(t)
-	outside := canary(t, n.dir)
-	must(t, os.Symlink(outside, n.mount))
-	if _, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", nil)}); err == nil {
-		t.Error("a volume that is a link was written")
+	for name, to := range map[string]func(outside string) string{
+		"outside":          func(outside string) string { return outside },
+		"below the parent": func(string) string { return "sibling" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			outside, sibling := canary(t, n.dir), filepath.Join(filepath.Dir(n.mount), "sibling")
+			must(t, os.Mkdir(sibling, 0o755))
+			must(t, os.Symlink(to(outside), n.mount))
+			if _, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", nil)}); !errors.Is(err, volume.ErrInvalidTarget) {
+				t.Errorf("error is %v", err)
+			}
+			must(t, n.host.Remove(n.target))
+			checkCanary(t, outside)
+			if names := namesIn(t, sibling); len(names) > 0 {
+				t.Errorf("written through the link: %v", names)
+			}
+		})
 	}
-	checkCanary(t, outside)
-	must(t, n.host.Remove(n.target))
-	checkCanary(t, outside)
 }

@@ -99,13 +99,23 @@ func TestFileSystemWithoutLabelsIsAccepted(t *testing.T) {
 	}
 }
 
-func TestFailureToLabelIsAnError(t *testing.T) {
-	f, err := os.OpenFile(t.TempDir(), unix.O_PATH, 0) // has no attributes
+func TestFileThatMustNotBeLabelledIsAnError(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := setLabel(f); !errors.Is(err, unix.EBADF) {
+	const immutable = 0x10 // FS_IMMUTABLE_FL
+	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if err = errors.Join(err, unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|immutable)); err != nil {
+		t.Skipf("needs CAP_LINUX_IMMUTABLE, and a file system with immutable files in %s: %v", filepath.Dir(f.Name()), err)
+	}
+	defer func() {
+		if err := unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := setLabel(f); !errors.Is(err, unix.EPERM) {
 		t.Errorf("error is %v", err)
 	}
 }
