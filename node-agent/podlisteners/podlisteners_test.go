@@ -375,6 +375,25 @@ func TestVolumesAreUpdatedWhenTheAgentRestarts(t *testing.T) {
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.3"))
 }
 
+func TestFailedUpdateIsRetried(t *testing.T) {
+	n := newNode(t)
+	n.publish("pvc-1", "192.0.2.1")
+	var failed atomic.Bool
+	n.host.Label = func(*os.File) error {
+		if failed.CompareAndSwap(false, true) {
+			return errors.New("denied")
+		}
+		return nil
+	}
+	n.startAgent()
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+	if !failed.Load() {
+		t.Error("no update has failed")
+	}
+}
+
 func TestRecheckUpdatesAVolume(t *testing.T) {
 	n := newNode(t)
 	n.startAgent()
