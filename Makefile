@@ -112,11 +112,11 @@ validate-bundle: ## Validate bundle/ with the Operator SDK, after building that,
 
 .PHONY: test-olm
 test-olm: ## Install, upgrade and uninstall the operator through a real Operator Lifecycle Manager, on a cluster of its own.
-	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run '^TestTheOperatorUnderOLM$$$(CHAPTER)' -v ./e2e
+	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run '^TestTheOperatorUnderOLM$$$(STEP)' -v ./e2e
 
 .PHONY: scorecard
-scorecard: ## Run the Operator SDK's scorecard of the bundle on an installation through the Operator Lifecycle Manager, a chapter of test-olm.
-	$(MAKE) test-olm CLUSTER=$(or $(CLUSTER),scorecard) CHAPTER='/^the_scorecard_passes$$$$'
+scorecard: ## Run the Operator SDK's scorecard of the bundle on an installation through the Operator Lifecycle Manager, one step of test-olm.
+	$(MAKE) test-olm CLUSTER=$(or $(CLUSTER),scorecard) STEP='/^the_scorecard_passes$$$$'
 
 .PHONY: fuzz
 FUZZTIME ?= 30s

@@ -1,7 +1,7 @@
-// Package audit compares the rights of accounts with the requests that they have made, as an API server's audit log
-// shows them: so a right that nobody needs, and a request that was denied, do not stay unnoticed.
+// Package audit compares the RBAC permissions of users with the requests in an API server's audit log. It finds permissions
+// that are not used, and requests that were denied.
 //
-// It must never be imported by anything but tests.
+// It must be imported by tests only.
 package audit
 
 import (
@@ -22,43 +22,43 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Right is the smallest thing that a rule of RBAC allows.
-type Right struct {
-	// Namespace is where a Role gives the right; "" for a ClusterRole.
+// Permission is a single permission of an RBAC rule: one verb on one resource.
+type Permission struct {
+	// Namespace is that of the Role; "" for a ClusterRole.
 	Namespace string
 	Group     string
-	// Resource is the resource or, after a slash, its subresource.
+	// Resource is the resource, with a slash and the subresource if there is one.
 	Resource string
-	// Name is that of the only object that the right is for; "" for all.
+	// Name is the name of the only object that the permission is for; "" for all objects.
 	Name string
 	Verb string
 }
 
-// String tells a right to a reader.
-func (r Right) String() string {
-	s := r.Verb + " " + r.Resource
-	if r.Group != "" {
-		s += "." + r.Group
+// String returns a description of the permission.
+func (p Permission) String() string {
+	s := p.Verb + " " + p.Resource
+	if p.Group != "" {
+		s += "." + p.Group
 	}
-	if r.Name != "" {
-		s += " named " + r.Name
+	if p.Name != "" {
+		s += " named " + p.Name
 	}
-	if r.Namespace != "" {
-		s += " in namespace " + r.Namespace
+	if p.Namespace != "" {
+		s += " in namespace " + p.Namespace
 	}
 	return s
 }
 
-// Expand returns the rights that rules give in a namespace, or with "" in the whole cluster. The error is for rules
-// whose rights cannot be counted: those with wildcards, and those for paths.
-func Expand(rules []rbacv1.PolicyRule, namespace string) ([]Right, error) {
-	var rights []Right
+// Expand returns the permissions of rules in a namespace, or with "" in the whole cluster. It returns an error for rules
+// that cannot be audited: those with wildcards, and those for non-resource URLs.
+func Expand(rules []rbacv1.PolicyRule, namespace string) ([]Permission, error) {
+	var permissions []Permission
 	for _, rule := range rules {
 		if len(rule.NonResourceURLs) > 0 {
-			return nil, fmt.Errorf("rule %v is for paths, whose use nobody counts", rule)
+			return nil, fmt.Errorf("rule %v is for non-resource URLs, whose use cannot be audited", rule)
 		}
 		if slices.ContainsFunc(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs), func(s string) bool { return strings.Contains(s, "*") }) {
-			return nil, fmt.Errorf("rule %v has a wildcard, which is always more than is needed", rule)
+			return nil, fmt.Errorf("rule %v has a wildcard, which permits more than is required", rule)
 		}
 		objects := rule.ResourceNames
 		if len(objects) == 0 {
@@ -68,26 +68,26 @@ func Expand(rules []rbacv1.PolicyRule, namespace string) ([]Right, error) {
 			for _, resource := range rule.Resources {
 				for _, name := range objects {
 					for _, verb := range rule.Verbs {
-						rights = append(rights, Right{Namespace: namespace, Group: group, Resource: resource, Name: name, Verb: verb})
+						permissions = append(permissions, Permission{Namespace: namespace, Group: group, Resource: resource, Name: name, Verb: verb})
 					}
 				}
 			}
 		}
 	}
-	return rights, nil
+	return permissions, nil
 }
 
-// covers tells whether the right allows all that another one does.
-func (r Right) covers(other Right) bool {
-	return r.Group == other.Group && r.Resource == other.Resource && r.Verb == other.Verb &&
-		(r.Namespace == "" || r.Namespace == other.Namespace) && (r.Name == "" || r.Name == other.Name)
+// covers reports whether the permission includes another one.
+func (p Permission) covers(other Permission) bool {
+	return p.Group == other.Group && p.Resource == other.Resource && p.Verb == other.Verb &&
+		(p.Namespace == "" || p.Namespace == other.Namespace) && (p.Name == "" || p.Name == other.Name)
 }
 
-// Requests are those of one account.
+// Requests are the requests of one user.
 type Requests struct {
-	// used are the rights that it took to answer them, each for one object: a right covers them or not.
-	used sets.Set[Right]
-	// Denied describes those that the API server did not allow, sorted, each once.
+	// used has the permissions that the requests required, each for a single object.
+	used sets.Set[Permission]
+	// Denied describes the requests that were denied, sorted and without duplicates.
 	Denied []string
 }
 
@@ -106,13 +106,13 @@ func Read(log, user string) (*Requests, error) {
 }
 
 func parse(log io.Reader, user string) (*Requests, error) {
-	requests, denied := &Requests{used: sets.New[Right]()}, sets.New[string]()
+	requests, denied := &Requests{used: sets.New[Permission]()}, sets.New[string]()
 	lines := bufio.NewReader(log)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			requests.Denied = sets.List(denied)
-			return requests, nil // what has no end yet is still being written
+			return requests, nil // a line without an end is still being written
 		}
 		if err != nil {
 			return nil, err
@@ -128,13 +128,13 @@ func parse(log io.Reader, user string) (*Requests, error) {
 			denied.Insert(event.Verb + " " + event.RequestURI + ": " + event.ResponseStatus.Message)
 			continue
 		}
-		requests.used.Insert(needed(&event)...)
+		requests.used.Insert(required(&event)...)
 	}
 }
 
-// isDenied tells whether a request was refused for want of a right, by the authorizer or by an admission plugin that
-// asks it. What comes too late for a namespace or a kind that is being deleted is not, and neither is an owner whose
-// kind is so new that the plugin OwnerReferencesPermissionEnforcement does not know it yet.
+// isDenied reports whether a request was denied for lack of a permission, by the authorizer or by an admission plugin that
+// calls it. Requests that are forbidden because the namespace or the CRD is being deleted are not denied, and neither are
+// those with an owner whose CRD the plugin OwnerReferencesPermissionEnforcement does not know yet.
 func isDenied(event *auditv1.Event) bool {
 	status := event.ResponseStatus
 	if status == nil || status.Code != http.StatusForbidden || strings.Contains(status.Message, "cannot find RESTMapping") ||
@@ -152,44 +152,44 @@ func isDenied(event *auditv1.Event) bool {
 	return true
 }
 
-// needed returns the rights that a request took.
-func needed(event *auditv1.Event) []Right {
+// required returns the permissions that a request required.
+func required(event *auditv1.Event) []Permission {
 	ref := event.ObjectRef
-	right := Right{Namespace: ref.Namespace, Group: ref.APIGroup, Resource: ref.Resource, Name: ref.Name, Verb: event.Verb}
+	permission := Permission{Namespace: ref.Namespace, Group: ref.APIGroup, Resource: ref.Resource, Name: ref.Name, Verb: event.Verb}
 	switch {
 	case ref.Subresource != "":
-		right.Resource += "/" + ref.Subresource
+		permission.Resource += "/" + ref.Subresource
 	case event.Verb == "create":
-		right.Name = "" // it was in the object, which the authorizer does not see
+		permission.Name = "" // the authorizer does not see the name, which is in the object
 	}
-	rights := []Right{right}
+	permissions := []Permission{permission}
 	also := func(verb string) {
-		right.Verb = verb
-		rights = append(rights, right)
+		permission.Verb = verb
+		permissions = append(permissions, permission)
 	}
-	// What creates its object is authorized as a creation, too.
+	// A patch or an update that creates its object requires permission to create, too.
 	created := event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusCreated
 	if created && (event.Verb == "patch" || event.Verb == "update") {
 		also("create")
 	}
 	if uri, err := url.Parse(event.RequestURI); err == nil && uri.Query().Get("sendInitialEvents") == "true" {
-		also("list") // which an API server that does not stream is asked for instead
+		also("list") // the fallback for API servers that do not support it
 	}
-	return rights
+	return permissions
 }
 
-// Unused returns those of an account's rights that none of its requests took. A request takes the narrowest of the
-// rights that allow it, so a right is also unused when narrower ones would do.
-func (r *Requests) Unused(rights []Right) []Right {
-	taken := sets.New[Right]()
+// Unused returns the permissions that no request used. A request uses the narrowest permission that covers it, so a
+// permission is also unused if narrower ones suffice.
+func (r *Requests) Unused(permissions []Permission) []Permission {
+	used := sets.New[Permission]()
 	for request := range r.used {
-		for _, right := range rights {
-			if right.covers(request) && !slices.ContainsFunc(rights, func(other Right) bool {
-				return other != right && other.covers(request) && right.covers(other)
+		for _, permission := range permissions {
+			if permission.covers(request) && !slices.ContainsFunc(permissions, func(other Permission) bool {
+				return other != permission && other.covers(request) && permission.covers(other)
 			}) {
-				taken.Insert(right)
+				used.Insert(permission)
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(rights), taken.Has)
+	return slices.DeleteFunc(slices.Clone(permissions), used.Has)
 }

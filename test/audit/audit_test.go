@@ -10,13 +10,13 @@ import (
 
 const account = "system:serviceaccount:ns:account"
 
-// event is a line of an audit log.
+// event returns a line of an audit log.
 func event(verb, uri, ref, status string) string {
 	return `{"kind":"Event","apiVersion":"audit.k8s.io/v1","stage":"ResponseComplete","verb":"` + verb + `","requestURI":"` + uri +
 		`","user":{"username":"` + account + `"},"objectRef":{` + ref + `},"responseStatus":{` + status + `}}` + "\n"
 }
 
-// Answers of the API server.
+// Response statuses.
 const (
 	ok      = `"code":200`
 	created = `"code":201`
@@ -31,7 +31,7 @@ func read(t *testing.T, log string) *Requests {
 	return requests
 }
 
-func TestARightIsUsedByTheRequestsThatNeedIt(t *testing.T) {
+func TestPermissionIsUsedByTheRequestsThatRequireIt(t *testing.T) {
 	pods := func(verbs ...string) []rbacv1.PolicyRule {
 		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: verbs}}
 	}
@@ -46,7 +46,7 @@ func TestARightIsUsedByTheRequestsThatNeedIt(t *testing.T) {
 	}{
 		"no request": {rules: pods("get"), unused: []string{"get pods"}},
 		"a request":  {log: event("get", "/", `"resource":"pods","namespace":"a","name":"x"`, ok), rules: pods("get")},
-		"a request of somebody else": {
+		"a request of another user": {
 			log: strings.ReplaceAll(event("get", "/", `"resource":"pods"`, ok), account, "other"), rules: pods("get"), unused: []string{"get pods"},
 		},
 		"a request that was denied": {
@@ -70,33 +70,33 @@ func TestARightIsUsedByTheRequestsThatNeedIt(t *testing.T) {
 			log:   event("patch", "/", `"resource":"daemonsets","apiGroup":"apps","namespace":"a","name":"x"`, ok),
 			rules: []rbacv1.PolicyRule{named("x", "create", "patch")}, unused: []string{"create daemonsets.apps named x"},
 		},
-		"a creation, whose name the authorizer does not see": {
+		"a create request, whose name the authorizer does not see": {
 			log:   event("create", "/", `"resource":"daemonsets","apiGroup":"apps","namespace":"a","name":"x"`, created),
 			rules: []rbacv1.PolicyRule{named("x", "create")}, unused: []string{"create daemonsets.apps named x"},
 		},
-		"a stream in place of a list": {
+		"a watch in place of a list": {
 			log: event("watch", "/api/v1/pods?sendInitialEvents=true&watch=true", `"resource":"pods"`, ok), rules: pods("list", "watch"),
 		},
 		"a watch after a list": {
 			log: event("watch", "/api/v1/pods?resourceVersion=7&watch=true", `"resource":"pods"`, ok), rules: pods("list", "watch"), unused: []string{"list pods"},
 		},
-		"a right that is wider than need be": {
+		"a permission that is wider than required": {
 			log: event("get", "/", `"resource":"daemonsets","apiGroup":"apps","namespace":"a","name":"x"`, ok),
 			rules: []rbacv1.PolicyRule{
 				{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}}, named("x", "get"),
 			},
 			unused: []string{"get daemonsets.apps"},
 		},
-		"an event that is still being written": {log: strings.TrimSuffix(event("get", "/", `"resource":"pods"`, ok), "\n"), rules: pods("get"), unused: []string{"get pods"}},
+		"an incomplete event": {log: strings.TrimSuffix(event("get", "/", `"resource":"pods"`, ok), "\n"), rules: pods("get"), unused: []string{"get pods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rights, err := Expand(tc.rules, tc.namespace)
+			permissions, err := Expand(tc.rules, tc.namespace)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var unused []string
-			for _, right := range read(t, tc.log).Unused(rights) {
-				unused = append(unused, right.String())
+			for _, permission := range read(t, tc.log).Unused(permissions) {
+				unused = append(unused, permission.String())
 			}
 			if diff := cmp.Diff(tc.unused, unused); diff != "" {
 				t.Errorf("unused (-want +got):\n%s", diff)
@@ -105,22 +105,22 @@ func TestARightIsUsedByTheRequestsThatNeedIt(t *testing.T) {
 	}
 }
 
-func TestARightThatCannotBeCountedIsRefused(t *testing.T) {
+func TestRulesThatCannotBeAuditedAreRefused(t *testing.T) {
 	for name, rule := range map[string]rbacv1.PolicyRule{
-		"all verbs":      {APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"*"}},
-		"all resources":  {APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"get"}},
-		"any status":     {APIGroups: []string{""}, Resources: []string{"*/status"}, Verbs: []string{"get"}},
-		"all groups":     {APIGroups: []string{"*"}, Resources: []string{"pods"}, Verbs: []string{"get"}},
-		"a path, /x":     {NonResourceURLs: []string{"/x"}, Verbs: []string{"get"}},
-		"a path of many": {NonResourceURLs: []string{"/x/*"}, Verbs: []string{"get"}},
+		"all verbs":     {APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"*"}},
+		"all resources": {APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"get"}},
+		"any status":    {APIGroups: []string{""}, Resources: []string{"*/status"}, Verbs: []string{"get"}},
+		"all groups":    {APIGroups: []string{"*"}, Resources: []string{"pods"}, Verbs: []string{"get"}},
+		"a URL, /x":     {NonResourceURLs: []string{"/x"}, Verbs: []string{"get"}},
+		"a URL prefix":  {NonResourceURLs: []string{"/x/*"}, Verbs: []string{"get"}},
 	} {
-		if rights, err := Expand([]rbacv1.PolicyRule{rule}, ""); err == nil {
-			t.Errorf("%s is %v", name, rights)
+		if permissions, err := Expand([]rbacv1.PolicyRule{rule}, ""); err == nil {
+			t.Errorf("%s: got %v, want an error", name, permissions)
 		}
 	}
 }
 
-func TestWhatIsDeniedIsTold(t *testing.T) {
+func TestDeniedRequestsAreReported(t *testing.T) {
 	denial := event("get", "/api/v1/secrets", `"resource":"secrets"`, `"code":403,"message":"no"`)
 	late := event("create", "/api/v1/namespaces/a/services", `"resource":"services"`,
 		`"code":403,"message":"late","details":{"causes":[{"reason":"NamespaceTerminating"}]}`)
@@ -135,11 +135,11 @@ func TestWhatIsDeniedIsTold(t *testing.T) {
 	}
 }
 
-func TestALogThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidLogIsAnError(t *testing.T) {
 	if _, err := parse(strings.NewReader("not JSON\n"), account); err == nil {
-		t.Error("it was read")
+		t.Error("a log that is not JSON is accepted")
 	}
 	if _, err := Read(t.TempDir()+"/none", account); err == nil {
-		t.Error("a log that is missing was read")
+		t.Error("a log that does not exist is accepted")
 	}
 }

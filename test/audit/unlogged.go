@@ -5,22 +5,22 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Unseen are the rights of a ServiceAccount that it needs although no request shows it, each with the reason.
-// TestARightThatIsNotSeenIsNeeded has to have a case for each.
-func Unseen(account string) map[Right]string {
+// Unlogged returns the permissions that a ServiceAccount requires although they do not appear in the audit log, each with
+// the reason. TestUnloggedPermissionsAreRequired must have a case for each.
+func Unlogged(account string) map[Permission]string {
 	listeners := listenersv1alpha1.GroupVersion.Group
-	return map[string]map[Right]string{
+	return map[string]map[Permission]string{
 		names.Operator: {
-			{Group: listeners, Resource: "listeners", Verb: "delete"}: "the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift has, " +
-				"asks for it of whoever adds a volume to the owners of a Listener",
-			{Group: listeners, Resource: "listeners/finalizers", Verb: "update"}: "the same plugin asks for it of whoever makes an object that " +
-				"holds up the deletion of a Listener, as a Service does",
-			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "create"}: "OpenShift asks for it of whoever makes a Route with a host",
-			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "update"}: "OpenShift asks for it of whoever changes the host of a Route",
+			{Group: listeners, Resource: "listeners", Verb: "delete"}: "the admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, " +
+				"requires it to add a volume to the owners of a Listener",
+			{Group: listeners, Resource: "listeners/finalizers", Verb: "update"}: "the same plugin requires it to create an object that blocks " +
+				"the deletion of a Listener, as a Service does",
+			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "create"}: "OpenShift requires it to create a Route with a host",
+			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "update"}: "OpenShift requires it to change the host of a Route",
 		},
 		names.NodeAgent: {
-			{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"}: "OpenShift's admission of Pods asks " +
-				"for it",
+			{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"}: "OpenShift's admission of Pods " +
+				"requires it",
 		},
 	}[account]
 }

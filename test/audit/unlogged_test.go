@@ -32,15 +32,15 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// rights returns what config/rbac allows a ServiceAccount in the whole cluster.
-func rights(t *testing.T, account string) []Right {
+// permissions returns the cluster-wide permissions of a ServiceAccount in config/rbac.
+func permissions(t *testing.T, account string) []Permission {
 	t.Helper()
 	file, err := os.Open("../../config/rbac/" + strings.TrimPrefix(account, "listener-") + ".yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	var all []Right
+	var all []Permission
 	for documents := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 		var role rbacv1.ClusterRole
 		err := documents.Decode(&role)
@@ -61,25 +61,25 @@ func rights(t *testing.T, account string) []Right {
 	}
 }
 
-// user is somebody with certain rights and no others.
+// user is a client of a user with certain permissions.
 type user struct {
 	client.Client
 	name string
 }
 
-// userWith returns a user with these rights, once they are in force.
-func userWith(t *testing.T, rights []Right) user {
+// userWith creates a user with these permissions, and waits until they take effect.
+func userWith(t *testing.T, permissions []Permission) user {
 	t.Helper()
 	admin := apiserver.Client(t)
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
-	for _, r := range rights {
-		rule := rbacv1.PolicyRule{APIGroups: []string{r.Group}, Resources: []string{r.Resource}, Verbs: []string{r.Verb}}
-		if r.Name != "" {
-			rule.ResourceNames = []string{r.Name}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "permissions-"}}
+	for _, p := range permissions {
+		rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{p.Resource}, Verbs: []string{p.Verb}}
+		if p.Name != "" {
+			rule.ResourceNames = []string{p.Name}
 		}
 		role.Rules = append(role.Rules, rule)
 	}
-	probe := Right{Resource: "probes", Verb: "get"}
+	probe := Permission{Resource: "probes", Verb: "get"}
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{probe.Resource}, Verbs: []string{probe.Verb}})
 	if err := admin.Create(t.Context(), role); err != nil {
 		t.Fatal(err)
@@ -99,25 +99,25 @@ func userWith(t *testing.T, rights []Right) user {
 		t.Fatal(err)
 	}
 	u := user{Client: c, name: role.Name}
-	NewWithT(t).Eventually(func() error { return u.asked(t, probe) }, apiserver.Timeout, "20ms").Should(Succeed())
+	NewWithT(t).Eventually(func() error { return u.review(t, probe) }, apiserver.Timeout, "20ms").Should(Succeed())
 	return u
 }
 
-// asked is what an admission plugin does that asks the authorizer by itself. The error says that the user lacks the
-// right.
-func (u user) asked(t *testing.T, right Right) error {
+// review checks a permission like an admission plugin that calls the authorizer. It returns an error if the user lacks the
+// permission.
+func (u user) review(t *testing.T, permission Permission) error {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: u.name,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: right.Group, Resource: right.Resource, Verb: right.Verb, Name: right.Name,
+			Group: permission.Group, Resource: permission.Resource, Verb: permission.Verb, Name: permission.Name,
 		},
 	}}
 	if err := apiserver.Client(t).Create(t.Context(), review); err != nil {
 		t.Fatal(err)
 	}
 	if !review.Status.Allowed {
-		return fmt.Errorf("no right to %s", right)
+		return fmt.Errorf("no permission to %s", permission)
 	}
 	return nil
 }
@@ -131,10 +131,10 @@ func route(namespace, host string) *unstructured.Unstructured {
 	}}
 }
 
-func TestARightThatIsNotSeenIsNeeded(t *testing.T) {
+func TestUnloggedPermissionsAreRequired(t *testing.T) {
 	serveRoutes(t)
 	listeners := listenersv1alpha1.GroupVersion.Group
-	for account, cases := range map[string]map[Right]func(*testing.T, user) error{
+	for account, cases := range map[string]map[Permission]func(*testing.T, user) error{
 		names.Operator: {
 			{Group: listeners, Resource: "listeners", Verb: "delete"}: func(t *testing.T, operator user) error {
 				t.Helper()
@@ -185,38 +185,38 @@ func TestARightThatIsNotSeenIsNeeded(t *testing.T) {
 		names.NodeAgent: {
 			{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"}: func(t *testing.T, agent user) error {
 				t.Helper()
-				return agent.asked(t, Right{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"})
+				return agent.review(t, Permission{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"})
 			},
 		},
 	} {
-		for unseen, reason := range Unseen(account) {
-			t.Run(account+" may "+unseen.String(), func(t *testing.T) {
-				try, ok := cases[unseen]
+		for unlogged, reason := range Unlogged(account) {
+			t.Run(account+" may "+unlogged.String(), func(t *testing.T) {
+				try, ok := cases[unlogged]
 				if !ok {
-					t.Fatalf("no case shows that it is needed because %s", reason)
+					t.Fatalf("no case shows that it is required because %s", reason)
 				}
-				all := rights(t, account)
-				others := slices.DeleteFunc(slices.Clone(all), func(r Right) bool { return r == unseen })
+				all := permissions(t, account)
+				others := slices.DeleteFunc(slices.Clone(all), func(p Permission) bool { return p == unlogged })
 				if len(others) == len(all) {
-					t.Fatal("the ServiceAccount does not have it")
+					t.Fatal("the ServiceAccount lacks the permission")
 				}
 				if err := try(t, userWith(t, all)); err != nil {
-					t.Errorf("with it: %v", err)
+					t.Errorf("with the permission: %v", err)
 				}
 				if err := try(t, userWith(t, others)); err == nil {
-					t.Error("without it there is no error")
+					t.Error("without the permission there is no error")
 				}
 			})
 		}
-		for right := range cases {
-			if Unseen(account)[right] == "" {
-				t.Errorf("%s is not in the table", right)
+		for permission := range cases {
+			if Unlogged(account)[permission] == "" {
+				t.Errorf("%s is not in Unlogged", permission)
 			}
 		}
 	}
 }
 
-// serveRoutes makes the API server serve Routes as OpenShift does.
+// serveRoutes installs the API of Routes as OpenShift serves it.
 func serveRoutes(t *testing.T) {
 	t.Helper()
 	scheme := apiserver.Scheme()

@@ -23,19 +23,18 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// crowd is how many Pods one node starts at once.
-const crowd = 50
+// burst is the number of Pods that are started at once on one node.
+const burst = 50
 
-// contestant is a kind of Pods whose start is timed beside the others.
-type contestant struct {
+// variant is a kind of Pod whose start is measured.
+type variant struct {
 	name string
 	pod  func(name string) *corev1.Pod
 }
 
-// contestants are the same Pod with an emptyDir, with a listener volume whose claim is bound, and with one whose claim
-// is fresh, as after the first start of a StatefulSet. The claims of the Pods with these names are bound when it
-// returns.
-func (s *story) contestants(class string, pods ...string) []contestant {
+// variants returns the same Pod with an emptyDir, with a listener volume whose claim is bound, and with a listener volume
+// whose claim is new, as at the first start of a StatefulSet. It creates and binds the claims for Pods with these names.
+func (s *scenario) variants(class string, pods ...string) []variant {
 	s.Helper()
 	bound := func(name string) *corev1.Pod {
 		return podWith(name, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "kept-" + name}})
@@ -45,8 +44,8 @@ func (s *story) contestants(class string, pods ...string) []contestant {
 		s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept-" + name, Annotations: byClass(class)}, Spec: claimSpec()})
 		first = append(first, bound(name))
 	}
-	s.start(first)
-	return []contestant{
+	s.timeStart(first)
+	return []variant{
 		{"emptyDir", func(name string) *corev1.Pod {
 			return podWith(name, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 		}},
@@ -57,11 +56,11 @@ func (s *story) contestants(class string, pods ...string) []contestant {
 	}
 }
 
-// start creates Pods all at once, waits until their containers run, and removes them with all that was made for them.
-// It returns how long each took from the first one's creation.
-func (s *story) start(pods []*corev1.Pod) []time.Duration {
+// timeStart creates Pods concurrently, waits until their containers run, and removes them and their ephemeral volumes. It
+// returns the time that each took from the beginning.
+func (s *scenario) timeStart(pods []*corev1.Pod) []time.Duration {
 	s.Helper()
-	ctx := s.within()
+	ctx := s.timeoutContext()
 	began := time.Now()
 	var group errgroup.Group
 	for _, p := range pods {
@@ -77,13 +76,13 @@ func (s *story) start(pods []*corev1.Pod) []time.Duration {
 			return len(took) == len(pods)
 		})
 		if err != nil && !errors.Is(err, errWatchEnded) {
-			s.Fatalf("%d of %d Pods run: %v", len(took), len(pods), err)
+			s.Fatalf("only %d of %d Pods run: %v", len(took), len(pods), err)
 		}
 	}
 	if err := group.Wait(); err != nil {
 		s.Fatalf("creating Pods: %v", err)
 	}
-	s.clear(pods)
+	s.removeAll(pods)
 	var all []time.Duration
 	for _, d := range took {
 		all = append(all, d)
@@ -91,9 +90,9 @@ func (s *story) start(pods []*corev1.Pod) []time.Duration {
 	return all
 }
 
-// clear removes Pods and waits until their ephemeral volumes are gone, too, so that their removal is not timed with
-// what comes next.
-func (s *story) clear(pods []*corev1.Pod) {
+// removeAll removes Pods and waits until their ephemeral volumes are deleted, so that the deletion does not disturb the
+// next measurement.
+func (s *scenario) removeAll(pods []*corev1.Pod) {
 	s.Helper()
 	for _, p := range pods {
 		s.remove(p)
@@ -120,15 +119,16 @@ func (s *story) clear(pods []*corev1.Pod) {
 	}
 }
 
-// BenchmarkPodToRunning compares the time from the creation of a Pod until its container runs, one Pod after the other.
-// A fresh claim of any driver that waits for the Pod's node is looked at by the scheduler once a second.
+// BenchmarkPodToRunning compares the time from the creation of a Pod until its container runs, one Pod after the other. It
+// includes up to a second for a new claim of any driver that waits for the Pod's node: the scheduler checks such claims
+// once a second.
 func BenchmarkPodToRunning(b *testing.B) {
-	s := tell(b)
-	all := s.contestants(s.class(unpinned()).Name, "web")
+	s := newScenario(b)
+	all := s.variants(s.createClass(unpinned()).Name, "web")
 	took := map[string][]time.Duration{}
 	for b.Loop() {
 		for _, c := range all {
-			took[c.name] = append(took[c.name], s.start([]*corev1.Pod{c.pod("web")})...)
+			took[c.name] = append(took[c.name], s.timeStart([]*corev1.Pod{c.pod("web")})...)
 		}
 	}
 	for _, c := range all {
@@ -136,14 +136,14 @@ func BenchmarkPodToRunning(b *testing.B) {
 	}
 }
 
-// BenchmarkCrowdToRunning compares the same for many Pods at once on one node.
-func BenchmarkCrowdToRunning(b *testing.B) {
-	s := tell(b)
+// BenchmarkBurstToRunning compares the same for many Pods at once on one node.
+func BenchmarkBurstToRunning(b *testing.B) {
+	s := newScenario(b)
 	var members []string
-	for i := range crowd {
+	for i := range burst {
 		members = append(members, fmt.Sprintf("web-%d", i))
 	}
-	all := s.contestants(s.class(unpinned()).Name, members...)
+	all := s.variants(s.createClass(unpinned()).Name, members...)
 	took, last := map[string][]time.Duration{}, map[string][]time.Duration{}
 	for b.Loop() {
 		for _, c := range all {
@@ -153,7 +153,7 @@ func BenchmarkCrowdToRunning(b *testing.B) {
 				p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(1)}
 				pods = append(pods, p)
 			}
-			durations := s.start(pods)
+			durations := s.timeStart(pods)
 			took[c.name], last[c.name] = append(took[c.name], durations...), append(last[c.name], slices.Max(durations))
 		}
 	}
@@ -166,15 +166,15 @@ func BenchmarkCrowdToRunning(b *testing.B) {
 // BenchmarkAddressToFile measures the time from the change of a load balancer's address until the file in the Pod has
 // it.
 func BenchmarkAddressToFile(b *testing.B) {
-	s := tell(b)
+	s := newScenario(b)
 	spec := loadBalanced()
 	spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(s.class(spec).Name)}))
-	s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(s.createClass(spec).Name)}))
+	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	var service corev1.Service
 	s.get(&service, s.key("web-listener"))
-	s.assign(&service, "192.0.2.1")
-	p := s.running("web")
+	s.assignAddress(&service, "192.0.2.1")
+	p := s.awaitReady("web")
 	var claim corev1.PersistentVolumeClaim
 	s.get(&claim, s.key("web-listener"))
 	file := filepath.Join(podDir(p), "volumes", "kubernetes.io~csi", claim.Spec.VolumeName, "mount", "default-address", "address")
@@ -182,8 +182,8 @@ func BenchmarkAddressToFile(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		address := fmt.Sprintf("192.0.2.%d", 2+i%100)
 		began := time.Now()
-		s.assign(&service, address)
-		if err := wait.PollUntilContextCancel(s.within(), time.Millisecond, true, func(context.Context) (bool, error) {
+		s.assignAddress(&service, address)
+		if err := wait.PollUntilContextCancel(s.timeoutContext(), time.Millisecond, true, func(context.Context) (bool, error) {
 			content, err := os.ReadFile(file)
 			return string(bytes.TrimSpace(content)) == address, err
 		}); err != nil {
@@ -197,7 +197,7 @@ func BenchmarkAddressToFile(b *testing.B) {
 // report adds the median and the 99th percentile of durations in milliseconds to a benchmark's line.
 func report(b *testing.B, name string, took []time.Duration) {
 	b.Helper()
-	b.ReportMetric(0, "ns/op") // which would mean the time of all that is compared, with its removal
+	b.ReportMetric(0, "ns/op") // hides the total time of all variants, which means nothing
 	slices.Sort(took)
 	for _, percent := range []int{50, 99} {
 		value := took[(len(took)*percent+99)/100-1]

@@ -34,44 +34,44 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// patience is how long a story waits for one thing, on a machine that may be busy.
-const patience = 2 * time.Minute
+// timeout is how long a scenario waits for one change. It allows for a machine that has other work.
+const timeout = 2 * time.Minute
 
-// story is one test or benchmark with a namespace of its own.
-type story struct {
+// scenario is a test or benchmark with its own namespace.
+type scenario struct {
 	testing.TB
 	ctx       context.Context
 	namespace string
 }
 
-// tell begins a story: it makes a namespace in which Pods must fit the restricted profile, and shows what is in it when
-// the story fails. The namespace goes with the story.
-func tell(t testing.TB) *story {
+// newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. At the end of the
+// test it deletes the namespace, and if the test has failed it first logs what is in it.
+func newScenario(t testing.TB) *scenario {
 	t.Helper()
-	s := &story{TB: t, ctx: t.Context()}
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "story-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	s := &scenario{TB: t, ctx: t.Context()}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "scenario-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}
-	s.create(space)
-	s.namespace = space.Name
+	s.create(namespace)
+	s.namespace = namespace.Name
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		if t.Failed() {
-			s.show(ctx)
+			s.dump(ctx)
 		}
-		if err := api.Delete(ctx, space); err != nil {
+		if err := api.Delete(ctx, namespace); err != nil {
 			t.Errorf("deleting the namespace: %v", err)
 		}
-		if err := awaitGone(ctx, &corev1.Namespace{}, client.ObjectKeyFromObject(space)); err != nil {
-			t.Errorf("something holds up the namespace: %v", err)
+		if err := awaitGone(ctx, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace)); err != nil {
+			t.Errorf("the namespace is not deleted: %v", err)
 		}
 	})
 	return s
 }
 
-// show prints the namespace for whoever has to find out why a story failed.
-func (s *story) show(ctx context.Context) {
+// dump logs the objects of the namespace, and the logs of the operator and its agents.
+func (s *scenario) dump(ctx context.Context) {
 	for _, args := range [][]string{
 		{"get", "pods,persistentvolumeclaims,listeners,podlisteners,services", "-o", "wide"},
 		{"get", "listeners,podlisteners", "-o", "yaml"},
@@ -82,25 +82,25 @@ func (s *story) show(ctx context.Context) {
 		s.Logf("kubectl %s:\n%s", strings.Join(args, " "), output)
 	}
 	for _, selector := range []string{"app.kubernetes.io/component=operator", "app.kubernetes.io/component=node-agent"} {
-		cmd := exec.CommandContext(ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorSpace,
+		cmd := exec.CommandContext(ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,
 			"logs", "--prefix", "--tail=40", "-l", selector)
 		output, _ := cmd.CombinedOutput()
 		s.Logf("logs of %s:\n%s", selector, output)
 	}
 }
 
-func (s *story) key(name string) client.ObjectKey {
+func (s *scenario) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: s.namespace, Name: name}
 }
 
-// within is a context that ends when patience does.
-func (s *story) within() context.Context {
-	ctx, cancel := context.WithTimeout(s.ctx, patience)
+// timeoutContext returns a context with the timeout.
+func (s *scenario) timeoutContext() context.Context {
+	ctx, cancel := context.WithTimeout(s.ctx, timeout)
 	s.Cleanup(cancel)
 	return ctx
 }
 
-func (s *story) create(o client.Object) {
+func (s *scenario) create(o client.Object) {
 	s.Helper()
 	if o.GetNamespace() == "" {
 		o.SetNamespace(s.namespace)
@@ -110,14 +110,14 @@ func (s *story) create(o client.Object) {
 	}
 }
 
-func (s *story) remove(o client.Object, options ...client.DeleteOption) {
+func (s *scenario) remove(o client.Object, options ...client.DeleteOption) {
 	s.Helper()
 	if err := api.Delete(s.ctx, o, options...); err != nil {
 		s.Fatalf("deleting %T %s: %v", o, o.GetName(), err)
 	}
 }
 
-func (s *story) get(o client.Object, key client.ObjectKey) {
+func (s *scenario) get(o client.Object, key client.ObjectKey) {
 	s.Helper()
 	if err := api.Get(s.ctx, key, o); err != nil {
 		s.Fatalf("reading %T %s: %v", o, key, err)
@@ -125,7 +125,7 @@ func (s *story) get(o client.Object, key client.ObjectKey) {
 }
 
 // patch changes an object by a merge patch of what change does to it.
-func (s *story) patch(o client.Object, change func()) {
+func (s *scenario) patch(o client.Object, change func()) {
 	s.Helper()
 	before := o.DeepCopyObject().(client.Object)
 	change()
@@ -134,8 +134,8 @@ func (s *story) patch(o client.Object, change func()) {
 	}
 }
 
-// class makes a ListenerClass that goes with the story, and returns its name.
-func (s *story) class(spec listenersv1alpha1.ListenerClassSpec) *listenersv1alpha1.ListenerClass {
+// createClass creates a ListenerClass, named like the scenario's namespace, and deletes it at the end of the test.
+func (s *scenario) createClass(spec listenersv1alpha1.ListenerClassSpec) *listenersv1alpha1.ListenerClass {
 	s.Helper()
 	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: spec}
 	s.create(class)
@@ -157,15 +157,17 @@ func loadBalanced() listenersv1alpha1.ListenerClassSpec {
 	}
 }
 
-// byClass and byName are the annotations of a claim.
+// byClass returns the annotations of a claim that names a class.
 func byClass(class string) map[string]string {
 	return map[string]string{names.AnnotationListenerClass: class}
 }
+
+// byName returns the annotations of a claim that names a Listener.
 func byName(name string) map[string]string {
 	return map[string]string{names.AnnotationListenerName: name}
 }
 
-// claimSpec is the claim that product operators make.
+// claimSpec returns the spec of the claims that product operators create.
 func claimSpec() corev1.PersistentVolumeClaimSpec {
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: ptr.To(names.Driver),
@@ -174,7 +176,7 @@ func claimSpec() corev1.PersistentVolumeClaimSpec {
 	}
 }
 
-// podSpec is the test server with the named listener volumes, which are mounted but not defined yet.
+// podSpec returns the spec of a Pod that runs the test server and mounts these volumes, which the caller has to define.
 func podSpec(volumes ...string) corev1.PodSpec {
 	server := corev1.Container{
 		Name:  "server",
@@ -204,7 +206,8 @@ func podSpec(volumes ...string) corev1.PodSpec {
 	}
 }
 
-// pod is the test server with ephemeral listener volumes, each with its claim's annotations.
+// pod returns a Pod that runs the test server. volumes are its ephemeral listener volumes, with the annotations of their
+// claims.
 func pod(name string, volumes map[string]map[string]string) *corev1.Pod {
 	spec := podSpec()
 	for volume, annotations := range volumes {
@@ -220,7 +223,7 @@ func pod(name string, volumes map[string]map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Spec: spec}
 }
 
-// podWith is the test server with one volume, "listener".
+// podWith returns a Pod that runs the test server, with one volume, "listener".
 func podWith(name string, source corev1.VolumeSource) *corev1.Pod {
 	p := pod(name, nil)
 	p.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: source}}
@@ -228,7 +231,7 @@ func podWith(name string, source corev1.VolumeSource) *corev1.Pod {
 	return p
 }
 
-// statefulSet is the test server with a claim of these annotations for each replica.
+// statefulSet returns a StatefulSet that runs the test server, and has a claim with these annotations for each replica.
 func statefulSet(name string, replicas int32, annotations map[string]string) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}
 	return &appsv1.StatefulSet{
@@ -247,10 +250,10 @@ func statefulSet(name string, replicas int32, annotations map[string]string) *ap
 	}
 }
 
-// await returns an object as soon as it fulfils the condition. It watches.
+// await watches an object until it meets the condition, and returns it.
 func await[T client.Object](ctx context.Context, o T, key client.ObjectKey, condition func(T) bool) (T, error) {
 	last := "it does not exist"
-	found, err := watchUntil(ctx, o, only(key), func(kind watch.EventType, seen T) bool {
+	found, err := watchUntil(ctx, o, selectObject(key), func(kind watch.EventType, seen T) bool {
 		if kind == watch.Deleted {
 			last = "it was deleted"
 			return false
@@ -265,21 +268,21 @@ func await[T client.Object](ctx context.Context, o T, key client.ObjectKey, cond
 	return found, nil
 }
 
-// awaitGone returns as soon as an object does not exist.
+// awaitGone waits until an object does not exist.
 func awaitGone[T client.Object](ctx context.Context, o T, key client.ObjectKey) error {
 	for {
 		list, err := listFor(o)
 		if err != nil {
 			return err
 		}
-		if err := api.List(ctx, list, only(key)); err != nil {
-			return fmt.Errorf("waiting for %T %s to go: %w", o, key, err)
+		if err := api.List(ctx, list, selectObject(key)); err != nil {
+			return fmt.Errorf("waiting for the deletion of %T %s: %w", o, key, err)
 		}
 		if meta.LenList(list) == 0 {
 			return nil
 		}
-		// From the list's version on, so that a deletion in between is not missed.
-		options := only(key)
+		// The watch starts at the list's version, so that a deletion in between is not missed.
+		options := selectObject(key)
 		options.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
 		var finalizers []string
 		_ = meta.EachListItem(list, func(left runtime.Object) error {
@@ -288,21 +291,21 @@ func awaitGone[T client.Object](ctx context.Context, o T, key client.ObjectKey) 
 		})
 		_, err = watchUntil(ctx, o, options, func(kind watch.EventType, _ T) bool { return kind == watch.Deleted })
 		if err != nil && !errors.Is(err, errWatchEnded) {
-			return fmt.Errorf("waiting for %T %s to go, which had the finalizers %q: %w", o, key, finalizers, err)
+			return fmt.Errorf("waiting for the deletion of %T %s, which had the finalizers %q: %w", o, key, finalizers, err)
 		}
 	}
 }
 
-// errWatchEnded means that the API server ended a watch, as it may at any time.
+// errWatchEnded means that the API server closed a watch, which it may do at any time.
 var errWatchEnded = errors.New("the watch ended")
 
-// only selects a single object.
-func only(key client.ObjectKey) *client.ListOptions {
+// selectObject returns the options that select a single object.
+func selectObject(key client.ObjectKey) *client.ListOptions {
 	return &client.ListOptions{Namespace: key.Namespace, FieldSelector: fields.OneTermEqualSelector("metadata.name", key.Name)}
 }
 
-// watchUntil feeds the changes of an object, at first its state unless options say from which version on, to done until
-// that returns true.
+// watchUntil watches objects, and calls done for each event until it returns true. Unless the options have a resource
+// version, the first events are about the existing objects.
 func watchUntil[T client.Object](ctx context.Context, o T, options *client.ListOptions, done func(watch.EventType, T) bool) (T, error) {
 	list, err := listFor(o)
 	if err != nil {
@@ -342,24 +345,24 @@ func listFor(o client.Object) (client.ObjectList, error) {
 	return list.(client.ObjectList), nil
 }
 
-func mustAwait[T client.Object](s *story, o T, name string, condition func(T) bool) T {
+func mustAwait[T client.Object](s *scenario, o T, name string, condition func(T) bool) T {
 	s.Helper()
-	found, err := await(s.within(), o, s.key(name), condition)
+	found, err := await(s.timeoutContext(), o, s.key(name), condition)
 	if err != nil {
 		s.Fatal(err)
 	}
 	return found
 }
 
-func mustAwaitGone[T client.Object](s *story, o T, key client.ObjectKey) {
+func mustAwaitGone[T client.Object](s *scenario, o T, key client.ObjectKey) {
 	s.Helper()
-	if err := awaitGone(s.within(), o, key); err != nil {
+	if err := awaitGone(s.timeoutContext(), o, key); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// running waits for a Pod that is ready and, if it replaces one, has another uid.
-func (s *story) running(name string, before ...*corev1.Pod) *corev1.Pod {
+// awaitReady waits until a Pod is ready, and is none of those before.
+func (s *scenario) awaitReady(name string, before ...*corev1.Pod) *corev1.Pod {
 	s.Helper()
 	return mustAwait(s, &corev1.Pod{}, name, func(p *corev1.Pod) bool {
 		for _, b := range before {
@@ -380,8 +383,8 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
-// bootstrap makes the Listener "bootstrap" of a class, for claims that name it.
-func (s *story) bootstrap(class string) {
+// createBootstrapListener creates a Listener named "bootstrap", for claims that name it.
+func (s *scenario) createBootstrapListener(class string) {
 	s.Helper()
 	s.create(&listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap"},
@@ -391,8 +394,8 @@ func (s *story) bootstrap(class string) {
 	})
 }
 
-// assign gives a Service an address, as a load balancer would.
-func (s *story) assign(service *corev1.Service, address string) {
+// assignAddress sets the address of a Service as a load balancer's controller does.
+func (s *scenario) assignAddress(service *corev1.Service, address string) {
 	s.Helper()
 	before := service.DeepCopy()
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
@@ -401,16 +404,16 @@ func (s *story) assign(service *corev1.Service, address string) {
 	}
 }
 
-// listener waits for a Listener with the number of addresses.
-func (s *story) listener(name string, addresses int) *listenersv1alpha1.Listener {
+// awaitListener waits until a Listener has this number of addresses.
+func (s *scenario) awaitListener(name string, addresses int) *listenersv1alpha1.Listener {
 	s.Helper()
 	return mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
 		return l.Status != nil && l.Status.IngressAddresses != nil && len(l.Status.IngressAddresses) == addresses
 	})
 }
 
-// condition waits for a Listener's condition of this status and reason, and returns its message.
-func (s *story) condition(name, kind string, status metav1.ConditionStatus, reason string) string {
+// awaitCondition waits until a Listener's condition has this status and reason, and returns its message.
+func (s *scenario) awaitCondition(name, kind string, status metav1.ConditionStatus, reason string) string {
 	s.Helper()
 	l := mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
 		if l.Status == nil {
@@ -422,10 +425,10 @@ func (s *story) condition(name, kind string, status metav1.ConditionStatus, reas
 	return meta.FindStatusCondition(l.Status.Conditions, kind).Message
 }
 
-// event waits for an event on an object of this reason, and with these words, and returns its note.
-func (s *story) event(kind, name, reason string, words ...string) string {
+// awaitEvent waits for an event on an object with this reason and these words in its note, and returns the note.
+func (s *scenario) awaitEvent(kind, name, reason string, words ...string) string {
 	s.Helper()
-	ctx := s.within()
+	ctx := s.timeoutContext()
 	changes, err := api.Watch(ctx, &eventsv1.EventList{}, client.InNamespace(s.namespace))
 	if err != nil {
 		s.Fatalf("watching events: %v", err)
@@ -437,7 +440,7 @@ func (s *story) event(kind, name, reason string, words ...string) string {
 			return e.Note
 		}
 	}
-	s.Fatalf("no event %s on %s %s that says %q", reason, kind, name, words)
+	s.Fatalf("no event %s on %s %s with the words %q", reason, kind, name, words)
 	return ""
 }
 
@@ -450,8 +453,8 @@ func containsAll(text string, words []string) bool {
 	return true
 }
 
-// outside is an HTTP client outside of the cluster.
-var outside = &http.Client{
+// externalClient is an HTTP client outside of the cluster.
+var externalClient = &http.Client{
 	Timeout: 3 * time.Second,
 	Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -461,12 +464,12 @@ var outside = &http.Client{
 	},
 }
 
-// ask sends a request from outside to an address of a Listener, once.
-func ask(ctx context.Context, a listenersv1alpha1.IngressAddress, path string) (string, error) {
-	return askBy(ctx, outside, a, path)
+// request sends one request from outside of the cluster to an address of a Listener, and returns the body.
+func request(ctx context.Context, a listenersv1alpha1.IngressAddress, path string) (string, error) {
+	return requestWith(ctx, externalClient, a, path)
 }
 
-func askBy(ctx context.Context, by *http.Client, a listenersv1alpha1.IngressAddress, path string) (string, error) {
+func requestWith(ctx context.Context, by *http.Client, a listenersv1alpha1.IngressAddress, path string) (string, error) {
 	target := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["http"])))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+path, nil)
 	if err != nil {
@@ -484,14 +487,14 @@ func askBy(ctx context.Context, by *http.Client, a listenersv1alpha1.IngressAddr
 	return string(body), err
 }
 
-// answers waits until an address answers from outside with the name of the wanted Pod. kube-proxy follows a Service
-// with a delay that no watch shows.
-func (s *story) answers(a listenersv1alpha1.IngressAddress, want string) {
+// awaitAnswer waits until an address answers a request from outside of the cluster with the name of the expected Pod.
+// kube-proxy follows a Service with a delay that no watch shows.
+func (s *scenario) awaitAnswer(a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
 	var got string
-	err := eventually(s.within(), func(ctx context.Context) error {
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		var err error
-		if got, err = ask(ctx, a, "/whoami"); err == nil && got != want {
+		if got, err = request(ctx, a, "/whoami"); err == nil && got != want {
 			err = fmt.Errorf("%q answered, want %q", got, want)
 		}
 		return err
@@ -501,7 +504,8 @@ func (s *story) answers(a listenersv1alpha1.IngressAddress, want string) {
 	}
 }
 
-// eventually tries until there is no error, for what can be asked but not watched, and returns the last error.
+// eventually polls until try returns no error, for what cannot be watched. If ctx is done before, it returns the last
+// error.
 func eventually(ctx context.Context, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -517,21 +521,21 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 	return nil
 }
 
-// files returns what the server reads in its volumes, asked through an address from outside.
-func (s *story) files(a listenersv1alpha1.IngressAddress) map[string]string {
+// readFiles requests the files that the test server reads in its volumes, through an address from outside of the cluster.
+func (s *scenario) readFiles(a listenersv1alpha1.IngressAddress) map[string]string {
 	s.Helper()
-	body, err := ask(s.within(), a, "/files")
+	body, err := request(s.timeoutContext(), a, "/files")
 	if err != nil {
-		s.Fatalf("asking for the files: %v", err)
+		s.Fatalf("requesting the files: %v", err)
 	}
 	var files map[string]string
 	if err := json.Unmarshal([]byte(body), &files); err != nil {
-		s.Fatalf("reading the files: %v", err)
+		s.Fatalf("parsing the files: %v", err)
 	}
 	return files
 }
 
-// wantFiles is what a volume with these addresses has to hold.
+// wantFiles returns the expected files of a volume with these addresses.
 func wantFiles(volume string, addresses ...listenersv1alpha1.IngressAddress) map[string]string {
 	files := map[string]string{}
 	for i, a := range addresses {

@@ -24,32 +24,33 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// TestWhatIsInstalledComesAndGoes: when the cluster comes to serve kinds of OpenShift, and of others, what belongs
-// there is installed; an administrator takes all of it away, and brings it back, with the operator itself in place.
-func TestWhatIsInstalledComesAndGoes(t *testing.T) {
-	s := tell(t)
-	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { return c == crds.Routes }) // Routes have stories of their own
+// TestInstallationFollowsOptionalAPIsAndManagementState: objects of optional APIs are installed once the cluster serves
+// these APIs. With managementState Removed the operator deletes all that it has installed, and with Managed it installs
+// it again.
+func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
+	s := newScenario(t)
+	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { return c == crds.Routes }) // Routes have tests of their own
 	crds.Remove(t, api, optional...)                                                             // an earlier run may have left them
 	crds.Install(t, api, optional...)
 	defer crds.Remove(t, api, optional...)
 	constraints := optionalObject(names.KindSecurityContextConstraints, "", names.NodeAgent)
 	for _, o := range []client.Object{
 		constraints,
-		optionalObject(names.KindServiceMonitor, operatorSpace, names.Operator),
-		optionalObject(names.KindPrometheusRule, operatorSpace, names.Operator),
+		optionalObject(names.KindServiceMonitor, operatorNamespace, names.Operator),
+		optionalObject(names.KindPrometheusRule, operatorNamespace, names.Operator),
 		optionalObject(names.KindConsoleQuickStart, "", names.Operator),
 		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-listenerclass"),
 		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-listener"),
 		optionalObject(names.KindConsoleYAMLSample, "", "listener-operator-statefulset"),
 	} {
-		if err := eventually(s.within(), s.exists(o)); err != nil {
+		if err := eventually(s.timeoutContext(), s.getter(o)); err != nil {
 			t.Fatalf("%s %s: %v", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
 		}
 	}
 
-	s.manage(operatorv1alpha1.Removed)
-	defer s.manage(operatorv1alpha1.Managed)
-	s.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+	s.setManagementState(operatorv1alpha1.Removed)
+	defer s.setManagementState(operatorv1alpha1.Managed)
+	s.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
 		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == operatorv1alpha1.ReasonRemoved
 	})
@@ -57,29 +58,29 @@ func TestWhatIsInstalledComesAndGoes(t *testing.T) {
 		constraints,
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}},
 		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}},
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorSpace, Name: names.NodeAgent}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.NodeAgent}},
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}},
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}},
 	} {
-		if err := s.exists(o)(s.ctx); !apierrors.IsNotFound(err) {
-			t.Errorf("reading %T %s says %v, want not found", o, o.GetName(), err)
+		if err := s.getter(o)(s.ctx); !apierrors.IsNotFound(err) {
+			t.Errorf("reading %T %s: error is %v, want not found", o, o.GetName(), err)
 		}
 	}
 
-	s.manage(operatorv1alpha1.Managed)
-	s.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+	s.setManagementState(operatorv1alpha1.Managed)
+	s.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
 		return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
 			o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) //nolint:gosec // a handful
 	})
-	if err := s.exists(constraints)(s.ctx); err != nil {
+	if err := s.getter(constraints)(s.ctx); err != nil {
 		t.Error(err)
 	}
-	class := s.class(unpinned())
+	class := s.createClass(unpinned())
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
-// optionalObject returns an object to read, of a kind that not every cluster serves.
+// optionalObject returns an object of an optional API, for reading.
 func optionalObject(kind schema.GroupVersionKind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(kind)
@@ -88,24 +89,25 @@ func optionalObject(kind schema.GroupVersionKind, namespace, name string) *unstr
 	return o
 }
 
-// exists returns a function that reads an object.
-func (s *story) exists(o client.Object) func(context.Context) error {
+// getter returns a function that reads an object.
+func (s *scenario) getter(o client.Object) func(context.Context) error {
 	return func(ctx context.Context) error { return api.Get(ctx, client.ObjectKeyFromObject(o), o) }
 }
 
-// manage sets what the operator has to do about what it installs.
-func (s *story) manage(state operatorv1alpha1.ManagementState) {
+// setManagementState sets the managementState of ListenerOperator/cluster.
+func (s *scenario) setManagementState(state operatorv1alpha1.ManagementState) {
 	s.Helper()
 	o := &operatorv1alpha1.ListenerOperator{}
 	s.get(o, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	s.patch(o, func() { o.Spec.ManagementState = state })
 }
 
-// configured waits until the operator says so of the configuration as it is now.
-func (s *story) configured(condition func(*operatorv1alpha1.ListenerOperator) bool) {
+// awaitConfig waits until the operator has observed the current generation of ListenerOperator/cluster, and it meets the
+// condition.
+func (s *scenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator) bool) {
 	s.Helper()
 	last := &operatorv1alpha1.ListenerOperator{}
-	_, err := await(s.within(), last, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, func(o *operatorv1alpha1.ListenerOperator) bool {
+	_, err := await(s.timeoutContext(), last, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, func(o *operatorv1alpha1.ListenerOperator) bool {
 		last = o
 		return o.Status.ObservedGeneration == o.Generation && condition(o)
 	})

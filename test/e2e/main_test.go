@@ -1,10 +1,10 @@
 //go:build e2e
 
-// Package e2e tells the operator's stories on a real cluster: three nodes, a real API server, kubelets and containers,
-// and a client outside of the cluster that reaches nodes but neither Pods nor Services.
+// Package e2e has the end-to-end tests of the operator, on a real cluster: three nodes, a real API server, kubelets and
+// containers, and a client outside of the cluster that reaches nodes but neither Pods nor Services.
 //
-// The cluster is brought up before the first story and taken down after the last one; KEEP=1 leaves it up to look
-// around, and a cluster that is up is used again.
+// The cluster is started before the first test and stopped after the last one. KEEP=1 keeps it running, and a cluster that
+// runs is reused.
 package e2e
 
 import (
@@ -35,17 +35,16 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
 
-// clusterName is the cluster's name, "e2e" unless the environment variable CLUSTER names one that nobody else's tests
-// use.
+// clusterName is the cluster's name: the value of the environment variable CLUSTER, or "e2e".
 var clusterName = cmp.Or(os.Getenv("CLUSTER"), "e2e")
 
 const (
-	operatorSpace = "listener-operator"
-	operatorImage = "listener-operator:e2e"
-	serverImage   = "e2e-server:1"
+	operatorNamespace = "listener-operator"
+	operatorImage     = "listener-operator:e2e"
+	serverImage       = "e2e-server:1"
 )
 
-// What all stories share, set by TestMain.
+// The cluster and its API, set by TestMain.
 var (
 	testbed *cluster.Cluster
 	api     client.WithWatch
@@ -89,11 +88,11 @@ func run(m *testing.M) (code int, err error) {
 	defer func() { err = errors.Join(err, stopRouters()) }()
 	code = m.Run()
 	if underOLM {
-		return code, nil // which takes rights away before the operator has ended
+		return code, nil // OLM removes permissions before the operator has stopped, so some requests are denied
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), patience) // the stories may have taken long
+	ctx, cancel = context.WithTimeout(context.Background(), timeout) // the context above may have expired
 	defer cancel()
-	return code, checkRights(ctx)
+	return code, checkPermissions(ctx)
 }
 
 func newClient(c *cluster.Cluster) (client.WithWatch, error) {
@@ -104,7 +103,7 @@ func newClient(c *cluster.Cluster) (client.WithWatch, error) {
 		operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering kinds: %w", err)
+			return nil, fmt.Errorf("registering types: %w", err)
 		}
 	}
 	config, err := c.RESTConfig()
@@ -114,7 +113,7 @@ func newClient(c *cluster.Cluster) (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-// loadServer builds the test server and gives its image to all nodes.
+// loadServer builds the test server and loads its image onto all nodes.
 func loadServer(ctx context.Context) error {
 	root, err := checkout.Root()
 	if err != nil {
@@ -133,7 +132,7 @@ func loadServer(ctx context.Context) error {
 	})
 }
 
-// deploy installs the operator as a user would, and waits until it and its node agents work.
+// deploy installs the operator with make deploy, and waits until it and its node agents are ready.
 func deploy(ctx context.Context) error {
 	root, err := checkout.Root()
 	if err != nil {
@@ -148,8 +147,8 @@ func deploy(ctx context.Context) error {
 	if err := command(ctx, root, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl()); err != nil {
 		return err
 	}
-	// A cluster that is used again gets the programs as they are now.
-	if err := command(ctx, root, testbed.Kubectl(), "-n", operatorSpace, "delete", "pods", "--all", "--wait=false"); err != nil {
+	// A reused cluster runs an older image of the same name.
+	if err := command(ctx, root, testbed.Kubectl(), "-n", operatorNamespace, "delete", "pods", "--all", "--wait=false"); err != nil {
 		return err
 	}
 	_, err = await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName},
@@ -158,7 +157,7 @@ func deploy(ctx context.Context) error {
 				o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) //nolint:gosec // a handful
 		})
 	if err != nil {
-		_ = command(context.WithoutCancel(ctx), root, testbed.Kubectl(), "-n", operatorSpace, "get", "pods,daemonsets,events")
+		_ = command(context.WithoutCancel(ctx), root, testbed.Kubectl(), "-n", operatorNamespace, "get", "pods,daemonsets,events")
 		return fmt.Errorf("waiting for the operator to be available: %w", err)
 	}
 	return nil

@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestMetricsAreForThoseWhoMayReadThem: a ServiceAccount with the right to /metrics reads them, one without it does
-// not, and nobody does without a token.
-func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
+// TestMetricsRequirePermission: a ServiceAccount with permission to get /metrics reads them. One without it is forbidden,
+// and a request without a token is unauthorized.
+func TestMetricsRequirePermission(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := newScenario(t)
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
 	}
@@ -38,30 +38,30 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 		t.Cleanup(func() { _ = api.Delete(context.Background(), o) })
 	}
 	var operators corev1.PodList
-	if err := api.List(s.ctx, &operators, client.InNamespace(operatorSpace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
+	if err := api.List(s.ctx, &operators, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(operators.Items) == 0 {
 		t.Fatal("no operator runs")
 	}
 	url := "https://" + net.JoinHostPort(operators.Items[0].Status.PodIP, "8443") + "/metrics"
-	reader, stranger := s.token("reader"), s.token("stranger")
+	reader, other := s.token("reader"), s.token("other")
 	for name, tc := range map[string]struct {
 		token string
 		want  int
 	}{
-		"a reader":   {reader, http.StatusOK},
-		"a stranger": {stranger, http.StatusForbidden},
-		"nobody":     {"", http.StatusUnauthorized},
+		"with permission":    {reader, http.StatusOK},
+		"without permission": {other, http.StatusForbidden},
+		"without a token":    {"", http.StatusUnauthorized},
 	} {
-		// The right of the reader takes a moment to be in force.
-		err := eventually(s.within(), func(ctx context.Context) error {
+		// RBAC rules take effect with a delay.
+		err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 			code, body, err := metrics(ctx, url, tc.token)
 			switch {
 			case err != nil:
 				return err
 			case code != tc.want:
-				return fmt.Errorf("answer %d, want %d: %s", code, tc.want, body)
+				return fmt.Errorf("status %d, want %d: %s", code, tc.want, body)
 			case code == http.StatusOK && !strings.Contains(body, "controller_runtime_reconcile_total"):
 				return errors.New("no metrics of the controllers")
 			}
@@ -73,19 +73,19 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 	}
 }
 
-// token makes a ServiceAccount, and returns a token of it.
-func (s *story) token(account string) string {
+// token creates a ServiceAccount and returns a token for it.
+func (s *scenario) token(account string) string {
 	s.Helper()
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
 	s.create(sa)
 	request := &authenticationv1.TokenRequest{}
 	if err := api.SubResource("token").Create(s.ctx, sa, request); err != nil {
-		s.Fatalf("asking for a token of %s: %v", account, err)
+		s.Fatalf("requesting a token for %s: %v", account, err)
 	}
 	return request.Status.Token
 }
 
-// metrics reads metrics as somebody with the token does, if it is not empty.
+// metrics requests metrics, with the token unless it is empty, and returns the status code and the body.
 func metrics(ctx context.Context, url, token string) (int, string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -21,15 +21,15 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 )
 
-// pullSecret is the name of the Secret with the mirror's password, beside the CatalogSource and in the operator's
-// namespace.
+// pullSecret is the name of the Secret with the mirror's password, in the namespaces of the CatalogSource and of the
+// operator.
 const pullSecret = "mirror"
 
-// images are images by the names that they are published under: with their digests, in a registry that exists nowhere.
-// The cluster pulls those that are in its mirror.
+// images are images by their published names, which have digests and the name of a registry that does not exist. The
+// cluster can pull those that are in its mirror.
 type images map[string]v1.Image
 
-// publish makes an image and returns its name.
+// publish builds an image and returns its published name.
 func (i images) publish(repository string, spec image.Spec) (string, error) {
 	img, err := image.Build(spec)
 	if err != nil {
@@ -49,7 +49,7 @@ func (i images) mirror(ctx context.Context, refs ...string) error {
 	for _, ref := range refs {
 		img, ok := i[ref]
 		if !ok {
-			return fmt.Errorf("nobody has published %s", ref)
+			return fmt.Errorf("image %s was not built", ref)
 		}
 		path, _, _ := strings.Cut(strings.TrimPrefix(ref, cluster.MirroredRegistry+"/"), "@")
 		if _, err := testbed.Push(ctx, path, img); err != nil {
@@ -59,7 +59,7 @@ func (i images) mirror(ctx context.Context, refs ...string) error {
 	return nil
 }
 
-// imagesOf returns what a catalogue names, the way docs/disconnected.md has it.
+// imagesOf returns the images that a catalog refers to, as docs/disconnected.md describes it.
 func imagesOf(ctx context.Context, catalogue string) ([]string, error) {
 	programs, err := olm.Programs(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func imagesOf(ctx context.Context, catalogue string) ([]string, error) {
 		if err := entries.Decode(&entry); errors.Is(err, io.EOF) {
 			return refs, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("parsing the catalogue: %w", err)
+			return nil, fmt.Errorf("parsing the catalog: %w", err)
 		}
 		if entry.Schema == "olm.bundle" {
 			for _, related := range entry.RelatedImages {
@@ -88,18 +88,18 @@ func imagesOf(ctx context.Context, catalogue string) ([]string, error) {
 	}
 }
 
-// withPullSecret adds the pull secret to the operator's Deployment in the manifests, as an administrator does where
-// nodes have no password.
+// withPullSecret adds the pull secret to the operator's Deployment in the manifests, as an administrator does if the nodes
+// have no credentials.
 func withPullSecret(manifests []byte) ([]byte, error) {
 	const account = "      serviceAccountName: listener-operator\n"
 	if !bytes.Contains(manifests, []byte(account)) {
-		return nil, errors.New("the manifests have no Pod template of the operator")
+		return nil, errors.New("the manifests lack the Pod template of the operator")
 	}
 	return bytes.Replace(manifests, []byte(account), []byte("      imagePullSecrets: [{name: "+pullSecret+"}]\n"+account), 1), nil
 }
 
-// mayPull gives the mirror's password to a namespace.
-func (m *managed) mayPull(namespace string) {
+// createPullSecret creates the Secret with the mirror's password in a namespace.
+func (m *olmScenario) createPullSecret(namespace string) {
 	m.Helper()
 	name, password, err := testbed.RegistryLogin()
 	if err != nil {

@@ -63,17 +63,17 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 	if !underOLM {
 		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
 	}
-	m := &managed{story: tell(t), t: t}
-	m.offer(mustRelease(t, "0.1.0"))
+	m := &olmScenario{scenario: newScenario(t), t: t}
+	m.publishReleases(mustRelease(t, "0.1.0"))
 
-	m.chapter("it comes up in any namespace, and says what keeps its agents away", (*managed).comesUpAnywhere)
-	m.chapter("the scorecard passes", (*managed).isScored)
-	m.chapter("an administrator installs it from a catalogue", (*managed).isInstalled)
-	m.chapter("it is upgraded while Pods mount and clients talk to them", func(m *managed) { m.isUpgraded(mustRelease(t, "0.2.0")) })
-	m.chapter("settings of its Subscription reach its agents", (*managed).isConfigured)
-	m.chapter("without it, Pods go on", (*managed).isAway)
-	m.chapter("it moves to another namespace", (*managed).isMoved)
-	m.chapter("it is uninstalled without a trace", (*managed).isUninstalled)
+	m.step("it comes up in any namespace, and says what keeps its agents away", (*olmScenario).installAnywhere)
+	m.step("the scorecard passes", (*olmScenario).runScorecard)
+	m.step("an administrator installs it from a catalogue", (*olmScenario).install)
+	m.step("it is upgraded while Pods mount and clients talk to them", func(m *olmScenario) { m.upgrade(mustRelease(t, "0.2.0")) })
+	m.step("settings of its Subscription reach its agents", (*olmScenario).configure)
+	m.step("without it, Pods go on", (*olmScenario).reinstall)
+	m.step("it moves to another namespace", (*olmScenario).move)
+	m.step("it is uninstalled without a trace", (*olmScenario).uninstall)
 }
 
 func mustRelease(t *testing.T, version string) release {
@@ -86,45 +86,45 @@ func mustRelease(t *testing.T, version string) release {
 }
 
 // managed is a story of an operator that OLM manages.
-type managed struct {
-	*story
+type olmScenario struct {
+	*scenario
 	// t is the story's test, or that of the chapter that is told.
 	t *testing.T
 	// releases are those in the catalogue.
 	releases []release
-	// space is the operator's namespace.
-	space string
+	// namespace is the operator's namespace.
+	operatorNamespace string
 	// before is what the cluster had before the operator.
-	before map[string]bool
+	objectsBefore map[string]bool
 }
 
 // within is a context that ends when patience with the manager does: its steps have many parts.
-func (m *managed) within() context.Context {
-	ctx, cancel := context.WithTimeout(m.ctx, 3*patience)
+func (m *olmScenario) timeoutContext() context.Context {
+	ctx, cancel := context.WithTimeout(m.ctx, 3*timeout)
 	m.Cleanup(cancel)
 	return ctx
 }
 
 // chapter tells a part of the story. What follows needs it.
-func (m *managed) chapter(name string, tell func(*managed)) {
+func (m *olmScenario) step(name string, tell func(*olmScenario)) {
 	m.Helper()
-	outer, whole := *m.story, m.t
+	outer, whole := *m.scenario, m.t
 	ok := whole.Run(name, func(t *testing.T) {
 		inner := outer
 		inner.TB, inner.ctx = t, t.Context()
-		m.story, m.t = &inner, t
+		m.scenario, m.t = &inner, t
 		began := time.Now()
 		tell(m)
 		t.Logf("took %s", time.Since(began).Round(time.Second))
 	})
-	m.story, m.t = &outer, whole
+	m.scenario, m.t = &outer, whole
 	if !ok {
 		m.FailNow()
 	}
 }
 
 // offer adds releases to the catalogue that the cluster has.
-func (m *managed) offer(releases ...release) {
+func (m *olmScenario) publishReleases(releases ...release) {
 	m.Helper()
 	m.releases = append(m.releases, releases...)
 	image, err := newCatalogue(m.ctx, filepath.Join(m.TempDir(), "catalogue"), m.releases...)
@@ -151,7 +151,7 @@ func (m *managed) offer(releases ...release) {
 		m.Fatal(err)
 	}
 	if err != nil {
-		m.mayPull(olm.Namespace)
+		m.createPullSecret(olm.Namespace)
 		m.create(source)
 		return
 	}
@@ -159,26 +159,26 @@ func (m *managed) offer(releases ...release) {
 }
 
 // latest is the release at the head of the catalogue.
-func (m *managed) latest() release { return m.releases[len(m.releases)-1] }
+func (m *olmScenario) latest() release { return m.releases[len(m.releases)-1] }
 
 // settle makes a namespace for the operator, with an OperatorGroup for all namespaces.
-func (m *managed) settle(space *corev1.Namespace) {
+func (m *olmScenario) createOperatorNamespace(namespace *corev1.Namespace) {
 	m.Helper()
-	m.create(space)
-	m.space = space.Name
-	m.mayPull(m.space)
-	m.create(m.group())
+	m.create(namespace)
+	m.operatorNamespace = namespace.Name
+	m.createPullSecret(m.operatorNamespace)
+	m.create(m.operatorGroup())
 }
 
-func (m *managed) group() *operatorsv1.OperatorGroup {
-	return &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.space}}
+func (m *olmScenario) operatorGroup() *operatorsv1.OperatorGroup {
+	return &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace}}
 }
 
 // subscribe asks for the operator in that namespace: nothing else is needed.
-func (m *managed) subscribe() {
+func (m *olmScenario) subscribe() {
 	m.Helper()
 	m.create(&operatorsv1alpha1.Subscription{
-		ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.space},
+		ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace},
 		Spec: &operatorsv1alpha1.SubscriptionSpec{
 			CatalogSource: catalogueName, CatalogSourceNamespace: olm.Namespace, Package: names.Operator, Channel: "stable",
 		},
@@ -186,22 +186,22 @@ func (m *managed) subscribe() {
 }
 
 // succeeded waits until OLM has installed the release at the head.
-func (m *managed) succeeded() {
+func (m *olmScenario) awaitInstalled() {
 	m.Helper()
-	if _, err := await(m.within(), &operatorsv1alpha1.ClusterServiceVersion{},
-		client.ObjectKey{Namespace: m.space, Name: names.Operator + ".v" + m.latest().version},
+	if _, err := await(m.timeoutContext(), &operatorsv1alpha1.ClusterServiceVersion{},
+		client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator + ".v" + m.latest().version},
 		func(csv *operatorsv1alpha1.ClusterServiceVersion) bool {
 			return csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded
 		}); err != nil {
-		m.showOLM()
+		m.dumpOLM()
 		m.Fatal(err)
 	}
 }
 
 // available waits until the operator of the latest release reports that its agents are ready everywhere.
-func (m *managed) available() *operatorv1alpha1.ListenerOperator {
+func (m *olmScenario) awaitAvailable() *operatorv1alpha1.ListenerOperator {
 	m.Helper()
-	return m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+	return m.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
 		return o.Status.Version == m.latest().version && meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
 			meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionProgressing) &&
 			o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) && o.Status.NodeAgent.Updated == o.Status.NodeAgent.Desired
@@ -209,21 +209,21 @@ func (m *managed) available() *operatorv1alpha1.ListenerOperator {
 }
 
 // configured waits until ListenerOperator/cluster fulfils the condition.
-func (m *managed) configured(condition func(*operatorv1alpha1.ListenerOperator) bool) *operatorv1alpha1.ListenerOperator {
+func (m *olmScenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator) bool) *operatorv1alpha1.ListenerOperator {
 	m.Helper()
-	o, err := await(m.within(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, condition)
+	o, err := await(m.timeoutContext(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, condition)
 	if err != nil {
-		m.showOLM()
+		m.dumpOLM()
 		m.Fatal(err)
 	}
 	return o
 }
 
 // degraded waits until the condition Degraded has the reason, and returns what the administrator is told.
-func (m *managed) degraded(reason string) string {
+func (m *olmScenario) awaitDegraded(reason string) string {
 	m.Helper()
 	var told string
-	m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
+	m.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
 		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
 			return false
@@ -236,11 +236,11 @@ func (m *managed) degraded(reason string) string {
 }
 
 // showOLM prints what OLM thinks.
-func (m *managed) showOLM() {
+func (m *olmScenario) dumpOLM() {
 	for _, args := range [][]string{
 		{"get", "catalogsources,subscriptions,installplans,clusterserviceversions,jobs,pods", "-A", "-o", "wide"},
-		{"get", "subscriptions,installplans", "-n", m.space, "-o", "yaml"},
-		{"get", "events", "-n", m.space},
+		{"get", "subscriptions,installplans", "-n", m.operatorNamespace, "-o", "yaml"},
+		{"get", "events", "-n", m.operatorNamespace},
 	} {
 		out, _ := kubectl(context.WithoutCancel(m.ctx), args...)
 		m.Logf("kubectl %s:\n%s", strings.Join(args, " "), out)
@@ -248,7 +248,7 @@ func (m *managed) showOLM() {
 }
 
 // suggestedNamespace returns the namespace that the bundle suggests, which is the one that OpenShift's console makes.
-func (m *managed) suggestedNamespace() *corev1.Namespace {
+func (m *olmScenario) suggestedNamespace() *corev1.Namespace {
 	m.Helper()
 	data, err := os.ReadFile(filepath.Join(m.latest().dir, "bundle/manifests/listener-operator.clusterserviceversion.yaml"))
 	if err != nil {
@@ -258,100 +258,100 @@ func (m *managed) suggestedNamespace() *corev1.Namespace {
 	if err := yaml.Unmarshal(data, &csv); err != nil {
 		m.Fatal(err)
 	}
-	space := &corev1.Namespace{}
-	if err := json.Unmarshal([]byte(csv.Annotations["operatorframework.io/suggested-namespace-template"]), space); err != nil {
+	namespace := &corev1.Namespace{}
+	if err := json.Unmarshal([]byte(csv.Annotations["operatorframework.io/suggested-namespace-template"]), namespace); err != nil {
 		m.Fatal(err)
 	}
-	return space
+	return namespace
 }
 
 // comesUpAnywhere: OpenShift's certification installs operators into a namespace of its own choice, and an
 // administrator may forget a label. The operator itself needs no privilege; its agents do.
-func (m *managed) comesUpAnywhere() {
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+func (m *olmScenario) installAnywhere() {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "anywhere-", Labels: map[string]string{podSecurity: "restricted"},
 	}}
-	m.settle(space)
+	m.createOperatorNamespace(namespace)
 	m.subscribe()
-	m.succeeded()
-	message := m.degraded(operatorv1alpha1.ReasonAgentsNotCreated)
+	m.awaitInstalled()
+	message := m.awaitDegraded(operatorv1alpha1.ReasonAgentsNotCreated)
 	if !strings.Contains(message, podSecurity) {
 		m.Errorf("nobody tells the administrator of the label %s", podSecurity)
 	}
-	m.patch(space, func() { space.Labels[podSecurity] = "privileged" })
-	m.available()
-	m.leave(space)
+	m.patch(namespace, func() { namespace.Labels[podSecurity] = "privileged" })
+	m.awaitAvailable()
+	m.uninstallFrom(namespace)
 }
 
 // leave takes an installation away without a trace, and its namespace.
-func (m *managed) leave(space *corev1.Namespace) {
+func (m *olmScenario) uninstallFrom(namespace *corev1.Namespace) {
 	m.Helper()
 	m.remove(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
-	mustAwaitGone(m.story, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	mustAwaitGone(m.scenario, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	m.unsubscribe()
-	m.unlabel()
-	m.remove(space)
-	mustAwaitGone(m.story, &corev1.Namespace{}, client.ObjectKeyFromObject(space))
+	m.removeTopologyLabels()
+	m.remove(namespace)
+	mustAwaitGone(m.scenario, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace))
 }
 
 // isInstalled: with nothing more to do than to subscribe, the first Pod mounts a listener volume and is reached from
 // outside.
-func (m *managed) isInstalled() {
-	m.settle(m.suggestedNamespace())
-	m.before = m.everything()
+func (m *olmScenario) install() {
+	m.createOperatorNamespace(m.suggestedNamespace())
+	m.objectsBefore = m.listObjects()
 	// The kinds that are there may be the peer's, and name a webhook that is gone with it.
-	m.convertedBy(peer)
+	m.setConversionWebhook(stackableFieldManager)
 	m.subscribe()
 	subscribed := time.Now()
 	// It may be there before the operator is.
 	m.create(pod("first", map[string]map[string]string{"listener": byClass("external-unstable")}))
-	m.succeeded()
+	m.awaitInstalled()
 	m.Logf("Subscription created to CSV Succeeded: %s", time.Since(subscribed).Round(time.Second))
-	m.convertedByNobody()
-	first := m.running("first")
+	m.checkNoConversionWebhook()
+	first := m.awaitReady("first")
 	m.Logf("Subscription created to the first Pod with a listener volume ready: %s", time.Since(subscribed).Round(time.Second))
-	own := m.told(first, "listener").IngressAddresses[0]
-	m.answers(own, "first")
-	if diff := cmp.Diff(wantFiles("listener", own), m.files(own)); diff != "" {
+	own := m.awaitPodListener(first, "listener").IngressAddresses[0]
+	m.awaitAnswer(own, "first")
+	if diff := cmp.Diff(wantFiles("listener", own), m.readFiles(own)); diff != "" {
 		m.Errorf("files (-want +got):\n%s", diff)
 	}
-	m.available()
+	m.awaitAvailable()
 	m.Logf("Subscription created to all agents ready: %s", time.Since(subscribed).Round(time.Second))
 }
 
 // isUpgraded: through the channel, while Pods of a StatefulSet and a single one are used from outside, and new ones
 // start.
-func (m *managed) isUpgraded(next release) {
-	class := m.lasting(pinned())
+func (m *olmScenario) upgrade(next release) {
+	class := m.createLastingClass(pinned())
 	m.create(statefulSet("broker", 3, byClass(class)))
 	for i := range 3 {
-		m.running(fmt.Sprintf("broker-%d", i))
+		m.awaitReady(fmt.Sprintf("broker-%d", i))
 	}
-	before := m.data()
-	agents := m.agents()
-	load := m.use(before)
+	before := m.collectUserData()
+	agents := m.daemonSet()
+	load := m.startLoad(before)
 
-	m.offer(next)
+	m.publishReleases(next)
 	offered := time.Now()
-	m.succeeded()
+	m.awaitInstalled()
 	m.Logf("new catalogue to CSV Succeeded: %s", time.Since(offered).Round(time.Second))
-	m.available()
+	m.awaitAvailable()
 	m.Logf("new catalogue to all agents replaced: %s", time.Since(offered).Round(time.Second))
-	mustAwaitGone(m.story, &operatorsv1alpha1.ClusterServiceVersion{},
-		client.ObjectKey{Namespace: m.space, Name: names.Operator + ".v" + m.releases[0].version})
-	load.end(m)
+	mustAwaitGone(m.scenario, &operatorsv1alpha1.ClusterServiceVersion{},
+		client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator + ".v" + m.releases[0].version})
+	load.stopAndCheck(m)
 
-	m.sameAs(agents)
-	if diff := cmp.Diff(before, m.data()); diff != "" {
+	m.checkNotRecreated(agents)
+	if diff := cmp.Diff(before, m.collectUserData()); diff != "" {
 		m.Errorf("the upgrade changed what users have (-before +after):\n%s", diff)
 	}
 }
 
 // isConfigured: who needs a proxy, or keeps the operator on some nodes, says so in the Subscription, as for any
 // operator.
-func (m *managed) isConfigured() {
+func (m *olmScenario) configure() {
 	subscription := &operatorsv1alpha1.Subscription{}
-	m.get(subscription, client.ObjectKey{Namespace: m.space, Name: names.Operator})
+	m.get(subscription, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator})
 	direct := corev1.EnvVar{Name: "NO_PROXY", Value: ".cluster.local"}
 	infra := corev1.Toleration{Key: "node-role.kubernetes.io/infra", Operator: corev1.TolerationOpExists}
 	m.patch(subscription, func() {
@@ -360,30 +360,30 @@ func (m *managed) isConfigured() {
 	config := &operatorv1alpha1.ListenerOperator{}
 	m.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	m.patch(config, func() { config.Spec.NodeAgent.Placement = operatorv1alpha1.PlacementLikeOperator })
-	m.agentsHave(direct, infra)
+	m.awaitAgentsWith(direct, infra)
 
 	// Who keeps the operator on one node strands no Pod on another.
 	one := &corev1.Node{}
 	m.get(one, client.ObjectKey{Name: testbed.NodeName(testbed.Nodes()[0])})
 	m.patch(one, func() { one.Labels["example.com/operators"] = "" })
 	m.patch(subscription, func() { subscription.Spec.Config.NodeSelector = map[string]string{"example.com/operators": ""} })
-	message := m.degraded(operatorv1alpha1.ReasonAgentsInUse)
-	for name, d := range m.data() {
+	message := m.awaitDegraded(operatorv1alpha1.ReasonAgentsInUse)
+	for name, d := range m.collectUserData() {
 		if strings.Contains(message, m.namespace+"/"+name) == (d.Node == one.Name) {
 			m.Errorf("%s on %s: named if and only if it is where the operator may run", name, d.Node)
 		}
 	}
 	m.patch(subscription, func() { subscription.Spec.Config.NodeSelector = nil })
-	m.configured(func(o *operatorv1alpha1.ListenerOperator) bool {
-		return meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionDegraded) && worksEverywhere(o)
+	m.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
+		return meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionDegraded) && isAvailableOnAllNodes(o)
 	})
-	m.agentsHave(direct, infra)
+	m.awaitAgentsWith(direct, infra)
 }
 
 // agentsHave waits until all agents run with the variable and the toleration.
-func (m *managed) agentsHave(variable corev1.EnvVar, toleration corev1.Toleration) {
+func (m *olmScenario) awaitAgentsWith(variable corev1.EnvVar, toleration corev1.Toleration) {
 	m.Helper()
-	if _, err := await(m.within(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.space, Name: names.NodeAgent},
+	if _, err := await(m.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.NodeAgent},
 		func(d *appsv1.DaemonSet) bool {
 			agent := d.Spec.Template.Spec
 			return slices.Contains(agent.Containers[0].Env, variable) && slices.Contains(agent.Tolerations, toleration) &&
@@ -395,85 +395,85 @@ func (m *managed) agentsHave(variable corev1.EnvVar, toleration corev1.Toleratio
 }
 
 // isAway: whoever deletes the Subscription and the CSV takes the operator away, and only that.
-func (m *managed) isAway() {
-	before, agents := m.data(), m.agents()
+func (m *olmScenario) reinstall() {
+	before, agents := m.collectUserData(), m.daemonSet()
 	m.unsubscribe()
-	m.stillUsable(before)
+	m.checkUserData(before)
 	leaving := &corev1.Pod{}
 	m.get(leaving, m.key("first"))
 	m.remove(leaving)
-	mustAwaitGone(m.story, leaving, client.ObjectKeyFromObject(leaving))
-	m.nothingLeft(leaving)
+	mustAwaitGone(m.scenario, leaving, client.ObjectKeyFromObject(leaving))
+	m.awaitPodDirRemoved(leaving)
 
 	m.subscribe()
-	m.succeeded()
-	m.available()
+	m.awaitInstalled()
+	m.awaitAvailable()
 	delete(before, "first")
-	m.stillUsable(before)
-	m.sameAs(agents)
+	m.checkUserData(before)
+	m.checkNotRecreated(agents)
 	m.create(pod("late", map[string]map[string]string{"listener": byClass("external-unstable")}))
-	m.answers(m.told(m.running("late"), "listener").IngressAddresses[0], "late")
+	m.awaitAnswer(m.awaitPodListener(m.awaitReady("late"), "listener").IngressAddresses[0], "late")
 }
 
 // isMoved: whoever deletes the Subscription and the CSV may install the operator somewhere else. Its agents follow, and
 // Pods go on.
-func (m *managed) isMoved() {
-	before, left := m.data(), m.agents()
+func (m *olmScenario) move() {
+	before, left := m.collectUserData(), m.daemonSet()
 	m.unsubscribe()
 	next := m.suggestedNamespace()
 	next.Name += "-next"
-	m.settle(next)
+	m.createOperatorNamespace(next)
 	m.subscribe()
-	m.succeeded()
-	m.available()
-	mustAwaitGone(m.story, left, client.ObjectKeyFromObject(left))
-	m.stillUsable(before)
+	m.awaitInstalled()
+	m.awaitAvailable()
+	mustAwaitGone(m.scenario, left, client.ObjectKeyFromObject(left))
+	m.checkUserData(before)
 	m.create(pod("moved", map[string]map[string]string{"listener": byClass("external-unstable")}))
-	moved := m.running("moved")
-	m.answers(m.told(moved, "listener").IngressAddresses[0], "moved")
+	moved := m.awaitReady("moved")
+	m.awaitAnswer(m.awaitPodListener(moved, "listener").IngressAddresses[0], "moved")
 	m.remove(moved)
-	mustAwaitGone(m.story, moved, client.ObjectKeyFromObject(moved))
+	mustAwaitGone(m.scenario, moved, client.ObjectKeyFromObject(moved))
 	abandoned := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: left.Namespace}}
 	m.remove(abandoned)
-	mustAwaitGone(m.story, abandoned, client.ObjectKeyFromObject(abandoned))
+	mustAwaitGone(m.scenario, abandoned, client.ObjectKeyFromObject(abandoned))
 
 	// The new namespace is as the first was, before the operator was there: with a pull secret, and an OperatorGroup
 	// that OLM makes roles for.
 	for _, o := range []string{
-		"namespaces /" + m.space, "serviceaccounts " + m.space + "/default", "configmaps " + m.space + "/kube-root-ca.crt",
-		"secrets " + m.space + "/" + pullSecret, "operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.group()).String(),
+		"namespaces /" + m.operatorNamespace, "serviceaccounts " + m.operatorNamespace + "/default", "configmaps " + m.operatorNamespace + "/kube-root-ca.crt",
+		"secrets " + m.operatorNamespace + "/" + pullSecret, "operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.operatorGroup()).String(),
 	} {
-		m.before[o] = true
+		m.objectsBefore[o] = true
 	}
-	for o := range m.everything() {
-		if strings.HasPrefix(o, "clusterroles.rbac.authorization.k8s.io /olm.og."+m.group().Name+".") {
-			m.before[o] = true
+	for o := range m.listObjects() {
+		if strings.HasPrefix(o, "clusterroles.rbac.authorization.k8s.io /olm.og."+m.operatorGroup().Name+".") {
+			m.objectsBefore[o] = true
 		}
 	}
 }
 
 // isUninstalled: first the configuration, which waits until no volume is in use, then Subscription and CSV, then the
 // kinds, which OLM leaves.
-func (m *managed) isUninstalled() {
+func (m *olmScenario) uninstall() {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	m.remove(config)
-	message := m.degraded(operatorv1alpha1.ReasonVolumesInUse)
+	message := m.awaitDegraded(operatorv1alpha1.ReasonVolumesInUse)
 	for _, name := range []string{"broker-0", "late"} {
 		if !strings.Contains(message, m.namespace+"/"+name) {
 			m.Errorf("the Pod %s is not named", name)
 		}
 	}
-	m.stillUsable(m.data())
+	m.checkUserData(m.collectUserData())
 
 	m.remove(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "broker", Namespace: m.namespace}})
 	m.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: m.namespace}})
 	if err := api.DeleteAllOf(m.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(m.namespace)); err != nil {
 		m.Fatal(err)
 	}
-	mustAwaitGone(m.story, config, client.ObjectKeyFromObject(config))
+	mustAwaitGone(m.scenario, config, client.ObjectKeyFromObject(config))
 	m.unsubscribe()
-	m.unlabel()
-	m.untraced("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
+	m.removeTopologyLabels()
+	m.awaitNoTraces("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
 		"operators.operators.coreos.com /"+names.Operator+".")
 	for _, kind := range []string{
 		"listeners.listeners.stackable.tech", "listenerclasses.listeners.stackable.tech", "podlisteners.listeners.stackable.tech",
@@ -481,24 +481,24 @@ func (m *managed) isUninstalled() {
 	} {
 		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind}}
 		m.remove(definition)
-		mustAwaitGone(m.story, definition, client.ObjectKeyFromObject(definition))
+		mustAwaitGone(m.scenario, definition, client.ObjectKeyFromObject(definition))
 	}
 	// They come back if OLM has not seen yet that the kinds are gone.
-	if err := eventually(m.within(), func(ctx context.Context) error { return errors.Join(m.forget(ctx), m.traces()) }); err != nil {
+	if err := eventually(m.timeoutContext(), func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) }); err != nil {
 		m.Error(err)
 	}
 }
 
 // forget deletes the objects in which OLM collects what belongs to the operator, one for each namespace that it was in:
 // it never does so itself.
-func (m *managed) forget(ctx context.Context) error {
+func (m *olmScenario) deleteOperators(ctx context.Context) error {
 	var collections operatorsv1.OperatorList
 	if err := api.List(ctx, &collections); err != nil {
 		return err
 	}
 	var errs []error
 	for i := range collections.Items {
-		if c := &collections.Items[i]; !m.before["operators.operators.coreos.com /"+c.Name] {
+		if c := &collections.Items[i]; !m.objectsBefore["operators.operators.coreos.com /"+c.Name] {
 			errs = append(errs, client.IgnoreNotFound(api.Delete(ctx, c)))
 		}
 	}
@@ -506,7 +506,7 @@ func (m *managed) forget(ctx context.Context) error {
 }
 
 // lasting makes a class that lives longer than the chapter, and returns its name.
-func (m *managed) lasting(spec listenersv1alpha1.ListenerClassSpec) string {
+func (m *olmScenario) createLastingClass(spec listenersv1alpha1.ListenerClassSpec) string {
 	m.Helper()
 	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: m.namespace}, Spec: spec}
 	m.create(class)
@@ -514,37 +514,37 @@ func (m *managed) lasting(spec listenersv1alpha1.ListenerClassSpec) string {
 }
 
 // agents returns the DaemonSet.
-func (m *managed) agents() *appsv1.DaemonSet {
+func (m *olmScenario) daemonSet() *appsv1.DaemonSet {
 	m.Helper()
 	agents := &appsv1.DaemonSet{}
-	m.get(agents, client.ObjectKey{Namespace: m.space, Name: names.NodeAgent})
+	m.get(agents, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.NodeAgent})
 	return agents
 }
 
 // sameAs checks that the DaemonSet was changed, if at all, and not made anew.
-func (m *managed) sameAs(agents *appsv1.DaemonSet) {
+func (m *olmScenario) checkNotRecreated(agents *appsv1.DaemonSet) {
 	m.Helper()
-	if after := m.agents(); after.UID != agents.UID {
+	if after := m.daemonSet(); after.UID != agents.UID {
 		m.Errorf("the DaemonSet was made anew: its uid was %s and is %s", agents.UID, after.UID)
 	}
 }
 
 // unsubscribe deletes the Subscription and what it installed, and waits until the operator is gone.
-func (m *managed) unsubscribe() {
+func (m *olmScenario) unsubscribe() {
 	m.Helper()
-	m.remove(&operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.space}})
+	m.remove(&operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace}})
 	csv := &operatorsv1alpha1.ClusterServiceVersion{
-		ObjectMeta: metav1.ObjectMeta{Name: names.Operator + ".v" + m.latest().version, Namespace: m.space},
+		ObjectMeta: metav1.ObjectMeta{Name: names.Operator + ".v" + m.latest().version, Namespace: m.operatorNamespace},
 	}
 	m.remove(csv)
-	mustAwaitGone(m.story, csv, client.ObjectKeyFromObject(csv))
-	operator := client.ObjectKey{Namespace: m.space, Name: names.Operator}
-	mustAwaitGone(m.story, &appsv1.Deployment{}, operator)
-	mustAwaitGone(m.story, &corev1.ServiceAccount{}, operator)
+	mustAwaitGone(m.scenario, csv, client.ObjectKeyFromObject(csv))
+	operator := client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator}
+	mustAwaitGone(m.scenario, &appsv1.Deployment{}, operator)
+	mustAwaitGone(m.scenario, &corev1.ServiceAccount{}, operator)
 }
 
 // unlabel takes off the Nodes what kubelets leave there of a driver that is gone.
-func (m *managed) unlabel() {
+func (m *olmScenario) removeTopologyLabels() {
 	m.Helper()
 	if _, err := kubectl(m.ctx, "label", "nodes", "--all", names.TopologyKey+"-"); err != nil {
 		m.Fatal(err)
@@ -564,7 +564,7 @@ type userData struct {
 }
 
 // data returns what the Pods of the story have, by their names.
-func (m *managed) data() map[string]userData {
+func (m *olmScenario) collectUserData() map[string]userData {
 	m.Helper()
 	var pods corev1.PodList
 	if err := api.List(m.ctx, &pods, client.InNamespace(m.namespace)); err != nil {
@@ -579,11 +579,11 @@ func (m *managed) data() map[string]userData {
 			listener = "listener-" + p.Name
 		}
 		m.get(service, m.key(listener))
-		d := userData{UID: p.UID, Node: p.Spec.NodeName, Addresses: m.told(p, "listener").IngressAddresses, Service: service.UID}
+		d := userData{UID: p.UID, Node: p.Spec.NodeName, Addresses: m.awaitPodListener(p, "listener").IngressAddresses, Service: service.UID}
 		for _, c := range p.Status.ContainerStatuses {
 			d.Restarts += c.RestartCount
 		}
-		d.Files = m.files(d.Addresses[0])
+		d.Files = m.readFiles(d.Addresses[0])
 		for _, port := range service.Spec.Ports {
 			d.Ports = append(d.Ports, port.NodePort)
 		}
@@ -593,13 +593,13 @@ func (m *managed) data() map[string]userData {
 }
 
 // stillUsable checks that Pods have what they had, and are reached.
-func (m *managed) stillUsable(before map[string]userData) {
+func (m *olmScenario) checkUserData(before map[string]userData) {
 	m.Helper()
-	if diff := cmp.Diff(before, m.data()); diff != "" {
+	if diff := cmp.Diff(before, m.collectUserData()); diff != "" {
 		m.Errorf("what users have changed (-before +after):\n%s", diff)
 	}
 	for name, d := range before {
-		if got, err := ask(m.within(), d.Addresses[0], "/whoami"); err != nil || got != name {
+		if got, err := request(m.timeoutContext(), d.Addresses[0], "/whoami"); err != nil || got != name {
 			m.Errorf("%s: %q answered, %v", name, got, err)
 		}
 	}
@@ -607,7 +607,7 @@ func (m *managed) stillUsable(before map[string]userData) {
 
 // load is what users do meanwhile.
 type load struct {
-	stop     context.CancelFunc
+	cancel   context.CancelFunc
 	work     sync.WaitGroup
 	mu       sync.Mutex
 	requests int
@@ -627,33 +627,33 @@ type failure struct {
 
 // use lets clients from outside talk to the Pods, Pods with new volumes start, and somebody count the agents, until the
 // load ends.
-func (m *managed) use(pods map[string]userData) *load {
+func (m *olmScenario) startLoad(pods map[string]userData) *load {
 	ctx, cancel := context.WithCancel(m.ctx)
-	l := &load{stop: cancel, failures: map[string]*failure{}}
+	l := &load{cancel: cancel, failures: map[string]*failure{}}
 	for name, d := range pods {
-		l.work.Go(func() { l.talk(ctx, name, d.Addresses[0]) })
+		l.work.Go(func() { l.sendRequests(ctx, name, d.Addresses[0]) })
 	}
-	l.work.Go(func() { l.mount(ctx, m) })
-	l.work.Go(func() { l.count(ctx, m.space) })
+	l.work.Go(func() { l.startPods(ctx, m) })
+	l.work.Go(func() { l.watchAgents(ctx, m.operatorNamespace) })
 	return l
 }
 
 // patient is a client outside of the cluster that a busy machine does not fail: an address that leads nowhere refuses
 // at once.
-var patient = &http.Client{Timeout: 30 * time.Second, Transport: outside.Transport}
+var patientClient = &http.Client{Timeout: 30 * time.Second, Transport: externalClient.Transport}
 
 // talk asks a Pod for its name, over and over.
-func (l *load) talk(ctx context.Context, want string, a listenersv1alpha1.IngressAddress) {
+func (l *load) sendRequests(ctx context.Context, want string, a listenersv1alpha1.IngressAddress) {
 	for ctx.Err() == nil {
 		began := time.Now()
-		got, err := askBy(context.WithoutCancel(ctx), patient, a, "/whoami")
+		got, err := requestWith(context.WithoutCancel(ctx), patientClient, a, "/whoami")
 		if err == nil && got != want {
 			err = fmt.Errorf("%q answered", got)
 		}
 		l.record(func() {
 			l.requests++
 			l.slowest = max(l.slowest, time.Since(began))
-			l.fail("asking "+want, err)
+			l.recordError("asking "+want, err)
 		})
 		select {
 		case <-ctx.Done():
@@ -663,41 +663,41 @@ func (l *load) talk(ctx context.Context, want string, a listenersv1alpha1.Ingres
 }
 
 // mount starts and ends Pods one after another.
-func (l *load) mount(ctx context.Context, m *managed) {
+func (l *load) startPods(ctx context.Context, m *olmScenario) {
 	for i := 0; ctx.Err() == nil; i++ {
 		p := pod(fmt.Sprintf("mount-%d", i), map[string]map[string]string{"listener": byClass("external-unstable")})
 		p.Namespace = m.namespace
 		began := time.Now()
-		err := comeAndGo(context.WithoutCancel(ctx), p)
+		err := createAndDelete(context.WithoutCancel(ctx), p)
 		l.record(func() {
 			l.mounts = append(l.mounts, time.Since(began))
-			l.fail("starting and ending Pods", err)
+			l.recordError("starting and ending Pods", err)
 		})
 	}
 }
 
 // comeAndGo has a Pod become ready, and end.
-func comeAndGo(ctx context.Context, p *corev1.Pod) error {
-	come, cancel := context.WithTimeout(ctx, patience)
+func createAndDelete(ctx context.Context, p *corev1.Pod) error {
+	come, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := api.Create(come, p); err != nil {
 		return err
 	}
 	_, err := await(come, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady)
-	gone, cancel := context.WithTimeout(ctx, patience)
+	gone, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return errors.Join(err, api.Delete(gone, p), awaitGone(gone, &corev1.Pod{}, client.ObjectKeyFromObject(p)))
 }
 
 // count watches the DaemonSet.
-func (l *load) count(ctx context.Context, space string) {
-	_, err := watchUntil(ctx, &appsv1.DaemonSet{}, only(client.ObjectKey{Namespace: space, Name: names.NodeAgent}),
+func (l *load) watchAgents(ctx context.Context, namespace string) {
+	_, err := watchUntil(ctx, &appsv1.DaemonSet{}, selectObject(client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}),
 		func(_ watch.EventType, d *appsv1.DaemonSet) bool {
 			l.record(func() { l.unavailable = max(l.unavailable, d.Status.NumberUnavailable) })
 			return false
 		})
 	if ctx.Err() == nil {
-		l.record(func() { l.fail("counting the agents", err) })
+		l.record(func() { l.recordError("counting the agents", err) })
 	}
 }
 
@@ -708,7 +708,7 @@ func (l *load) record(write func()) {
 }
 
 // fail notes an error, if there is one.
-func (l *load) fail(doing string, err error) {
+func (l *load) recordError(doing string, err error) {
 	if err == nil {
 		return
 	}
@@ -719,9 +719,9 @@ func (l *load) fail(doing string, err error) {
 }
 
 // end stops the load and checks that nobody noticed anything.
-func (l *load) end(m *managed) {
+func (l *load) stopAndCheck(m *olmScenario) {
 	m.Helper()
-	l.stop()
+	l.cancel()
 	l.work.Wait()
 	for doing, f := range l.failures {
 		m.Errorf("%s failed %d times, first with: %v", doing, f.times, f.first)
@@ -736,11 +736,11 @@ func (l *load) end(m *managed) {
 }
 
 // passing are kinds whose objects come and go by themselves.
-var passing = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"}
+var volatileResources = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"}
 
 // everything returns each object of the cluster, except for those of the passing kinds and of the story, as "kind
 // namespace/name", and what of its metadata bears our names.
-func (m *managed) everything() map[string]bool {
+func (m *olmScenario) listObjects() map[string]bool {
 	m.Helper()
 	config, err := testbed.RESTConfig()
 	if err != nil {
@@ -758,7 +758,7 @@ func (m *managed) everything() map[string]bool {
 		}
 		for _, r := range group.APIResources {
 			resource := gv.WithResource(r.Name)
-			if !slices.Contains(r.Verbs, "list") || slices.Contains(passing, resource.GroupResource().String()) {
+			if !slices.Contains(r.Verbs, "list") || slices.Contains(volatileResources, resource.GroupResource().String()) {
 				continue
 			}
 			list, err := metadata.NewForConfigOrDie(config).Resource(resource).List(m.ctx, metav1.ListOptions{})
@@ -787,19 +787,19 @@ func (m *managed) everything() map[string]bool {
 }
 
 // untraced waits until the cluster is as before, except for objects whose description begins with one of the prefixes.
-func (m *managed) untraced(except ...string) {
+func (m *olmScenario) awaitNoTraces(except ...string) {
 	m.Helper()
-	if err := eventually(m.within(), func(context.Context) error { return m.traces(except...) }); err != nil {
+	if err := eventually(m.timeoutContext(), func(context.Context) error { return m.findTraces(except...) }); err != nil {
 		m.Error(err)
 	}
 }
 
 // traces returns an error about what the cluster has beyond what it had before, but for the exceptions.
-func (m *managed) traces(except ...string) error {
+func (m *olmScenario) findTraces(except ...string) error {
 	m.Helper()
 	var left []string
-	for o := range m.everything() {
-		if !m.before[o] && !slices.ContainsFunc(except, func(prefix string) bool { return strings.HasPrefix(o, prefix) }) {
+	for o := range m.listObjects() {
+		if !m.objectsBefore[o] && !slices.ContainsFunc(except, func(prefix string) bool { return strings.HasPrefix(o, prefix) }) {
 			left = append(left, o)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestPodListenersThatSomebodyDeletesAreMadeAgain: with the same addresses, and the Pod does not notice.
-func TestPodListenersThatSomebodyDeletesAreMadeAgain(t *testing.T) {
+// TestDeletedPodListenersAreRecreated: with the same addresses, and without affecting the Pod.
+func TestDeletedPodListenersAreRecreated(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	_, p, own := s.reached()
+	s := newScenario(t)
+	_, p, own := s.createReachablePod()
 	deleted := &listenersv1alpha1.PodListeners{}
 	s.get(deleted, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.remove(deleted)
@@ -23,15 +23,15 @@ func TestPodListenersThatSomebodyDeletesAreMadeAgain(t *testing.T) {
 		return l.UID != deleted.UID && len(l.Spec.Listeners["listener"].IngressAddresses) > 0
 	})
 	if diff := cmp.Diff(deleted.Spec, again.Spec); diff != "" {
-		t.Errorf("what the Pod is told (-before +after):\n%s", diff)
+		t.Errorf("spec of the PodListeners (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff(wantFiles("listener", own), s.files(own)); diff != "" {
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	if after := s.running("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the Pod was restarted")
 	}
 	s.remove(p)
 	mustAwaitGone(s, deleted, client.ObjectKeyFromObject(deleted))
-	s.nothingLeft(p)
+	s.awaitPodDirRemoved(p)
 }

@@ -17,17 +17,15 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 )
 
-// release is a version of the operator that is built from this checkout, and published for clusters that have a mirror
-// with a password.
+// release is a version of the operator, built from this checkout for clusters whose mirror requires a password.
 type release struct {
 	version, operator, bundle string
 	images                    images
-	// dir has the release's bundle/ and bundle.Dockerfile.
+	// dir contains the release's bundle/ and bundle.Dockerfile.
 	dir string
 }
 
-// newRelease builds a release as its makers would: programs, image, bundle, and the bundle's image. Its files go to
-// dir.
+// newRelease builds a release: binaries, image, bundle and bundle image. It writes the bundle to dir.
 func newRelease(ctx context.Context, dir, version string) (release, error) {
 	r := release{version: version, images: images{}, dir: dir}
 	root, err := checkout.Root()
@@ -58,8 +56,8 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	return r, err
 }
 
-// newCatalogue makes a catalogue of releases, the oldest first, copies it and all that it names into the mirror, and
-// returns its image.
+// newCatalogue creates a catalog of releases, the oldest first, copies its image and all images that it refers to into the
+// mirror, and returns the name of its image.
 func newCatalogue(ctx context.Context, dir string, releases ...release) (string, error) {
 	root, err := checkout.Root()
 	if err != nil {
@@ -95,7 +93,7 @@ func newCatalogue(ctx context.Context, dir string, releases ...release) (string,
 	return catalogue, all.mirror(ctx, append(named, catalogue)...)
 }
 
-// output runs a program in the checkout and returns what it prints.
+// output runs a program in the checkout, and returns its standard output.
 func output(ctx context.Context, root string, input []byte, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Stdin, cmd.Stderr = root, bytes.NewReader(input), os.Stderr

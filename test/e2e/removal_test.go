@@ -24,35 +24,37 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// configuration reads ListenerOperator/cluster. When the story ends, there is one, and its agents run.
-func (s *story) configuration() *operatorv1alpha1.ListenerOperator {
+// getConfig reads ListenerOperator/cluster. At the end of the test it is created again if it was deleted, and its agents
+// are awaited.
+func (s *scenario) getConfig() *operatorv1alpha1.ListenerOperator {
 	s.Helper()
 	config := &operatorv1alpha1.ListenerOperator{}
 	s.get(config, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
 		again := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 		if err := client.IgnoreAlreadyExists(api.Create(ctx, again)); err != nil {
-			s.Errorf("creating the configuration again: %v", err)
+			s.Errorf("recreating the configuration: %v", err)
 		}
-		if _, err := await(ctx, again, client.ObjectKeyFromObject(again), worksEverywhere); err != nil {
+		if _, err := await(ctx, again, client.ObjectKeyFromObject(again), isAvailableOnAllNodes); err != nil {
 			s.Error(err)
 		}
 	})
 	return config
 }
 
-// worksEverywhere is what a configuration says when it is installed, and each node has a ready agent.
-func worksEverywhere(config *operatorv1alpha1.ListenerOperator) bool {
+// isAvailableOnAllNodes reports whether the operator is available and each node has a ready agent.
+func isAvailableOnAllNodes(config *operatorv1alpha1.ListenerOperator) bool {
 	return config.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(config.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
 		int(config.Status.NodeAgent.Ready) == len(testbed.Nodes())
 }
 
-// refused waits until the deletion of the configuration is refused with these words.
-func (s *story) refused(config *operatorv1alpha1.ListenerOperator, words string) {
+// awaitDeletionRefused waits until the operator reports, with these words, that volumes in use block the deletion of the
+// configuration.
+func (s *scenario) awaitDeletionRefused(config *operatorv1alpha1.ListenerOperator, words string) {
 	s.Helper()
-	if _, err := await(s.within(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config),
+	if _, err := await(s.timeoutContext(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config),
 		func(o *operatorv1alpha1.ListenerOperator) bool {
 			c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
 			return !o.DeletionTimestamp.IsZero() && c != nil && c.Reason == operatorv1alpha1.ReasonVolumesInUse && strings.Contains(c.Message, words)
@@ -61,31 +63,31 @@ func (s *story) refused(config *operatorv1alpha1.ListenerOperator, words string)
 	}
 }
 
-// nothingInstalled waits until the configuration is gone, and checks that nothing which it owned is there any more.
-func (s *story) nothingInstalled(config *operatorv1alpha1.ListenerOperator) {
+// awaitUninstalled waits until the configuration is deleted, and checks that the objects that it owned are deleted.
+func (s *scenario) awaitUninstalled(config *operatorv1alpha1.ListenerOperator) {
 	s.Helper()
 	mustAwaitGone(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
 	agent := metav1.ObjectMeta{Name: names.NodeAgent}
 	driver := metav1.ObjectMeta{Name: names.Driver}
 	for _, o := range []client.Object{
 		&storagev1.StorageClass{ObjectMeta: driver}, &storagev1.CSIDriver{ObjectMeta: driver},
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorSpace, Name: names.NodeAgent}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.NodeAgent}},
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: agent}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: agent},
 	} {
 		if err := api.Get(s.ctx, client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil || err == nil {
-			s.Errorf("reading %T %s says %v, want not found", o, o.GetName(), err)
+			s.Errorf("reading %T %s: error is %v, want not found", o, o.GetName(), err)
 		}
 	}
-	if agents := s.agents(); len(agents) > 0 {
-		s.Errorf("agents are left: %v", agents)
+	if agents := s.agentUIDs(); len(agents) > 0 {
+		s.Errorf("agents still exist: %v", agents)
 	}
 }
 
-// agents returns the uids of all agents' Pods, sorted.
-func (s *story) agents() []types.UID {
+// agentUIDs returns the uids of the Pods of all agents, sorted.
+func (s *scenario) agentUIDs() []types.UID {
 	s.Helper()
 	var pods corev1.PodList
-	if err := api.List(s.ctx, &pods, client.InNamespace(operatorSpace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
+	if err := api.List(s.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
 		s.Fatalf("listing the agents: %v", err)
 	}
 	var uids []types.UID
@@ -96,49 +98,49 @@ func (s *story) agents() []types.UID {
 	return uids
 }
 
-// reached begins a story with a class and a Pod "web" that clients reach at its address.
-func (s *story) reached() (*listenersv1alpha1.ListenerClass, *corev1.Pod, listenersv1alpha1.IngressAddress) {
+// createReachablePod creates a class and a Pod "web", and waits until a client reaches the Pod at its address.
+func (s *scenario) createReachablePod() (*listenersv1alpha1.ListenerClass, *corev1.Pod, listenersv1alpha1.IngressAddress) {
 	s.Helper()
-	class := s.class(unpinned())
+	class := s.createClass(unpinned())
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.running("web")
-	own := s.told(p, "listener").IngressAddresses[0]
-	s.answers(own, "web")
+	p := s.awaitReady("web")
+	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web")
 	return class, p, own
 }
 
-// TestADeletedConfigurationWaitsForVolumesInUse: while a Pod has a volume, its deletion is refused and the Pod is
-// named, although the garbage collector is told to begin at once. When the Pod has ended, which takes an agent,
-// everything goes. What is policy stays.
-func TestADeletedConfigurationWaitsForVolumesInUse(t *testing.T) {
-	s := tell(t)
-	class, p, own := s.reached()
+// TestDeletionOfTheConfigurationWaitsForVolumesInUse: while a Pod has a volume, the operator refuses the deletion and names
+// the Pod, also with foreground deletion. When the Pod has ended, for which its agent has to run, all installed objects
+// are deleted. The administrator's ListenerClass stays.
+func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
+	s := newScenario(t)
+	class, p, own := s.createReachablePod()
 
-	config := s.configuration()
+	config := s.getConfig()
 	s.remove(config, client.PropagationPolicy(metav1.DeletePropagationForeground))
-	s.refused(config, fmt.Sprintf("Pods %s/web", s.namespace))
-	if _, err := await(s.within(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorSpace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
+	s.awaitDeletionRefused(config, fmt.Sprintf("Pods %s/web", s.namespace))
+	if _, err := await(s.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
 		return d.DeletionTimestamp.IsZero() && int(d.Status.NumberReady) == len(testbed.Nodes())
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.answers(own, "web")
+	s.awaitAnswer(own, "web")
 
 	s.remove(p)
 	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	s.nothingLeft(p)
-	s.nothingInstalled(config)
+	s.awaitPodDirRemoved(p)
+	s.awaitUninstalled(config)
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
 }
 
-// TestAConfigurationMayBeDeletedWhileTheOperatorIsAway: nobody takes anything away, Pods can end, and an operator that
-// comes back finishes it.
-func TestAConfigurationMayBeDeletedWhileTheOperatorIsAway(t *testing.T) {
-	s := tell(t)
-	_, p, _ := s.reached()
+// TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown: nothing is deleted and Pods can end, until the operator runs again
+// and completes the deletion.
+func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
+	s := newScenario(t)
+	_, p, _ := s.createReachablePod()
 	operator := &appsv1.Deployment{}
-	s.get(operator, client.ObjectKey{Namespace: operatorSpace, Name: names.Operator})
-	config := s.configuration()
+	s.get(operator, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	config := s.getConfig()
 	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](0) })
 	t.Cleanup(func() {
 		replicas := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))
@@ -146,52 +148,52 @@ func TestAConfigurationMayBeDeletedWhileTheOperatorIsAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if _, err := await(s.within(), &appsv1.Deployment{}, client.ObjectKeyFromObject(operator),
+	if _, err := await(s.timeoutContext(), &appsv1.Deployment{}, client.ObjectKeyFromObject(operator),
 		func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 }); err != nil {
 		t.Fatal(err)
 	}
-	before := s.agents()
+	before := s.agentUIDs()
 	s.remove(config)
 	s.remove(p)
 	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	s.nothingLeft(p)
-	if after := s.agents(); !slices.Equal(before, after) {
+	s.awaitPodDirRemoved(p)
+	if after := s.agentUIDs(); !slices.Equal(before, after) {
 		t.Errorf("agents were %v and are %v", before, after)
 	}
 	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](1) })
-	s.nothingInstalled(config)
+	s.awaitUninstalled(config)
 }
 
-// TestADeletionByMistakeIsTakenBack: the waiting deletion is turned into one that leaves everything where it is, and a
-// new configuration takes it over. Neither the Pod nor an agent is disturbed.
-func TestADeletionByMistakeIsTakenBack(t *testing.T) {
-	s := tell(t)
-	class, _, own := s.reached()
-	config := s.configuration()
-	before := s.agents()
+// TestADeletionByMistakeCanBeReverted: a second deletion request, with orphaning, completes the pending deletion without
+// deleting what is installed, and a new configuration takes it over. Neither the Pod nor an agent is affected.
+func TestADeletionByMistakeCanBeReverted(t *testing.T) {
+	s := newScenario(t)
+	class, _, own := s.createReachablePod()
+	config := s.getConfig()
+	before := s.agentUIDs()
 	s.remove(config)
-	s.refused(config, fmt.Sprintf("Pods %s/web", s.namespace))
+	s.awaitDeletionRefused(config, fmt.Sprintf("Pods %s/web", s.namespace))
 	s.remove(config, client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	mustAwaitGone(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
 	again := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: config.Name}}
 	s.create(again)
-	if _, err := await(s.within(), again, client.ObjectKeyFromObject(again), worksEverywhere); err != nil {
+	if _, err := await(s.timeoutContext(), again, client.ObjectKeyFromObject(again), isAvailableOnAllNodes); err != nil {
 		t.Fatal(err)
 	}
-	s.answers(own, "web")
-	if after := s.agents(); !slices.Equal(before, after) {
+	s.awaitAnswer(own, "web")
+	if after := s.agentUIDs(); !slices.Equal(before, after) {
 		t.Errorf("agents were %v and are %v", before, after)
 	}
 	next := pod("next", map[string]map[string]string{"listener": byClass(class.Name)})
 	s.create(next)
-	s.answers(s.told(s.running("next"), "listener").IngressAddresses[0], "next")
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("next"), "listener").IngressAddresses[0], "next")
 
-	// What confines the operator is nobody's now, until an administrator deletes it: the operator may not change it,
-	// but makes it anew.
+	// The policy that confines the operator has no owner now. The operator may not change it, but recreates it when an
+	// administrator deletes it.
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
 		s.get(o, client.ObjectKey{Name: names.Operator})
 		s.remove(o)
-		if err := eventually(s.within(), func(ctx context.Context) error {
+		if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 			if err := api.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 				return err
 			}

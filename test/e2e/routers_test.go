@@ -56,11 +56,11 @@ var openshift struct {
 var internalShard = map[string]string{"type": "internal"}
 
 // onOpenShift makes the cluster one that serves Routes, with two routers, which stay for the stories that follow.
-func (s *story) onOpenShift() {
+func (s *scenario) ensureRouters() {
 	s.Helper()
-	preparePrograms(s.TB)
+	prepareRouters(s.TB)
 	openshift.platform.Do(func() {
-		servesRoutes(s.TB)
+		serveRoutes(s.TB)
 		openshift.apps = startRouter(s.TB, testRouter{name: "default", domain: appsDomain, node: 1})
 		openshift.internal = startRouter(s.TB, testRouter{name: "internal", domain: internalDomain, node: 2, shard: internalShard})
 	})
@@ -70,10 +70,10 @@ func (s *story) onOpenShift() {
 }
 
 // servesRoutes lets the API server serve Routes as OpenShift's does.
-func servesRoutes(t testing.TB) {
+func serveRoutes(t testing.TB) {
 	t.Helper()
 	crds.Install(t, api, crds.Routes)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	if err := platform.Install(ctx, api, appsDomain); err != nil {
 		t.Fatal(err)
@@ -81,10 +81,10 @@ func servesRoutes(t testing.TB) {
 }
 
 // preparePrograms builds the router, and makes the authority.
-func preparePrograms(t testing.TB) {
+func prepareRouters(t testing.TB) {
 	t.Helper()
 	openshift.programs.Do(func() {
-		if err := makePrograms(t.Context()); err != nil {
+		if err := buildRouter(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -93,7 +93,7 @@ func preparePrograms(t testing.TB) {
 	}
 }
 
-func makePrograms(ctx context.Context) error {
+func buildRouter(ctx context.Context) error {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func startRouter(t testing.TB, r testRouter) *testRouter {
 	if err := r.cmd.Start(); err != nil {
 		t.Fatalf("starting router %s: %v", r.name, err)
 	}
-	late := time.AfterFunc(patience, func() { _ = r.signal(unix.SIGKILL) })
+	late := time.AfterFunc(timeout, func() { _ = r.signal(unix.SIGKILL) })
 	defer late.Stop()
 	if line, err := bufio.NewReader(r.out).ReadString('\n'); line != "serving\n" {
 		t.Fatalf("router %s does not serve (%v), see %s", r.name, err, log.Name())
@@ -191,7 +191,7 @@ func (r *testRouter) stop() error {
 
 // forgotten removes the router's entries from the status of all Routes, as the platform does for a router that was
 // deleted.
-func (r *testRouter) forgotten(s *story) {
+func (r *testRouter) removeFromRoutes(s *scenario) {
 	s.Helper()
 	if err := router.Forget(s.ctx, api, r.name); err != nil {
 		s.Fatal(err)
@@ -199,7 +199,7 @@ func (r *testRouter) forgotten(s *story) {
 }
 
 // outside returns an HTTP client outside of the cluster that finds every host at the router, and follows no redirect.
-func (r *testRouter) outside() *http.Client {
+func (r *testRouter) client() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(openshift.authority.Cert)
 	return &http.Client{
@@ -232,12 +232,12 @@ type answer struct {
 }
 
 // ask sends a request through the router, once.
-func (r *testRouter) ask(ctx context.Context, url string) (answer, error) {
+func (r *testRouter) request(ctx context.Context, url string) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return answer{}, err
 	}
-	response, err := r.outside().Do(request)
+	response, err := r.client().Do(request)
 	if err != nil {
 		return answer{}, err
 	}
@@ -268,7 +268,7 @@ func routed(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerCla
 }
 
 // classes makes several classes that go with the story, and returns their names, by suffix.
-func (s *story) classes(specs map[string]listenersv1alpha1.ListenerClassSpec) map[string]*listenersv1alpha1.ListenerClass {
+func (s *scenario) createClasses(specs map[string]listenersv1alpha1.ListenerClassSpec) map[string]*listenersv1alpha1.ListenerClass {
 	s.Helper()
 	made := map[string]*listenersv1alpha1.ListenerClass{}
 	for suffix, spec := range specs {
@@ -284,7 +284,7 @@ func (s *story) classes(specs map[string]listenersv1alpha1.ListenerClassSpec) ma
 const authoritySecret = "authority"
 
 // authority makes that Secret.
-func (s *story) authority() {
+func (s *scenario) createAuthoritySecret() {
 	s.Helper()
 	s.create(tlsSecret(authoritySecret, openshift.authority.Cert, openshift.authority.Key))
 }
@@ -298,7 +298,7 @@ func tlsSecret(name string, certificate, key []byte) *corev1.Secret {
 
 // speaksTLS lets the test server serve HTTPS on its port "https", with certificates for the addresses that its volumes
 // say.
-func speaksTLS(spec *corev1.PodSpec) {
+func addTLS(spec *corev1.PodSpec) {
 	server := &spec.Containers[0]
 	server.Ports = append(server.Ports, corev1.ContainerPort{Name: "https", ContainerPort: 8443, Protocol: corev1.ProtocolTCP})
 	server.VolumeMounts = append(server.VolumeMounts, corev1.VolumeMount{Name: "authority", MountPath: "/authority"})
@@ -308,7 +308,7 @@ func speaksTLS(spec *corev1.PodSpec) {
 }
 
 // letRouterRead gives the platform's router the right to a Secret, as its documentation asks users to do.
-func (s *story) letRouterRead(secret string) {
+func (s *scenario) allowRouterToRead(secret string) {
 	s.Helper()
 	s.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: secret}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: []string{"get", "list", "watch"},

@@ -31,12 +31,12 @@ import (
 
 // answersAt waits until a URL answers through a router as wanted. HAProxy follows endpoints with a delay that no watch
 // shows.
-func (s *story) answersAt(r *testRouter, url string, want answer) {
+func (s *scenario) awaitAnswerAt(r *testRouter, url string, want answer) {
 	s.Helper()
 	var got answer
-	err := eventually(s.within(), func(ctx context.Context) error {
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		var err error
-		if got, err = r.ask(ctx, url); err == nil {
+		if got, err = r.request(ctx, url); err == nil {
 			if diff := cmp.Diff(want, got); diff != "" {
 				err = fmt.Errorf("(-want +got):\n%s", diff)
 			}
@@ -49,9 +49,9 @@ func (s *story) answersAt(r *testRouter, url string, want answer) {
 }
 
 // filesAt returns what the server reads in its volumes, asked through a router.
-func (s *story) filesAt(r *testRouter, base string) map[string]string {
+func (s *scenario) readFilesAt(r *testRouter, base string) map[string]string {
 	s.Helper()
-	a, err := r.ask(s.within(), base+"/files")
+	a, err := r.request(s.timeoutContext(), base+"/files")
 	if err != nil || a.Status != http.StatusOK {
 		s.Fatalf("asking %s for the files: status %d, %v", base, a.Status, err)
 	}
@@ -63,11 +63,11 @@ func (s *story) filesAt(r *testRouter, base string) map[string]string {
 }
 
 // filesBecome waits until the server reads these addresses in its volume.
-func (s *story) filesBecome(r *testRouter, volume string, addresses ...listenersv1alpha1.IngressAddress) {
+func (s *scenario) awaitFiles(r *testRouter, volume string, addresses ...listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	base := strings.TrimSuffix(urlOf(addresses[0], slices.Sorted(maps.Keys(addresses[0].Ports))[0], ""), "/")
-	err := eventually(s.within(), func(ctx context.Context) error {
-		a, err := r.ask(ctx, base+"/files")
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		a, err := r.request(ctx, base+"/files")
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *story) filesBecome(r *testRouter, volume string, addresses ...listeners
 }
 
 // listenerAt waits for a Listener that is ready at these hosts, in this order.
-func (s *story) listenerAt(name string, hosts ...string) *listenersv1alpha1.Listener {
+func (s *scenario) awaitHosts(name string, hosts ...string) *listenersv1alpha1.Listener {
 	s.Helper()
 	return mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
 		return l.Status != nil && slices.Equal(hostsOf(l), hosts)
@@ -102,14 +102,14 @@ func hostsOf(l *listenersv1alpha1.Listener) []string {
 }
 
 // at is the address of a host with one port.
-func at(host, port string, number int32) listenersv1alpha1.IngressAddress {
+func hostAddress(host, port string, number int32) listenersv1alpha1.IngressAddress {
 	return listenersv1alpha1.IngressAddress{
 		Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
 	}
 }
 
 // listening makes a Listener of a class, for nobody's volume.
-func (s *story) listening(name string, class *listenersv1alpha1.ListenerClass, ports ...listenersv1alpha1.ListenerPort) {
+func (s *scenario) createListener(name string, class *listenersv1alpha1.ListenerClass, ports ...listenersv1alpha1.ListenerPort) {
 	s.Helper()
 	s.create(&listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: ports},
@@ -121,21 +121,21 @@ func port(name string, number int32, protocol corev1.Protocol) listenersv1alpha1
 }
 
 // TestOpenShiftComesAndGoes starts on a cluster without Routes. Everything follows without a restart of the operator.
-func TestOpenShiftComesAndGoes(t *testing.T) {
-	s := tell(t)
-	preparePrograms(t)
+func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
+	s := newScenario(t)
+	prepareRouters(t)
 	crds.Remove(t, api, crds.Routes) // an earlier run may have left them
 	operator := s.operatorPods()
-	class := s.class(routed(listenersv1alpha1.RouteExposure{
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	message := s.condition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
 	t.Logf("without Routes, the user is told: %s", message)
 
 	served := time.Now()
-	servesRoutes(t)
-	s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
+	serveRoutes(t)
+	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
 	t.Logf("%s after Routes are served, the Listener waits for a router", time.Since(served).Round(time.Millisecond))
 	r := startRouter(t, testRouter{name: "first", domain: thirdDomain, node: 3})
 	t.Cleanup(func() {
@@ -143,16 +143,16 @@ func TestOpenShiftComesAndGoes(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s.running("web")
+	s.awaitReady("web")
 	host := "web-" + s.namespace + "." + thirdDomain
-	s.listenerAt("web-listener", host)
-	s.answersAt(r, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
-	if diff := cmp.Diff(wantFiles("listener", at(host, "http", 80)), s.filesAt(r, "http://"+host)); diff != "" {
+	s.awaitHosts("web-listener", host)
+	s.awaitAnswerAt(r, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	if diff := cmp.Diff(wantFiles("listener", hostAddress(host, "http", 80)), s.readFilesAt(r, "http://"+host)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 
 	crds.Remove(t, api, crds.Routes)
-	message = s.condition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
+	message = s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
 	t.Logf("without Routes again, the user is told: %s", message)
 	if diff := cmp.Diff(operator, s.operatorPods()); diff != "" {
 		t.Errorf("the operator was restarted (-before +after):\n%s", diff)
@@ -160,10 +160,10 @@ func TestOpenShiftComesAndGoes(t *testing.T) {
 }
 
 // operatorPods returns the restarts of the operator's Pods by uid.
-func (s *story) operatorPods() map[string]int32 {
+func (s *scenario) operatorPods() map[string]int32 {
 	s.Helper()
 	var pods corev1.PodList
-	if err := api.List(s.ctx, &pods, client.InNamespace(operatorSpace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
+	if err := api.List(s.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
 		s.Fatal(err)
 	}
 	restarts := map[string]int32{}
@@ -181,31 +181,31 @@ func (s *story) operatorPods() map[string]int32 {
 // for leads to the right one.
 func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
-	s.authority()
-	class := s.class(routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"https"}}))
+	s := newScenario(t)
+	s.ensureRouters()
+	s.createAuthoritySecret()
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"https"}}))
 	set := statefulSet("broker", 3, byClass(class.Name))
-	speaksTLS(&set.Spec.Template.Spec)
+	addTLS(&set.Spec.Template.Spec)
 	s.create(set)
 	for i := range 3 {
 		name := fmt.Sprintf("broker-%d", i)
-		p := s.running(name)
-		own := at(fmt.Sprintf("%s-%s.%s", name, s.namespace, appsDomain), "https", 443)
-		told := s.told(p, "listener")
+		p := s.awaitReady(name)
+		own := hostAddress(fmt.Sprintf("%s-%s.%s", name, s.namespace, appsDomain), "https", 443)
+		told := s.awaitPodListener(p, "listener")
 		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, told.IngressAddresses); diff != "" || told.Scope != listenersv1alpha1.ListenerScopeCluster {
 			t.Errorf("%s is told, with scope %s (-want +got):\n%s", name, told.Scope, diff)
 		}
-		s.answersAt(openshift.apps, urlOf(own, "https", "/whoami"), answer{Status: 200, Body: name, Subject: name, Names: []string{own.Address}})
-		if diff := cmp.Diff(wantFiles("listener", own), s.filesAt(openshift.apps, urlOf(own, "https", ""))); diff != "" {
+		s.awaitAnswerAt(openshift.apps, urlOf(own, "https", "/whoami"), answer{Status: 200, Body: name, Subject: name, Names: []string{own.Address}})
+		if diff := cmp.Diff(wantFiles("listener", own), s.readFilesAt(openshift.apps, urlOf(own, "https", ""))); diff != "" {
 			t.Errorf("files in %s (-want +got):\n%s", name, diff)
 		}
-		s.noOtherWay(p, "listener-"+name)
+		s.checkOnlyRouterAccess(p, "listener-"+name)
 	}
 }
 
 // noOtherWay fails the story if the client outside reaches a Pod or its Service other than through the router.
-func (s *story) noOtherWay(p *corev1.Pod, service string) {
+func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	s.Helper()
 	var found corev1.Service
 	s.get(&found, s.key(service))
@@ -223,11 +223,11 @@ func (s *story) noOtherWay(p *corev1.Pod, service string) {
 }
 
 // TestTLSEndsWhereTheClassSays has a Pod with one volume for each termination.
-func TestTLSEndsWhereTheClassSays(t *testing.T) {
+func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
-	s.authority()
+	s := newScenario(t)
+	s.ensureRouters()
+	s.createAuthoritySecret()
 	const customDomain = "shop.example.test"
 	custom := "edge-" + s.namespace + "." + customDomain
 	pair, err := openshift.authority.Issue(pki.Request{CommonName: "own", DNSNames: []string{custom}})
@@ -235,8 +235,8 @@ func TestTLSEndsWhereTheClassSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.create(tlsSecret("own", pair.Cert, pair.Key))
-	s.letRouterRead("own")
-	classes := s.classes(map[string]listenersv1alpha1.ListenerClassSpec{
+	s.allowRouterToRead("own")
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
 		"none": routed(listenersv1alpha1.RouteExposure{
 			Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "none-{namespace}", Ports: []string{"http"},
 		}),
@@ -258,14 +258,14 @@ func TestTLSEndsWhereTheClassSays(t *testing.T) {
 		volumes[volume] = byClass(class.Name)
 	}
 	p := pod("web", volumes)
-	speaksTLS(&p.Spec)
+	addTLS(&p.Spec)
 	s.create(p)
-	p = s.running("web")
+	p = s.awaitReady("web")
 
 	ofRouter := []string{"*." + appsDomain}
-	mistaken := s.told(p, "mistaken").IngressAddresses[0]
-	if err := eventually(s.within(), func(ctx context.Context) error {
-		_, err := openshift.apps.ask(ctx, urlOf(mistaken, "http", "/whoami"))
+	mistaken := s.awaitPodListener(p, "mistaken").IngressAddresses[0]
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		_, err := openshift.apps.request(ctx, urlOf(mistaken, "http", "/whoami"))
 		if err != nil && strings.Contains(err.Error(), "HTTP response to HTTPS client") {
 			return nil
 		}
@@ -277,66 +277,66 @@ func TestTLSEndsWhereTheClassSays(t *testing.T) {
 		address listenersv1alpha1.IngressAddress
 		answers map[string]answer // by scheme
 	}{
-		"none": {at("none-"+s.namespace+"."+appsDomain, "http", 80), map[string]answer{
+		"none": {hostAddress("none-"+s.namespace+"."+appsDomain, "http", 80), map[string]answer{
 			"http": {Status: 200, Body: "web"}, "https": {Status: 503, Names: ofRouter},
 		}},
-		"edge": {at(custom, "http", 443), map[string]answer{
+		"edge": {hostAddress(custom, "http", 443), map[string]answer{
 			"https": {Status: 200, Body: "web", Subject: "own", Names: []string{custom}}, "http": {Status: 302, Location: "https://" + custom + "/whoami"},
 		}},
-		"reencrypt": {at("again-"+s.namespace+"."+appsDomain, "https", 443), map[string]answer{
+		"reencrypt": {hostAddress("again-"+s.namespace+"."+appsDomain, "https", 443), map[string]answer{
 			"https": {Status: 200, Body: "web", Names: ofRouter}, "http": {Status: 200, Body: "web"},
 		}},
-		"chosen": {at("web-chosen-http-"+s.namespace+"."+appsDomain, "http", 443), map[string]answer{
+		"chosen": {hostAddress("web-chosen-http-"+s.namespace+"."+appsDomain, "http", 443), map[string]answer{
 			"https": {Status: 200, Body: "web", Names: ofRouter}, "http": {Status: 503},
 		}},
 	} {
-		told := s.told(p, volume)
+		told := s.awaitPodListener(p, volume)
 		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{want.address}, told.IngressAddresses); diff != "" {
 			t.Errorf("for volume %s the Pod is told (-want +got):\n%s", volume, diff)
 		}
 		for scheme, answer := range want.answers {
-			s.answersAt(openshift.apps, scheme+"://"+want.address.Address+"/whoami", answer)
+			s.awaitAnswerAt(openshift.apps, scheme+"://"+want.address.Address+"/whoami", answer)
 		}
 	}
 }
 
 // TestAPodWaitsForARouteThatIsRejected: somebody else has the host. The Pod's user is told so in the router's words,
 // and the Pod starts at once when the host is free.
-func TestAPodWaitsForARouteThatIsRejected(t *testing.T) {
+func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	t.Parallel()
-	s, other := tell(t), tell(t)
-	s.onOpenShift()
+	s, other := newScenario(t), newScenario(t)
+	s.ensureRouters()
 	host := "www-" + s.namespace + "." + appsDomain
 	first := &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{Name: "first"},
 		Spec:       routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
 	}
 	other.create(first)
-	other.isServed(first)
-	class := s.class(routed(listenersv1alpha1.RouteExposure{
+	other.awaitAdmitted(first)
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "www-{namespace}." + appsDomain, Ports: []string{"http"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	message := s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteNotAdmitted)
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteNotAdmitted)
 	words := "HostAlreadyClaimed: a route in another namespace holds " + host + " and is older than web-listener-http"
 	if !strings.Contains(message, words) {
 		t.Errorf("the Listener says %q, not the router's %q", message, words)
 	}
-	s.event("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress, words)
-	s.event("Listener", "web-listener", listenersv1alpha1.ReasonRouteNotAdmitted, words)
+	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress, words)
+	s.awaitEvent("Listener", "web-listener", listenersv1alpha1.ReasonRouteNotAdmitted, words)
 	freed := time.Now()
 	other.remove(first)
-	s.running("web")
+	s.awaitReady("web")
 	t.Logf("ready %s after the host was free", time.Since(freed).Round(time.Millisecond))
-	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 }
 
 // isServed waits until a Route is admitted, and older than all that are made from now on: ages are counted in seconds,
 // and of two that are equal either may have the host.
-func (s *story) isServed(route *routev1.Route) {
+func (s *scenario) awaitAdmitted(route *routev1.Route) {
 	s.Helper()
 	mustAwait(s, &routev1.Route{}, route.Name, func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
-	err := eventually(s.within(), func(ctx context.Context) error {
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "probe"}}
 		if err := api.Create(ctx, probe, client.DryRunAll); err != nil {
 			return err
@@ -354,45 +354,45 @@ func (s *story) isServed(route *routev1.Route) {
 // TestFilesFollowTheHostAndTheRouter: the class gets another host, the router goes and is forgotten, and another comes.
 func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
+	s := newScenario(t)
+	s.ensureRouters()
 	shard := map[string]string{"story": s.namespace}
 	third := startRouter(t, testRouter{name: "third", domain: thirdDomain, node: 3, shard: shard})
 	t.Cleanup(func() { _ = third.stop() })
-	class := s.class(routed(listenersv1alpha1.RouteExposure{
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
 		Labels: shard, Routers: []string{"third"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.running("web")
+	p := s.awaitReady("web")
 	host := "web-" + s.namespace + "." + thirdDomain
-	s.listenerAt("web-listener", host)
-	s.filesBecome(third, "listener", at(host, "http", 80))
+	s.awaitHosts("web-listener", host)
+	s.awaitFiles(third, "listener", hostAddress(host, "http", 80))
 
 	s.patch(class, func() { class.Spec.Route.SubdomainTemplate = "new-{namespace}" })
 	changed := time.Now()
 	moved := "new-" + s.namespace + "." + thirdDomain
-	s.listenerAt("web-listener", moved)
-	s.filesBecome(third, "listener", at(moved, "http", 80))
+	s.awaitHosts("web-listener", moved)
+	s.awaitFiles(third, "listener", hostAddress(moved, "http", 80))
 	t.Logf("the files followed within %s", time.Since(changed).Round(time.Millisecond))
-	s.answersAt(third, "http://"+host+"/whoami", answer{Status: 503})
+	s.awaitAnswerAt(third, "http://"+host+"/whoami", answer{Status: 503})
 
 	s.patch(class, func() {
 		class.Spec.Route.SubdomainTemplate, class.Spec.Route.HostTemplate = "", "own-{namespace}.example.test"
 	})
 	own := "own-" + s.namespace + ".example.test"
-	s.listenerAt("web-listener", own)
-	s.filesBecome(third, "listener", at(own, "http", 80))
+	s.awaitHosts("web-listener", own)
+	s.awaitFiles(third, "listener", hostAddress(own, "http", 80))
 
 	// A router that is gone still has its entries, as nobody but the platform could know. The platform removes them.
 	if err := third.stop(); err != nil {
 		t.Fatal(err)
 	}
-	s.listenerAt("web-listener", own)
-	third.forgotten(s)
-	message := s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
+	s.awaitHosts("web-listener", own)
+	third.removeFromRoutes(s)
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
 	t.Logf("without a router, the user is told: %s", message)
-	s.listenerAt("web-listener")
+	s.awaitHosts("web-listener")
 
 	s.patch(class, func() {
 		class.Spec.Route.HostTemplate, class.Spec.Route.SubdomainTemplate = "", "{podName}-{namespace}"
@@ -400,25 +400,25 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	fourth := startRouter(t, testRouter{name: "third", domain: "fourth.example.test", node: 3, shard: shard})
 	t.Cleanup(func() { _ = fourth.stop() })
 	back := "web-" + s.namespace + ".fourth.example.test"
-	s.listenerAt("web-listener", back)
-	s.filesBecome(fourth, "listener", at(back, "http", 80))
-	if after := s.running("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+	s.awaitHosts("web-listener", back)
+	s.awaitFiles(fourth, "listener", hostAddress(back, "http", 80))
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the Pod was restarted")
 	}
 }
 
 // TestTheClassSaysWhichRoutersCount: two admit the same Route, each under a host of its own.
-func TestTheClassSaysWhichRoutersCount(t *testing.T) {
+func TestTheClassSelectsTheRouters(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
-	class := s.class(routed(listenersv1alpha1.RouteExposure{
+	s := newScenario(t)
+	s.ensureRouters()
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"}, Labels: internalShard,
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.running("web")
+	s.awaitReady("web")
 	apps, internal := "web-"+s.namespace+"."+appsDomain, "web-"+s.namespace+"."+internalDomain
-	l := s.listener("web-listener", 2)
+	l := s.awaitListener("web-listener", 2)
 	if got := slices.Sorted(slices.Values(hostsOf(l))); !slices.Equal(got, []string{apps, internal}) {
 		t.Errorf("without routers in the class, the hosts are %v", got)
 	}
@@ -428,48 +428,48 @@ func TestTheClassSaysWhichRoutersCount(t *testing.T) {
 		var addresses []listenersv1alpha1.IngressAddress
 		for _, r := range routers {
 			host := map[string]string{"default": apps, "internal": internal}[r]
-			hosts, addresses = append(hosts, host), append(addresses, at(host, "http", 80))
+			hosts, addresses = append(hosts, host), append(addresses, hostAddress(host, "http", 80))
 		}
-		s.listenerAt("web-listener", hosts...)
-		s.filesBecome(map[string]*testRouter{"default": openshift.apps, "internal": openshift.internal}[routers[0]], "listener", addresses...)
+		s.awaitHosts("web-listener", hosts...)
+		s.awaitFiles(map[string]*testRouter{"default": openshift.apps, "internal": openshift.internal}[routers[0]], "listener", addresses...)
 	}
-	s.answersAt(openshift.apps, "http://"+apps+"/whoami", answer{Status: 200, Body: "web"})
-	s.answersAt(openshift.internal, "http://"+internal+"/whoami", answer{Status: 200, Body: "web"})
-	s.answersAt(openshift.internal, "http://"+apps+"/whoami", answer{Status: 503})
+	s.awaitAnswerAt(openshift.apps, "http://"+apps+"/whoami", answer{Status: 200, Body: "web"})
+	s.awaitAnswerAt(openshift.internal, "http://"+internal+"/whoami", answer{Status: 200, Body: "web"})
+	s.awaitAnswerAt(openshift.internal, "http://"+apps+"/whoami", answer{Status: 503})
 
 	// A Route that no router of the class takes up waits, although another router serves it.
 	s.patch(class, func() { class.Spec.Route.Labels = map[string]string{"type": "other"} })
 	mustAwait(s, &routev1.Route{}, "web-listener-http", func(r *routev1.Route) bool { return r.Labels["type"] == "other" })
-	openshift.internal.forgotten(s)
-	message := s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
+	openshift.internal.removeFromRoutes(s)
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
 	t.Logf("out of the shard, the user is told: %s", message)
 }
 
 // TestAClassMovesBetweenRouteAndNodePort while a client keeps asking at the address that the Listener says: as long as
 // it is said, it answers. The files follow, and what led to the old address goes.
-func TestAClassMovesBetweenRouteAndNodePort(t *testing.T) {
+func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
+	s := newScenario(t)
+	s.ensureRouters()
 	viaRoute := routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
 	})
-	class := s.class(viaRoute)
+	class := s.createClass(viaRoute)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.running("web")
+	p := s.awaitReady("web")
 	host := "web-" + s.namespace + "." + appsDomain
-	s.listenerAt("web-listener", host)
-	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
-	client := s.visit("web-listener")
-	client.awaitAt(s, host)
+	s.awaitHosts("web-listener", host)
+	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	client := s.startPolling("web-listener")
+	client.awaitAnswerFrom(s, host)
 
 	s.patch(class, func() { class.Spec = unpinned() })
-	nodePortAddress := s.listenerAt("web-listener", testbed.NodeIP(nodeOf(p))).Status.IngressAddresses[0]
+	nodePortAddress := s.awaitHosts("web-listener", testbed.NodeIP(nodeOf(p))).Status.IngressAddresses[0]
 	mustAwaitGone(s, &routev1.Route{}, s.key("web-listener-http"))
-	client.awaitAt(s, nodePortAddress.Address)
-	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 503})
-	if err := eventually(s.within(), func(context.Context) error {
-		if diff := cmp.Diff(wantFiles("listener", nodePortAddress), s.files(nodePortAddress)); diff != "" {
+	client.awaitAnswerFrom(s, nodePortAddress.Address)
+	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 503})
+	if err := eventually(s.timeoutContext(), func(context.Context) error {
+		if diff := cmp.Diff(wantFiles("listener", nodePortAddress), s.readFiles(nodePortAddress)); diff != "" {
 			return fmt.Errorf("files (-want +got):\n%s", diff)
 		}
 		return nil
@@ -478,55 +478,55 @@ func TestAClassMovesBetweenRouteAndNodePort(t *testing.T) {
 	}
 
 	s.patch(class, func() { class.Spec = viaRoute })
-	s.listenerAt("web-listener", host)
+	s.awaitHosts("web-listener", host)
 	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeClusterIP && nodePort(service, "http") == 0
 	})
-	s.filesBecome(openshift.apps, "listener", at(host, "http", 80))
-	if err := eventually(s.within(), func(ctx context.Context) error {
-		if _, err := ask(ctx, nodePortAddress, "/whoami"); err == nil {
+	s.awaitFiles(openshift.apps, "listener", hostAddress(host, "http", 80))
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		if _, err := request(ctx, nodePortAddress, "/whoami"); err == nil {
 			return errors.New("the node port still answers")
 		}
 		return nil
 	}); err != nil {
 		t.Error(err)
 	}
-	client.awaitAt(s, host)
-	client.leave()
-	if after := s.running("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+	client.awaitAnswerFrom(s, host)
+	client.stop()
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the Pod was restarted")
 	}
 }
 
 // TestTheOldAddressStaysUntilTheNewOneStands: the way in that is to come needs somebody else, and takes its time. Until
 // then, the one that is there is the Listener's.
-func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
+func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	t.Parallel()
-	s, other := tell(t), tell(t)
-	s.onOpenShift()
-	class := s.class(routed(listenersv1alpha1.RouteExposure{
+	s, other := newScenario(t), newScenario(t)
+	s.ensureRouters()
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.running("web")
+	s.awaitReady("web")
 	host := "web-" + s.namespace + "." + appsDomain
-	s.listenerAt("web-listener", host)
+	s.awaitHosts("web-listener", host)
 
 	s.patch(class, func() {
 		class.Spec = loadBalanced()
 		class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
 	})
-	s.reachableAsBefore("web-listener", host, "no load balancer has given Service")
-	s.passed(class, "web-listener")
+	s.awaitPreviousAddress("web-listener", host, "no load balancer has given Service")
+	s.awaitReconcile(class, "web-listener")
 	s.get(&routev1.Route{}, s.key("web-listener-http"))
-	s.reachableAsBefore("web-listener", host, "no load balancer has given Service")
-	s.answersAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	s.awaitPreviousAddress("web-listener", host, "no load balancer has given Service")
+	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeLoadBalancer
 	})
 	const balanced = "192.0.2.40"
-	s.assign(service, balanced)
-	s.listenerAt("web-listener", balanced)
+	s.assignAddress(service, balanced)
+	s.awaitHosts("web-listener", balanced)
 	mustAwaitGone(s, &routev1.Route{}, s.key("web-listener-http"))
 
 	own := "own-" + s.namespace + ".example.test"
@@ -534,27 +534,27 @@ func TestTheOldAddressStaysUntilTheNewOneStands(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: routev1.RouteSpec{Host: own, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
 	}
 	other.create(first)
-	other.isServed(first)
+	other.awaitAdmitted(first)
 	s.patch(class, func() {
 		class.Spec = routed(listenersv1alpha1.RouteExposure{
 			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "own-{namespace}.example.test", Ports: []string{"http"},
 		})
 	})
-	s.reachableAsBefore("web-listener", balanced, "HostAlreadyClaimed")
-	s.passed(class, "web-listener")
-	s.reachableAsBefore("web-listener", balanced, "HostAlreadyClaimed")
+	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
+	s.awaitReconcile(class, "web-listener")
+	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
 	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 1
 	})
 	other.remove(first)
-	s.listenerAt("web-listener", own)
+	s.awaitHosts("web-listener", own)
 	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return service.Spec.Type == corev1.ServiceTypeClusterIP })
-	s.answersAt(openshift.apps, "http://"+own+"/whoami", answer{Status: 200, Body: "web"})
+	s.awaitAnswerAt(openshift.apps, "http://"+own+"/whoami", answer{Status: 200, Body: "web"})
 }
 
 // passed returns when the operator has made another pass over a Listener of the class, so that it has ended the one
 // before.
-func (s *story) passed(class *listenersv1alpha1.ListenerClass, listener string) {
+func (s *scenario) awaitReconcile(class *listenersv1alpha1.ListenerClass, listener string) {
 	s.Helper()
 	mark := strconv.FormatInt(class.Generation, 10)
 	s.patch(class, func() { class.Spec.ServiceAnnotations = map[string]string{"e2e.example/mark": mark} })
@@ -562,7 +562,7 @@ func (s *story) passed(class *listenersv1alpha1.ListenerClass, listener string) 
 }
 
 // reachableAsBefore waits until a Listener says that its address is the former one, and with these words why.
-func (s *story) reachableAsBefore(name, address, words string) {
+func (s *scenario) awaitPreviousAddress(name, address, words string) {
 	s.Helper()
 	mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
 		ready := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerReady)
@@ -572,30 +572,30 @@ func (s *story) reachableAsBefore(name, address, words string) {
 }
 
 // visitor is a client that keeps asking at a Listener's first address.
-type visitor struct {
+type poller struct {
 	// answered gets each address at which it was answered, and is closed when it leaves.
-	answered chan string
-	leave    context.CancelFunc
+	answers chan string
+	stop    context.CancelFunc
 }
 
 // visit starts a client. A request that fails although the Listener says the same address before and after it fails the
 // story, once the address has answered: kube-proxy opens a node port a moment after the API server gave it out, which
 // nothing shows.
-func (s *story) visit(listener string) *visitor {
+func (s *scenario) startPolling(listener string) *poller {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
-	v := &visitor{answered: make(chan string, 10000), leave: cancel}
+	v := &poller{answers: make(chan string, 10000), stop: cancel}
 	go func() {
-		defer close(v.answered)
+		defer close(v.answers)
 		last := ""
 		for ctx.Err() == nil {
 			before, err := s.firstAddress(ctx, listener)
 			if err != nil {
 				return
 			}
-			if err = s.ring(ctx, before); err == nil {
+			if err = s.poll(ctx, before); err == nil {
 				last = before.Address
-				v.answered <- last
+				v.answers <- last
 				continue
 			}
 			after, readErr := s.firstAddress(ctx, listener)
@@ -606,19 +606,19 @@ func (s *story) visit(listener string) *visitor {
 	}()
 	s.Cleanup(func() {
 		cancel()
-		for range v.answered { // until it has left
+		for range v.answers { // until it has left
 		}
 	})
 	return v
 }
 
 // awaitAt waits until the client has been answered at an address.
-func (v *visitor) awaitAt(s *story, address string) {
+func (v *poller) awaitAnswerFrom(s *scenario, address string) {
 	s.Helper()
-	late := time.After(patience)
+	late := time.After(timeout)
 	for {
 		select {
-		case at, open := <-v.answered:
+		case at, open := <-v.answers:
 			if at == address {
 				return
 			}
@@ -632,7 +632,7 @@ func (v *visitor) awaitAt(s *story, address string) {
 }
 
 // firstAddress returns the address of a Listener that consumers prefer.
-func (s *story) firstAddress(ctx context.Context, listener string) (listenersv1alpha1.IngressAddress, error) {
+func (s *scenario) firstAddress(ctx context.Context, listener string) (listenersv1alpha1.IngressAddress, error) {
 	var l listenersv1alpha1.Listener
 	if err := api.Get(ctx, s.key(listener), &l); err != nil {
 		return listenersv1alpha1.IngressAddress{}, err
@@ -647,29 +647,29 @@ func (s *story) firstAddress(ctx context.Context, listener string) (listenersv1a
 }
 
 // ring asks at an address once, through the router if it is a host's.
-func (s *story) ring(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
+func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
 	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
-		got, err := openshift.apps.ask(ctx, urlOf(a, "http", "/whoami"))
+		got, err := openshift.apps.request(ctx, urlOf(a, "http", "/whoami"))
 		if err == nil && got.Status != http.StatusOK {
 			err = fmt.Errorf("status %d", got.Status)
 		}
 		return err
 	}
-	_, err := ask(ctx, a, "/whoami")
+	_, err := request(ctx, a, "/whoami")
 	return err
 }
 
 // TestAWrongRouteClassSaysWhatIsWrong: whoever wrote the class, or the Listener, can read what to mend.
-func TestAWrongRouteClassSaysWhatIsWrong(t *testing.T) {
+func TestAnInvalidRouteIsReported(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
+	s := newScenario(t)
+	s.ensureRouters()
 	tcp := []listenersv1alpha1.ListenerPort{port("http", 8080, corev1.ProtocolTCP)}
 	both := append(slices.Clone(tcp), port("https", 8443, corev1.ProtocolTCP))
 	const accepted, ready = listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady
 	s.create(tlsSecret("malformed", []byte("no certificate"), []byte("no key")))
 	for _, secret := range []string{"missing", "malformed"} {
-		s.letRouterRead(secret)
+		s.allowRouterToRead(secret)
 	}
 	edge := func(secret string) listenersv1alpha1.RouteExposure {
 		return listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationEdge, CertificateSecretName: secret}
@@ -709,9 +709,9 @@ func TestAWrongRouteClassSaysWhatIsWrong(t *testing.T) {
 			"router serviceaccount does not have permission to get this secret",
 		},
 	} {
-		class := s.classes(map[string]listenersv1alpha1.ListenerClassSpec{name: routed(tc.route)})[name]
-		s.listening(name, class, tc.ports...)
-		message := s.condition(name, tc.condition, metav1.ConditionFalse, tc.reason)
+		class := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{name: routed(tc.route)})[name]
+		s.createListener(name, class, tc.ports...)
+		message := s.awaitCondition(name, tc.condition, metav1.ConditionFalse, tc.reason)
 		if !strings.Contains(message, tc.words) {
 			t.Errorf("%s: the Listener says %q, which lacks %q", name, message, tc.words)
 		}
@@ -724,7 +724,7 @@ func TestAWrongRouteClassSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.create(tlsSecret("missing", pair.Cert, pair.Key))
-	s.listener("missing", 1)
+	s.awaitListener("missing", 1)
 
 	unknown := &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-unknown"}, Spec: routed(listenersv1alpha1.RouteExposure{HostTemplate: "{node}.test"}),
@@ -737,19 +737,19 @@ func TestAWrongRouteClassSaysWhatIsWrong(t *testing.T) {
 
 // TestNamesThatAreTooLongAreCutAndStayUnique: two Listeners whose names differ only at the end, where hosts have no
 // room.
-func TestNamesThatAreTooLongAreCutAndStayUnique(t *testing.T) {
+func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
-	class := s.class(routed(listenersv1alpha1.RouteExposure{
+	s := newScenario(t)
+	s.ensureRouters()
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{listener}-{port}-{namespace}",
 	}))
 	long := "a" + strings.Repeat("-long", 11)
 	hosts := map[string]bool{}
 	for i := range 2 {
 		name := long + "-" + strconv.Itoa(i)
-		s.listening(name, class, port("http", 8080, corev1.ProtocolTCP))
-		l := s.listener(name, 1)
+		s.createListener(name, class, port("http", 8080, corev1.ProtocolTCP))
+		l := s.awaitListener(name, 1)
 		host := hostsOf(l)[0]
 		if label, domain, _ := strings.Cut(host, "."); len(label) > 63 || domain != appsDomain {
 			t.Errorf("Listener %s has the host %s", name, host)
@@ -764,14 +764,14 @@ func TestNamesThatAreTooLongAreCutAndStayUnique(t *testing.T) {
 // TestTwoListenersCannotShareAHost: within a namespace, too, the oldest Route has it.
 func TestTwoListenersCannotShareAHost(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	s.onOpenShift()
-	class := s.class(routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "www-{namespace}"}))
+	s := newScenario(t)
+	s.ensureRouters()
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "www-{namespace}"}))
 	host := "www-" + s.namespace + "." + appsDomain
-	s.listening("first", class, port("http", 8080, corev1.ProtocolTCP))
-	s.listening("second", class, port("http", 8080, corev1.ProtocolTCP))
+	s.createListener("first", class, port("http", 8080, corev1.ProtocolTCP))
+	s.createListener("second", class, port("http", 8080, corev1.ProtocolTCP))
 	// Routes of the same second are equally old, so that either may have it.
-	err := eventually(s.within(), func(ctx context.Context) error {
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		var first, second listenersv1alpha1.Listener
 		if err := errors.Join(api.Get(ctx, s.key("first"), &first), api.Get(ctx, s.key("second"), &second)); err != nil {
 			return err
@@ -796,33 +796,33 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 
 // TestHostsNeedARightOnlyIfTheClassChoosesThem: without the right, classes that leave the host to the platform, or to
 // the router's domain, work.
-func TestHostsNeedARightOnlyIfTheClassChoosesThem(t *testing.T) {
-	s := tell(t)
-	s.onOpenShift()
+func TestOnlyCustomHostsRequirePermission(t *testing.T) {
+	s := newScenario(t)
+	s.ensureRouters()
 	var binding rbacv1.ClusterRoleBinding
 	s.get(&binding, client.ObjectKey{Name: "listener-operator-custom-host"})
 	grant := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: binding.Name, Labels: binding.Labels}, RoleRef: binding.RoleRef, Subjects: binding.Subjects}
 	s.remove(&binding)
 	t.Cleanup(func() { _ = client.IgnoreAlreadyExists(api.Create(context.Background(), grant)) })
 	const none = listenersv1alpha1.RouteTerminationNone
-	classes := s.classes(map[string]listenersv1alpha1.ListenerClassSpec{
+	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
 		"platform":  routed(listenersv1alpha1.RouteExposure{Termination: none}),
 		"subdomain": routed(listenersv1alpha1.RouteExposure{Termination: none, SubdomainTemplate: "sub-{namespace}"}),
 		"own":       routed(listenersv1alpha1.RouteExposure{Termination: none, HostTemplate: "{namespace}.example.test"}),
 	})
 	// The API server learns of the right that is gone a moment later, so the first to be refused is waited for.
-	s.listening("own", classes["own"], port("http", 8080, corev1.ProtocolTCP))
-	message := s.condition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteRejected)
+	s.createListener("own", classes["own"], port("http", 8080, corev1.ProtocolTCP))
+	message := s.awaitCondition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteRejected)
 	for _, words := range []string{"spec.host: Forbidden: you do not have permission to set the host field of the route", "listener-operator-custom-host"} {
 		if !strings.Contains(message, words) {
 			t.Errorf("the Listener says %q, which lacks %q", message, words)
 		}
 	}
-	s.listening("platform", classes["platform"], port("http", 8080, corev1.ProtocolTCP))
-	s.listenerAt("platform", "platform-http-"+s.namespace+"."+appsDomain)
-	s.listening("subdomain", classes["subdomain"], port("http", 8080, corev1.ProtocolTCP))
-	s.listenerAt("subdomain", "sub-"+s.namespace+"."+appsDomain)
+	s.createListener("platform", classes["platform"], port("http", 8080, corev1.ProtocolTCP))
+	s.awaitHosts("platform", "platform-http-"+s.namespace+"."+appsDomain)
+	s.createListener("subdomain", classes["subdomain"], port("http", 8080, corev1.ProtocolTCP))
+	s.awaitHosts("subdomain", "sub-"+s.namespace+"."+appsDomain)
 
 	s.create(grant)
-	s.listenerAt("own", s.namespace+".example.test")
+	s.awaitHosts("own", s.namespace+".example.test")
 }

@@ -25,76 +25,76 @@ import (
 )
 
 const (
-	// untarImage unpacks the bundle for the tests.
+	// untarImage is the image of the init container that unpacks the bundle.
 	untarImage = "scorecard-untar:1"
-	// testUser is who the images of the scorecard run as: somebody, as the restricted profile wants it.
+	// testUser is the user of the scorecard's images. The restricted Pod security standard requires one that is not root.
 	testUser = "65532"
 )
 
-// unavoidable are the suggestions that stay, with the reason. The SDK wants to see a status in the example of every
-// kind; these two have none in the API that existing consumers rely on, and need none: one is policy that is only read,
-// the other is itself what the operator reports.
-var unavoidable = []string{
+// acceptedSuggestions are suggestions that cannot be followed. The SDK expects a status in the example of every custom
+// resource. These two have none in the API that existing consumers rely on, and need none: the ListenerClass is only
+// read, and PodListeners is itself what the operator reports.
+var acceptedSuggestions = []string{
 	"listenerclasses.listeners.stackable.tech does not have status spec",
 	"podlisteners.listeners.stackable.tech does not have status spec",
 }
 
-// isScored: on a new installation, the Operator SDK's scorecard runs its own suites and the operator's, as the bundle
-// names them. Nothing is pulled: the images that the bundle names are built here and given to the nodes.
-func (m *managed) isScored() {
+// runScorecard runs the Operator SDK's scorecard on a new installation, with all suites of the bundle's configuration. The
+// images of the tests are not pulled, but built here and loaded onto the nodes.
+func (m *olmScenario) runScorecard() {
 	sdk, err := tools.Ensure(m.ctx, "operator-sdk")
 	if err != nil {
 		m.Fatal(err)
 	}
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scored-", Labels: map[string]string{podSecurity: "privileged"}}}
-	m.settle(space)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "scored-", Labels: map[string]string{podSecurity: "privileged"}}}
+	m.createOperatorNamespace(namespace)
 	m.subscribe()
-	m.succeeded()
-	m.available()
-	m.loadTests(sdk)
+	m.awaitInstalled()
+	m.awaitAvailable()
+	m.loadTestImages(sdk)
 	if _, err := kubectl(m.ctx, "apply", "-f", "../../scorecard/rbac.yaml"); err != nil {
 		m.Fatal(err)
 	}
 
 	var suggestions []string
-	for _, test := range m.score(sdk) {
+	for _, test := range m.scorecard(sdk) {
 		m.t.Run(test.Spec.Labels["suite"]+"/"+strings.TrimSuffix(test.Spec.Labels["test"], "-test"), func(t *testing.T) {
-			suggestions = append(suggestions, judge(t, test.Status)...)
+			suggestions = append(suggestions, checkResult(t, test.Status)...)
 		})
 	}
-	for _, u := range unavoidable {
+	for _, u := range acceptedSuggestions {
 		if !slices.ContainsFunc(suggestions, func(s string) bool { return strings.HasPrefix(s, u) }) {
-			m.Errorf("nothing suggests any more that %s: take it off the list", u)
+			m.Errorf("the scorecard no longer suggests %q; remove it from acceptedSuggestions", u)
 		}
 	}
 
 	if _, err := kubectl(m.ctx, "delete", "-f", "../../scorecard/rbac.yaml"); err != nil {
 		m.Error(err)
 	}
-	m.leave(space)
+	m.uninstallFrom(namespace)
 }
 
-// judge checks that a test passed and suggests nothing that can be avoided, and returns what it suggests.
-func judge(t *testing.T, status v1alpha3.TestStatus) []string {
+// checkResult checks that a test passed and that all of its suggestions are accepted ones, and returns the suggestions.
+func checkResult(t *testing.T, status v1alpha3.TestStatus) []string {
 	t.Helper()
 	if len(status.Results) != 1 {
-		t.Fatalf("want one result, not %+v", status.Results)
+		t.Fatalf("got the results %+v, want one", status.Results)
 	}
 	r := status.Results[0]
 	if r.State != v1alpha3.PassState {
 		t.Errorf("%s\n%s\n%s", r.State, strings.Join(r.Errors, "\n"), r.Log)
 	}
 	for _, s := range r.Suggestions {
-		if !slices.ContainsFunc(unavoidable, func(u string) bool { return strings.HasPrefix(s, u) }) {
+		if !slices.ContainsFunc(acceptedSuggestions, func(u string) bool { return strings.HasPrefix(s, u) }) {
 			t.Errorf("suggestion: %s", s)
 		}
 	}
 	return r.Suggestions
 }
 
-// loadTests gives the nodes the images of the tests, under the names that the bundle says, and the one that unpacks the
-// bundle for them.
-func (m *managed) loadTests(sdk string) {
+// loadTestImages builds the images that the bundle's configuration refers to, and untarImage, and loads them onto the
+// nodes.
+func (m *olmScenario) loadTestImages(sdk string) {
 	m.Helper()
 	root, err := checkout.Root()
 	if err != nil {
@@ -135,8 +135,8 @@ func (m *managed) loadTests(sdk string) {
 	}
 }
 
-// testImages returns the images that the bundle names, with the program that it runs in each.
-func (m *managed) testImages() map[string]string {
+// testImages returns the programs of the tests in the bundle's configuration, by image.
+func (m *olmScenario) testImages() map[string]string {
 	m.Helper()
 	data, err := os.ReadFile(filepath.Join(m.latest().dir, "bundle/tests/scorecard/config.yaml"))
 	if err != nil {
@@ -155,15 +155,15 @@ func (m *managed) testImages() map[string]string {
 	return images
 }
 
-// score runs the scorecard and returns what it found.
-func (m *managed) score(sdk string) []v1alpha3.Test {
+// scorecard runs the scorecard and returns its tests with their results.
+func (m *olmScenario) scorecard(sdk string) []v1alpha3.Test {
 	m.Helper()
 	cmd := exec.CommandContext(m.ctx, filepath.Join(sdk, "operator-sdk"), "scorecard", filepath.Join(m.latest().dir, "bundle"),
 		"--kubeconfig", testbed.Kubeconfig(), "--namespace", "listener-operator-scorecard", "--service-account", "scorecard",
 		"--pod-security", "restricted", "--untar-image", untarImage, "--wait-time", "10m", "--output", "json")
 	var output, messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &messages
-	// It also ends with an error when a test did not pass.
+	// It also returns an error if a test has failed.
 	err := cmd.Run()
 	var list v1alpha3.TestList
 	if parseErr := json.Unmarshal(output.Bytes(), &list); parseErr != nil || len(list.Items) == 0 {

@@ -30,7 +30,7 @@ import (
 )
 
 // told returns what a Pod is told of one of its volumes, once it is told an address.
-func (s *story) told(p *corev1.Pod, volume string) listenersv1alpha1.PodListener {
+func (s *scenario) awaitPodListener(p *corev1.Pod, volume string) listenersv1alpha1.PodListener {
 	s.Helper()
 	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID),
 		func(l *listenersv1alpha1.PodListeners) bool {
@@ -43,13 +43,13 @@ func (s *story) told(p *corev1.Pod, volume string) listenersv1alpha1.PodListener
 // each replica knows the address that leads to it.
 func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(pinned())
+	s := newScenario(t)
+	class := s.createClass(pinned())
 	s.create(statefulSet("broker", 3, byClass(class.Name)))
 	for i := range 3 {
 		name := fmt.Sprintf("broker-%d", i)
-		p := s.running(name)
-		told := s.told(p, "listener")
+		p := s.awaitReady(name)
+		told := s.awaitPodListener(p, "listener")
 		if told.Scope != listenersv1alpha1.ListenerScopeNode || len(told.IngressAddresses) != 1 {
 			t.Fatalf("%s is told %+v, want one address of its node", name, told)
 		}
@@ -57,11 +57,11 @@ func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 		if own.Address != testbed.NodeIP(nodeOf(p)) {
 			t.Errorf("%s on %s is told address %s", name, p.Spec.NodeName, own.Address)
 		}
-		s.answers(own, name)
-		if diff := cmp.Diff(wantFiles("listener", own), s.files(own)); diff != "" {
+		s.awaitAnswer(own, name)
+		if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
 			t.Errorf("files in %s (-want +got):\n%s", name, diff)
 		}
-		l := s.listener("listener-"+name, 1)
+		l := s.awaitListener("listener-"+name, 1)
 		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
 			t.Errorf("addresses of the Listener (-Pod +Listener):\n%s", diff)
 		}
@@ -74,23 +74,23 @@ func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 // TestABrokerThatMovesKeepsItsAddress: deletion of a Pod, and a rolling restart, change neither address nor port.
 func TestABrokerThatMovesKeepsItsAddress(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(pinned())
+	s := newScenario(t)
+	class := s.createClass(pinned())
 	set := statefulSet("broker", 2, byClass(class.Name))
 	s.create(set)
 	before := map[string]*corev1.Pod{}
 	addresses := map[string]listenersv1alpha1.IngressAddress{}
 	for _, name := range []string{"broker-0", "broker-1"} {
-		before[name] = s.running(name)
-		addresses[name] = s.told(before[name], "listener").IngressAddresses[0]
+		before[name] = s.awaitReady(name)
+		addresses[name] = s.awaitPodListener(before[name], "listener").IngressAddresses[0]
 	}
 	check := func(name string) {
 		t.Helper()
-		after := s.running(name, before[name])
-		if diff := cmp.Diff(addresses[name], s.told(after, "listener").IngressAddresses[0]); diff != "" {
+		after := s.awaitReady(name, before[name])
+		if diff := cmp.Diff(addresses[name], s.awaitPodListener(after, "listener").IngressAddresses[0]); diff != "" {
 			t.Errorf("address of %s (-before +after):\n%s", name, diff)
 		}
-		s.answers(addresses[name], name)
+		s.awaitAnswer(addresses[name], name)
 		before[name] = after
 	}
 
@@ -105,13 +105,13 @@ func TestABrokerThatMovesKeepsItsAddress(t *testing.T) {
 // TestAnAddressFollowsAPodThatIsNotPinned: the Pod starts on another node, and the Listener's address moves with it.
 func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	set := statefulSet("web", 1, byClass(class.Name))
 	s.create(set)
-	before := s.running("web-0")
-	old := s.told(before, "listener").IngressAddresses[0]
-	s.answers(old, "web-0")
+	before := s.awaitReady("web-0")
+	old := s.awaitPodListener(before, "listener").IngressAddresses[0]
+	s.awaitAnswer(old, "web-0")
 
 	// While the Pod is away, its Listener keeps the address: it does not flap.
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](0) })
@@ -133,12 +133,12 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 			}}},
 		}}
 	})
-	after := s.running("web-0", before)
-	moved := s.told(after, "listener").IngressAddresses[0]
+	after := s.awaitReady("web-0", before)
+	moved := s.awaitPodListener(after, "listener").IngressAddresses[0]
 	if moved.Address != testbed.NodeIP(nodeOf(after)) || !maps.Equal(moved.Ports, old.Ports) {
 		t.Errorf("on %s the Pod is told %+v; before, it was %+v", after.Spec.NodeName, moved, old)
 	}
-	s.answers(moved, "web-0")
+	s.awaitAnswer(moved, "web-0")
 	mustAwait(s, &listenersv1alpha1.Listener{}, "listener-web-0", func(l *listenersv1alpha1.Listener) bool {
 		return len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == moved.Address
 	})
@@ -148,9 +148,9 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 // names.
 func TestThreeReplicasShareOneListener(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
-	s.bootstrap(class.Name)
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.createBootstrapListener(class.Name)
 	set := statefulSet("broker", 3, byName("bootstrap"))
 	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
@@ -158,18 +158,18 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 	s.create(set)
 	want := map[string]bool{}
 	for i := range 3 {
-		p := s.running(fmt.Sprintf("broker-%d", i))
-		told := s.told(p, "listener")
+		p := s.awaitReady(fmt.Sprintf("broker-%d", i))
+		told := s.awaitPodListener(p, "listener")
 		if len(told.IngressAddresses) != 1 || told.IngressAddresses[0].Address != testbed.NodeIP(nodeOf(p)) {
 			t.Errorf("%s on %s is told %+v", p.Name, p.Spec.NodeName, told)
 		}
 		want[testbed.NodeIP(nodeOf(p))] = true
 	}
-	l := s.listener("bootstrap", len(want))
+	l := s.awaitListener("bootstrap", len(want))
 	var got []string
 	for _, a := range l.Status.IngressAddresses {
 		got = append(got, a.Address)
-		if _, err := ask(s.within(), a, "/whoami"); err != nil {
+		if _, err := request(s.timeoutContext(), a, "/whoami"); err != nil {
 			t.Errorf("from outside, %s: %v", a.Address, err)
 		}
 	}
@@ -182,15 +182,15 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 }
 
 // TestAnEphemeralVolumeVanishesWithItsPod: nothing of it stays, in the API or on the node.
-func TestAnEphemeralVolumeVanishesWithItsPod(t *testing.T) {
+func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
 	s.create(p)
-	p = s.running("web")
-	own := s.told(p, "listener").IngressAddresses[0]
-	s.answers(own, "web")
+	p = s.awaitReady("web")
+	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web")
 	var pvc corev1.PersistentVolumeClaim
 	s.get(&pvc, s.key("web-listener"))
 	s.remove(p)
@@ -199,45 +199,45 @@ func TestAnEphemeralVolumeVanishesWithItsPod(t *testing.T) {
 	mustAwaitGone(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
 	mustAwaitGone(s, &corev1.Service{}, s.key("web-listener"))
 	mustAwaitGone(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
-	s.nothingLeft(p)
+	s.awaitPodDirRemoved(p)
 }
 
 // TestAPodWaitsForItsLoadBalancer: the Pod's user is told what is missing, the mount goes on when the address arrives,
 // and the files follow when it changes, without a restart.
 func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := newScenario(t)
 	spec := loadBalanced()
 	spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
-	class := s.class(spec)
+	class := s.createClass(spec)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.condition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
-	note := s.event("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
+	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	note := s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
 	t.Logf("the user is told: %s", note)
 
 	// The load balancer is simulated: its address is one of a node, where the Service's node port answers.
 	var service corev1.Service
 	s.get(&service, s.key("web-listener"))
 	assigned := time.Now()
-	s.assign(&service, "192.0.2.10")
-	p := s.running("web")
+	s.assignAddress(&service, "192.0.2.10")
+	p := s.awaitReady("web")
 	t.Logf("ready %s after the address was assigned", time.Since(assigned).Round(time.Millisecond))
-	a := s.told(p, "listener").IngressAddresses[0]
+	a := s.awaitPodListener(p, "listener").IngressAddresses[0]
 	if a.Address != "192.0.2.10" || a.Ports["http"] != 8080 {
 		t.Errorf("the Pod is told %+v", a)
 	}
 
 	// The server is asked through the node port that the Service has beside the load balancer.
 	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(&service, "http")}}
-	s.answers(through, "web")
-	if diff := cmp.Diff(wantFiles("listener", a), s.files(through)); diff != "" {
+	s.awaitAnswer(through, "web")
+	if diff := cmp.Diff(wantFiles("listener", a), s.readFiles(through)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	changed := time.Now()
-	s.assign(&service, "192.0.2.20")
+	s.assignAddress(&service, "192.0.2.20")
 	a.Address = "192.0.2.20"
-	if err := eventually(s.within(), func(context.Context) error {
-		if diff := cmp.Diff(wantFiles("listener", a), s.files(through)); diff != "" {
+	if err := eventually(s.timeoutContext(), func(context.Context) error {
+		if diff := cmp.Diff(wantFiles("listener", a), s.readFiles(through)); diff != "" {
 			return fmt.Errorf("files (-want +got):\n%s", diff)
 		}
 		return nil
@@ -245,7 +245,7 @@ func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("the files followed within %s", time.Since(changed).Round(time.Millisecond))
-	if after := s.running("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the Pod was restarted")
 	}
 }
@@ -262,23 +262,23 @@ func nodePort(service *corev1.Service, name string) int32 {
 // TestTwoListenersInOnePod: a broker has an address of its own and one that it shares, in two volumes.
 func TestTwoListenersInOnePod(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
-	s.bootstrap("cluster-internal")
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.createBootstrapListener("cluster-internal")
 	s.create(pod("broker", map[string]map[string]string{"own": byClass(class.Name), "shared": byName("bootstrap")}))
-	p := s.running("broker")
-	own, shared := s.told(p, "own").IngressAddresses[0], s.told(p, "shared").IngressAddresses[0]
+	p := s.awaitReady("broker")
+	own, shared := s.awaitPodListener(p, "own").IngressAddresses[0], s.awaitPodListener(p, "shared").IngressAddresses[0]
 	if want := fmt.Sprintf("bootstrap.%s.svc.cluster.local", s.namespace); shared.Address != want || shared.Ports["http"] != 8080 {
 		t.Errorf("the shared address is %+v, want %s:8080", shared, want)
 	}
-	s.answers(own, "broker")
+	s.awaitAnswer(own, "broker")
 	want := wantFiles("own", own)
 	maps.Copy(want, wantFiles("shared", shared))
-	if diff := cmp.Diff(want, s.files(own)); diff != "" {
+	if diff := cmp.Diff(want, s.readFiles(own)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	for _, name := range []string{"broker-own", "bootstrap"} {
-		l := s.listener(name, 1)
+		l := s.awaitListener(name, 1)
 		if p.Labels[names.PodMountLabel(l.UID)] != name {
 			t.Errorf("the Pod lacks the label of Listener %s: %v", name, p.Labels)
 		}
@@ -286,15 +286,15 @@ func TestTwoListenersInOnePod(t *testing.T) {
 }
 
 // TestDatagramsArriveToo: a port may be UDP, and its number may be that of a TCP port.
-func TestDatagramsArriveToo(t *testing.T) {
+func TestAPortCanBeUDP(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	s.create(pod("game", map[string]map[string]string{"listener": byClass(class.Name)}))
-	own := s.told(s.running("game"), "listener").IngressAddresses[0]
-	s.answers(own, "game")
+	own := s.awaitPodListener(s.awaitReady("game"), "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "game")
 	target := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["echo"])))
-	err := eventually(s.within(), func(ctx context.Context) error {
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		conn, err := testbed.ClientDial(ctx, "udp", target)
 		if err != nil {
 			return err
@@ -322,16 +322,16 @@ func TestDatagramsArriveToo(t *testing.T) {
 const mostWrites = 5
 
 // TestAMountCostsFewWrites counts them for a claim that is bound, as it is at each restart of a Pod.
-func TestAMountCostsFewWrites(t *testing.T) {
-	s := tell(t)
-	class := s.class(unpinned())
+func TestAMountTakesFewWrites(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: byClass(class.Name)}, Spec: claimSpec()})
 	var writes map[string]float64
 	for _, name := range []string{"first", "again"} {
 		before := s.ourWrites()
 		p := podWith(name, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "kept"}})
 		s.create(p)
-		s.remove(s.running(name))
+		s.remove(s.awaitReady(name))
 		mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 		writes = s.ourWrites()
 		for what := range writes {
@@ -351,7 +351,7 @@ func TestAMountCostsFewWrites(t *testing.T) {
 
 // ourWrites returns how many writes the API server has served so far of the kinds that the operator and its agents
 // write, events aside.
-func (s *story) ourWrites() map[string]float64 {
+func (s *scenario) ourWrites() map[string]float64 {
 	s.Helper()
 	config, err := testbed.RESTConfig()
 	if err != nil {
@@ -393,62 +393,62 @@ func (s *story) ourWrites() map[string]float64 {
 
 // TestAClassThatAppearsLaterIsUsedAtOnce: the claim is told what is missing, and nobody has to do anything but create
 // it.
-func TestAClassThatAppearsLaterIsUsedAtOnce(t *testing.T) {
+func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := newScenario(t)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(s.namespace)}))
-	t.Logf("the user is told: %s", s.event("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
+	t.Logf("the user is told: %s", s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
 	created := time.Now()
-	s.class(unpinned())
-	own := s.told(s.running("web"), "listener").IngressAddresses[0]
+	s.createClass(unpinned())
+	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
 	t.Logf("ready %s after the class was created", time.Since(created).Round(time.Millisecond))
-	s.answers(own, "web")
+	s.awaitAnswer(own, "web")
 }
 
 // TestAListenerThatAppearsLaterIsUsedAtOnce is the same for a Listener by name, which at first also has no class.
-func TestAListenerThatAppearsLaterIsUsedAtOnce(t *testing.T) {
+func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	s.create(pod("web", map[string]map[string]string{"listener": byName("late")}))
-	s.event("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonListenerNotFound)
+	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonListenerNotFound)
 	late := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "late"},
 		Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}},
 	}
 	s.create(late)
-	s.event("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotSet)
-	s.condition("late", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotSet)
+	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotSet)
+	s.awaitCondition("late", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotSet)
 	s.patch(late, func() { late.Spec.ClassName = &class.Name })
-	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
 // TestAClassThatIsDeletedTakesNothingAway: Service, addresses and files stay, and the Listener says what is wrong.
-func TestAClassThatIsDeletedTakesNothingAway(t *testing.T) {
+func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	own := s.told(s.running("web"), "listener").IngressAddresses[0]
-	s.answers(own, "web")
+	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web")
 	s.remove(class)
-	message := s.condition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
 	t.Logf("the user is told: %s", message)
-	l := s.listener("web-listener", 1)
+	l := s.awaitListener("web-listener", 1)
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
 		t.Errorf("addresses (-before +after):\n%s", diff)
 	}
-	s.answers(own, "web")
-	if diff := cmp.Diff(wantFiles("listener", own), s.files(own)); diff != "" {
+	s.awaitAnswer(own, "web")
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
 
 // TestABadClaimSaysWhatIsWrong: each of these Pods waits, and its user can read why.
-func TestABadClaimSaysWhatIsWrong(t *testing.T) {
+func TestAnInvalidClaimIsReported(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	both := byClass(class.Name)
 	maps.Copy(both, byName("other"))
 	noPorts := pod("no-ports", map[string]map[string]string{"listener": byClass(class.Name)})
@@ -466,7 +466,7 @@ func TestABadClaimSaysWhatIsWrong(t *testing.T) {
 		{pod("in-the-way", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonForeignListener},
 	} {
 		s.create(tc.pod)
-		t.Logf("%s: %s", tc.pod.Name, s.event("PersistentVolumeClaim", tc.pod.Name+"-listener", tc.reason))
+		t.Logf("%s: %s", tc.pod.Name, s.awaitEvent("PersistentVolumeClaim", tc.pod.Name+"-listener", tc.reason))
 	}
 	var after listenersv1alpha1.Listener
 	s.get(&after, client.ObjectKeyFromObject(foreign))
@@ -479,32 +479,32 @@ func TestABadClaimSaysWhatIsWrong(t *testing.T) {
 // instead.
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
+	s := newScenario(t)
 	p := podWith("inline", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: names.Driver, VolumeAttributes: byClass("external-unstable"),
 	}})
 	// Inline CSI volumes of this driver are not for restricted namespaces.
-	space := &corev1.Namespace{}
-	s.get(space, client.ObjectKey{Name: s.namespace})
-	s.patch(space, func() { space.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
+	namespace := &corev1.Namespace{}
+	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
 	s.create(p)
-	note := s.event("Pod", "inline", "FailedMount", "InvalidArgument", "inline", "volumeClaimTemplate", "storageClassName "+names.Driver)
+	note := s.awaitEvent("Pod", "inline", "FailedMount", "InvalidArgument", "inline", "volumeClaimTemplate", "storageClassName "+names.Driver)
 	t.Logf("the user is told: %s", note)
 }
 
 // TestASomebodyElsesServiceIsNeverTouched: a Service of the Listener's name stays as it is, and its name is free for
 // the Listener once its owner deletes it.
-func TestASomebodyElsesServiceIsNeverTouched(t *testing.T) {
+func TestForeignServiceIsNeverModified(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(unpinned())
+	s := newScenario(t)
+	class := s.createClass(unpinned())
 	theirs := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-listener", Labels: map[string]string{"whose": "theirs"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
 	}
 	s.create(theirs)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	t.Logf("the user is told: %s", s.condition("web-listener",
+	t.Logf("the user is told: %s", s.awaitCondition("web-listener",
 		listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonForeignService))
 	var after corev1.Service
 	s.get(&after, client.ObjectKeyFromObject(theirs))
@@ -512,15 +512,15 @@ func TestASomebodyElsesServiceIsNeverTouched(t *testing.T) {
 		t.Errorf("the Service was changed: %+v", after)
 	}
 	s.remove(theirs)
-	s.answers(s.told(s.running("web"), "listener").IngressAddresses[0], "web")
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
 // TestAVolumeOfThePeerIsFinished: volumes that the peer provisioned go on, lose the finalizer that nobody else would
 // take away, and are deleted with their claims.
-func TestAVolumeOfThePeerIsFinished(t *testing.T) {
+func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	t.Parallel()
-	s := tell(t)
-	class := s.class(pinned())
+	s := newScenario(t)
+	class := s.createClass(pinned())
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Annotations: byClass(class.Name), Labels: map[string]string{"app": "web"}},
 		Spec:       claimSpec(),
@@ -551,12 +551,12 @@ func TestAVolumeOfThePeerIsFinished(t *testing.T) {
 	s.create(pv)
 	set := statefulSet("web", 1, byClass(class.Name))
 	s.create(set)
-	p := s.running("web-0")
+	p := s.awaitReady("web-0")
 	if p.Spec.NodeName != "node-2" {
 		t.Errorf("the Pod runs on %s, the peer's volume is pinned to node-2", p.Spec.NodeName)
 	}
-	s.answers(s.told(p, "listener").IngressAddresses[0], "web-0")
-	if _, err := await(s.within(), &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name},
+	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "web-0")
+	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name},
 		func(pv *corev1.PersistentVolume) bool {
 			return !slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
 		}); err != nil {
@@ -571,7 +571,7 @@ func TestAVolumeOfThePeerIsFinished(t *testing.T) {
 
 // TestTheClientHasNoOtherWayIn guards all other stories: if the client reached Services by their own addresses, they
 // would prove nothing.
-func TestTheClientHasNoOtherWayIn(t *testing.T) {
+func TestTheClientCannotReachServicesDirectly(t *testing.T) {
 	t.Parallel()
 	var dns corev1.Service
 	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, &dns); err != nil {
