@@ -1,4 +1,4 @@
-// What makes releases, bundles, catalogues and images. It is no part of the product, whose go.mod does not list what this needs.
+// Tools that build bundle, catalogue, images and releases. They are not part of the product, nor are their requirements.
 module github.com/listener-operator/listener-operator/hack
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// The image of the operator's own scorecard tests. It is no part of the product, whose go.mod does not list what this needs.
+// The operator's own scorecard tests. They are not part of the product, nor are their requirements.
 module github.com/listener-operator/listener-operator/scorecard
 
 go 1.26.0

@@ -15,11 +15,11 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
-// published is an image that a release has.
+// published is an image of a release.
 type published struct {
-	// Archive is its file, relative to the release.
+	// Archive is its file in the release.
 	Archive string
-	// Repository and Tag are where it will be published; Digest is what it will always be found by.
+	// Repository, Tag and Digest identify the image after its publication.
 	Repository, Tag, Digest string
 	index                   v1.ImageIndex
 }
@@ -29,19 +29,19 @@ func (p published) Pinned() string {
 	return p.Repository + "@" + p.Digest
 }
 
-// sorted returns the images by the repositories that they go to.
+// sorted returns the images, sorted by repository.
 func (r *release) sorted() []published {
 	return slices.SortedFunc(maps.Values(r.images), func(a, b published) int { return strings.Compare(a.Repository, b.Repository) })
 }
 
-// makeOperatorImage makes the image of the programs.
+// makeOperatorImage builds the image of the programs.
 func (r *release) makeOperatorImage(context.Context) error {
 	return r.makeImage("operator", r.Image, r.Version, func(architecture string) (image.Spec, error) {
 		return image.Operator(filepath.Join(r.dir, "licenses"), filepath.Join(r.dir, programsOf(architecture)), r.Version, architecture), nil
 	})
 }
 
-// makeScorecardImage makes the image of the operator's own scorecard tests, which the bundle names.
+// makeScorecardImage builds the image of the operator's own scorecard tests, to which the bundle refers.
 func (r *release) makeScorecardImage(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "scorecard-")
 	if err != nil {
@@ -49,7 +49,7 @@ func (r *release) makeScorecardImage(ctx context.Context) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	licenses := filepath.Join(dir, "licenses")
-	if err := gather(ctx, "scorecard", licenses, "./tests"); err != nil {
+	if err := collect(ctx, "scorecard", licenses, "./tests"); err != nil {
 		return err
 	}
 	return r.makeImage("scorecard", r.Image+"-scorecard", "v"+r.Version, func(architecture string) (image.Spec, error) {
@@ -74,7 +74,7 @@ func (r *release) makeDataImage(name, dir, dockerfile string) error {
 	})
 }
 
-// makeImage makes an image of the specs for each architecture.
+// makeImage builds the image that spec returns for each architecture, and writes its archive.
 func (r *release) makeImage(name, repository, tag string, spec func(architecture string) (image.Spec, error)) error {
 	var specs []image.Spec
 	for _, architecture := range r.Architectures {

@@ -1,7 +1,7 @@
-// The command release makes all that a release consists of, in one directory: programs and images for every
-// architecture, what they are made of, the plain manifests, bundle and catalogue for the Operator Lifecycle Manager,
-// and checksums. It takes no container engine. The same checkout and the same version of Go give the same files on
-// every machine. It must never publish anything.
+// Command release builds a release in one directory: programs and images for every architecture, their licenses, bills
+// of materials and provenance, the plain manifests, bundle and catalogue for the Operator Lifecycle Manager, and
+// checksums. It needs no container engine. The same commit and the same version of Go result in the same files on every
+// machine. It must never publish anything.
 package main
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
-// Options say what to release.
+// Options describe the release.
 type Options struct {
 	// Version is the semantic version without a leading v.
 	Version string
-	// Image is the repository that the operator's image will be published in, like registry.example/listener-operator.
-	// Those of the bundle and of the catalogue lie beside it.
+	// Image is the repository of the operator's image, like registry.example/listener-operator. The names of the other
+	// images begin with it.
 	Image string
-	// Opm is the program that renders catalogues.
+	// Opm is the path of the program opm, which renders catalogues.
 	Opm string
-	// Architectures are those that programs and images are made for, as Go names them.
+	// Architectures are the GOARCH values of programs and images.
 	Architectures []string
-	// Created is when the source was last changed.
+	// Created is the time of the commit.
 	Created time.Time
-	// Commit is the source's, in hexadecimal digits; empty if there are changes that are not committed.
+	// Commit is the hash of the commit. It is empty if there are uncommitted changes.
 	Commit string
 }
 
@@ -44,7 +44,7 @@ func main() {
 	options := Options{Architectures: image.Architectures()}
 	flag.StringVar(&options.Version, "version", "", "semantic version of the release")
 	flag.StringVar(&options.Image, "image", "", "repository of the operator's image, without a tag")
-	flag.StringVar(&options.Opm, "opm", "opm", "the program opm")
+	flag.StringVar(&options.Opm, "opm", "opm", "path of the program opm")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
@@ -61,21 +61,21 @@ func main() {
 	}
 }
 
-// complete checks what is given, and finds out when the source was changed, and which it is.
+// complete validates the options, and sets the commit and its time.
 func (o *Options) complete(ctx context.Context) error {
 	if _, err := semver.Parse(o.Version); err != nil {
-		return fmt.Errorf("the version %q is not a semantic version like 1.2.3: %w", o.Version, err)
+		return fmt.Errorf("version %q is not a semantic version like 1.2.3: %w", o.Version, err)
 	}
 	registry, name, ok := strings.Cut(o.Image, "/")
 	if !ok || registry == "" || strings.ContainsAny(name, ":@") {
-		return fmt.Errorf("the image %q is not a registry and a repository without a tag, like registry.example/listener-operator", o.Image)
+		return fmt.Errorf("image %q is not a registry and a repository without a tag, like registry.example/listener-operator", o.Image)
 	}
 	// https://reproducible-builds.org/specs/source-date-epoch
 	seconds := os.Getenv("SOURCE_DATE_EPOCH")
 	if seconds == "" {
 		out, err := command.Run(ctx, "git", "log", "-1", "--format=%ct")
 		if err != nil {
-			return fmt.Errorf("finding out when the source was changed (SOURCE_DATE_EPOCH says so where there is no git): %w", err)
+			return fmt.Errorf("reading the time of the commit (without git, set SOURCE_DATE_EPOCH): %w", err)
 		}
 		seconds = strings.TrimSpace(string(out))
 	}
@@ -88,40 +88,40 @@ func (o *Options) complete(ctx context.Context) error {
 	return err
 }
 
-// commit returns that of the source, empty if there are changes that are not committed.
+// commit returns the hash of the commit, or an empty string if there are uncommitted changes.
 func commit(ctx context.Context) (string, error) {
 	if given := os.Getenv("SOURCE_COMMIT"); given != "" {
 		if digits, err := hex.DecodeString(given); err != nil || len(digits) < 20 {
-			return "", fmt.Errorf("SOURCE_COMMIT is %q, want all hexadecimal digits of a commit", given)
+			return "", fmt.Errorf("SOURCE_COMMIT is %q, want the full hash of a commit", given)
 		}
 		return given, nil
 	}
 	id, err := command.Run(ctx, "git", "rev-parse", "HEAD")
 	if err != nil {
-		return "", fmt.Errorf("finding out which commit this is (SOURCE_COMMIT says so where there is no git): %w", err)
+		return "", fmt.Errorf("reading the commit (without git, set SOURCE_COMMIT): %w", err)
 	}
-	// A release writes test/bundle/released itself, and is not made from it.
+	// `make release` itself writes test/bundle/released, and does not read it.
 	changes, err := command.Run(ctx, "git", "status", "--porcelain", "--", ":/", ":(top,exclude)test/bundle/released")
 	if err != nil {
 		return "", err
 	}
 	if len(changes) > 0 {
-		fmt.Fprintf(os.Stderr, "warning: these changes are not committed, so nobody else can make this release again, and no commit is said to be its source:\n%s", changes)
+		fmt.Fprintf(os.Stderr, "warning: these changes are not committed, so the release cannot be reproduced, and its provenance names no commit:\n%s", changes)
 		return "", nil
 	}
 	return strings.TrimSpace(string(id)), nil
 }
 
-// release is one that is being made.
+// release is a release that is being built.
 type release struct {
 	Options
-	// dir is where its files go.
+	// dir is the directory of its files.
 	dir string
-	// images are those that are made, by what they are for.
+	// images are the images that were built, by the part of the release that they contain.
 	images map[string]published
-	// licenses are SPDX expressions, by path@version of the module, and stdlib@version for Go's own library.
+	// licenses are SPDX expressions, by path@version of the module, and stdlib@version for Go's standard library.
 	licenses map[string]string
-	// dependencies are what its programs were built from, by their package URLs.
+	// dependencies are the modules that its programs were built from, by package URL.
 	dependencies map[string]*intoto.ResourceDescriptor
 }
 
@@ -129,7 +129,7 @@ func newRelease(o Options, dir string) *release {
 	return &release{Options: o, dir: dir, images: map[string]published{}, dependencies: map[string]*intoto.ResourceDescriptor{}}
 }
 
-// run makes the release in dist/<version>, wholly or not at all.
+// run builds the release in dist/<version>. If it fails, it leaves a previous release unchanged.
 func run(ctx context.Context, o Options) error {
 	started := time.Now()
 	if err := os.MkdirAll("dist", 0o755); err != nil {
@@ -144,7 +144,7 @@ func run(ctx context.Context, o Options) error {
 		return fmt.Errorf("naming the directory: %w", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return fmt.Errorf("opening the directory to readers: %w", err)
+		return fmt.Errorf("changing the mode of the directory: %w", err)
 	}
 	r := newRelease(o, dir)
 	for _, step := range []struct {
@@ -152,14 +152,14 @@ func run(ctx context.Context, o Options) error {
 		do   func(context.Context) error
 	}{
 		{"building the programs for " + strings.Join(o.Architectures, ", "), r.buildPrograms},
-		{"gathering the licenses of what is linked into them", r.gatherLicenses},
-		{"making the operator's image", r.makeOperatorImage},
-		{"making the image of the scorecard's tests", r.makeScorecardImage},
-		{"listing what is in it", r.listModules},
+		{"collecting the licenses of the linked modules", r.collectLicenses},
+		{"building the operator's image", r.makeOperatorImage},
+		{"building the image of the scorecard tests", r.makeScorecardImage},
+		{"writing the bills of materials", r.writeBills},
 		{"writing install.yaml", r.writeManifests},
-		{"making the bundle", r.makeBundle},
-		{"making the catalogue", r.makeCatalogue},
-		{"saying what it was made from", r.attest},
+		{"generating the bundle", r.makeBundle},
+		{"generating the catalogue", r.makeCatalogue},
+		{"writing the provenance", r.attest},
 		{"writing README.md and the checksums", r.describe},
 	} {
 		fmt.Fprintf(os.Stderr, "%4.0fs  %s\n", time.Since(started).Seconds(), step.what)
@@ -169,15 +169,15 @@ func run(ctx context.Context, o Options) error {
 	}
 	final := filepath.Join("dist", o.Version)
 	if err := os.RemoveAll(final); err != nil {
-		return fmt.Errorf("removing the release that was there: %w", err)
+		return fmt.Errorf("removing the previous release: %w", err)
 	}
 	if err := os.Rename(dir, final); err != nil {
-		return fmt.Errorf("keeping the release: %w", err)
+		return fmt.Errorf("moving the release: %w", err)
 	}
-	if err := keepKinds(o.Version); err != nil {
+	if err := keepCRDs(o.Version); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "%4.0fs  done: %s/README.md says what is there\n", time.Since(started).Seconds(), final)
+	fmt.Fprintf(os.Stderr, "%4.0fs  done: see %s/README.md\n", time.Since(started).Seconds(), final)
 	return nil
 }
 

@@ -22,48 +22,48 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
-// root is the checkout.
+// root is the root of the repository.
 const root = "../.."
 
-// aCommit is that of some source.
-const aCommit = "0123456789abcdef0123456789abcdef01234567"
+// someCommit is the hash of a commit.
+const someCommit = "0123456789abcdef0123456789abcdef01234567"
 
-func TestWhatMakesNoReleaseIsRefused(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1")
-	t.Setenv("SOURCE_COMMIT", aCommit)
+	t.Setenv("SOURCE_COMMIT", someCommit)
 	good := Options{Version: "1.2.3", Image: "registry.example/team/operator"}
 	if err := good.complete(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if want := time.Unix(1, 0).UTC(); good.Created != want || good.Commit != aCommit {
-		t.Errorf("created %s from %s, want %s from %s", good.Created, good.Commit, want, aCommit)
+	if want := time.Unix(1, 0).UTC(); good.Created != want || good.Commit != someCommit {
+		t.Errorf("created %s from %s, want %s from %s", good.Created, good.Commit, want, someCommit)
 	}
 	for name, o := range map[string]Options{
-		"no version":       {Image: good.Image},
-		"a leading v":      {Version: "v1.2.3", Image: good.Image},
-		"no image":         {Version: good.Version},
-		"no registry":      {Version: good.Version, Image: "operator"},
-		"a tag":            {Version: good.Version, Image: good.Image + ":1"},
-		"a digest":         {Version: good.Version, Image: good.Image + "@sha256:00"},
-		"an unclear image": {Version: good.Version, Image: "/operator"},
+		"no version":        {Image: good.Image},
+		"a leading v":       {Version: "v1.2.3", Image: good.Image},
+		"no image":          {Version: good.Version},
+		"no registry":       {Version: good.Version, Image: "operator"},
+		"a tag":             {Version: good.Version, Image: good.Image + ":1"},
+		"a digest":          {Version: good.Version, Image: good.Image + "@sha256:00"},
+		"an empty registry": {Version: good.Version, Image: "/operator"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := o.complete(t.Context()); err == nil {
-				t.Error("it was taken")
+				t.Error("no error")
 			}
 		})
 	}
 	t.Setenv("SOURCE_COMMIT", "main")
 	if err := good.complete(t.Context()); err == nil || !strings.Contains(err.Error(), "main") {
-		t.Errorf("error %v, want one about the commit", err)
+		t.Errorf("error %v, want one that contains the commit", err)
 	}
 	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
 	if err := good.complete(t.Context()); err == nil || !strings.Contains(err.Error(), "yesterday") {
-		t.Errorf("error %v, want one about the time", err)
+		t.Errorf("error %v, want one that contains the time", err)
 	}
 }
 
-// built returns a directory with the node agent of the checkout in root.
+// built returns a directory with the node agent, built from the repository in root.
 func built(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -73,10 +73,10 @@ func built(t *testing.T, root string) string {
 	return dir
 }
 
-func TestSameSourceGivesTheSameProgramAnywhere(t *testing.T) {
-	elsewhere := t.TempDir()
+func TestProgramDependsOnlyOnItsSource(t *testing.T) {
+	other := t.TempDir()
 	for _, name := range []string{"api", "cmd", "controllers", "internal", "node-agent"} {
-		if err := os.CopyFS(filepath.Join(elsewhere, name), os.DirFS(filepath.Join(root, name))); err != nil {
+		if err := os.CopyFS(filepath.Join(other, name), os.DirFS(filepath.Join(root, name))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -85,17 +85,17 @@ func TestSameSourceGivesTheSameProgramAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(elsewhere, name), data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(other, name), data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Settings of the user's own may not matter either.
-	here := built(t, root)
+	// The user's settings have no effect either.
+	first := built(t, root)
 	t.Setenv("GOFLAGS", "-tags=other")
 	t.Setenv("GOAMD64", "v3")
-	there := built(t, elsewhere)
+	second := built(t, other)
 	var sums [2]string
-	for i, dir := range []string{here, there} {
+	for i, dir := range []string{first, second} {
 		var err error
 		if sums[i], err = checksum(filepath.Join(dir, "node-agent")); err != nil {
 			t.Fatal(err)
@@ -106,13 +106,13 @@ func TestSameSourceGivesTheSameProgramAnywhere(t *testing.T) {
 	}
 }
 
-func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
+func TestBillListsProgramsAndTheirModules(t *testing.T) {
 	r := &release{Options: Options{Version: "1.2.3", Image: "registry.example/operator", Created: time.Unix(1, 0).UTC()}, dir: t.TempDir()}
 	t.Chdir(root)
-	if err := r.gatherLicenses(t.Context()); err != nil {
+	if err := r.collectLicenses(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// One program is as good as the other.
+	// One program is used for both, to save time.
 	agent := filepath.Join(built(t, "."), "node-agent")
 	target, err := r.mkdir(programsOf(runtime.GOARCH))
 	if err != nil {
@@ -131,7 +131,7 @@ func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := bom.Metadata.Timestamp, "1970-01-01T00:00:01Z"; got != want {
-		t.Errorf("made at %s, want the time of the source, %s", got, want)
+		t.Errorf("time is %s, want that of the commit, %s", got, want)
 	}
 	components := map[string]cdx.Component{bom.Metadata.Component.BOMRef: *bom.Metadata.Component}
 	for _, c := range *bom.Components {
@@ -141,7 +141,7 @@ func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
 	for _, d := range *bom.Dependencies {
 		for _, ref := range append(*d.Dependencies, d.Ref) {
 			if _, ok := components[ref]; !ok {
-				t.Errorf("%s is named and not described", ref)
+				t.Errorf("dependency %s is not a component", ref)
 			}
 			has[components[d.Ref].Name] = append(has[components[d.Ref].Name], components[ref].Name)
 		}
@@ -168,7 +168,7 @@ func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
 	} {
 		i := slices.IndexFunc(*bom.Components, func(c cdx.Component) bool { return c.Name == name })
 		if diff := cmp.Diff(&cdx.Licenses{want}, (*bom.Components)[i].Licenses); diff != "" {
-			t.Errorf("the license of %s:\n%s", name, diff)
+			t.Errorf("license of %s (-want +got):\n%s", name, diff)
 		}
 	}
 	maps.DeleteFunc(r.licenses, func(m, _ string) bool { return strings.HasPrefix(m, "k8s.io/client-go@") })
@@ -177,7 +177,7 @@ func TestBillListsProgramsModulesAndWhoHasThem(t *testing.T) {
 	}
 }
 
-func TestBundleClaimsTheArchitecturesOfTheImage(t *testing.T) {
+func TestBundleDeclaresTheArchitecturesOfTheImage(t *testing.T) {
 	var specs []image.Spec
 	for _, architecture := range image.Architectures() {
 		specs = append(specs, image.Spec{Architecture: architecture})
@@ -190,7 +190,7 @@ func TestBundleClaimsTheArchitecturesOfTheImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The validator asks docker what an image is made for.
+	// The validator runs docker to get the platforms of an image.
 	dir := t.TempDir()
 	docker := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = manifest ]; then echo '%s'; fi\n", manifest)
 	if err := os.WriteFile(filepath.Join(dir, "docker"), []byte(docker), 0o700); err != nil {
@@ -208,7 +208,7 @@ func TestBundleClaimsTheArchitecturesOfTheImage(t *testing.T) {
 	}
 }
 
-func TestReadmeNamesEveryImage(t *testing.T) {
+func TestReadmeListsEveryImage(t *testing.T) {
 	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures()}, t.TempDir())
 	for _, name := range []string{"operator", "bundle"} {
 		err := r.makeImage(name, r.Image+"-"+name, "v1.2.3", func(architecture string) (image.Spec, error) {
@@ -239,7 +239,7 @@ func TestReadmeNamesEveryImage(t *testing.T) {
 	}
 }
 
-func TestReleaseIsAppliedAsMakeDeployDoes(t *testing.T) {
+func TestReadmeAppliesManifestsLikeMakeDeploy(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, "hack/deploy.sh"))
 	if err != nil {
 		t.Fatal(err)
@@ -251,12 +251,12 @@ func TestReleaseIsAppliedAsMakeDeployDoes(t *testing.T) {
 	want := fmt.Sprintf("\nkubectl apply %s -f install.yaml\n", flags[1])
 	for _, path := range []string{"README.md.tmpl", filepath.Join(root, "docs/install.md")} {
 		if content, err := os.ReadFile(path); err != nil || strings.Count(string(content), "-f install.yaml\n") != 1 || !strings.Contains(string(content), want) {
-			t.Errorf("%s does not say %q: %v", path, want, err)
+			t.Errorf("%s does not contain %q: %v", path, want, err)
 		}
 	}
 }
 
-func TestTestsOfTheScorecardAreWhereTheBundleNamesThem(t *testing.T) {
+func TestScorecardImageIsNamedAsInTheBundle(t *testing.T) {
 	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: []string{runtime.GOARCH}}, t.TempDir())
 	t.Chdir(root)
 	if err := r.makeScorecardImage(t.Context()); err != nil {
@@ -264,14 +264,14 @@ func TestTestsOfTheScorecardAreWhereTheBundleNamesThem(t *testing.T) {
 	}
 	p := r.images["scorecard"]
 	if got, want := p.Repository+":"+p.Tag, "registry.example/operator-scorecard:v1.2.3"; got != want {
-		t.Errorf("it goes to %s, want %s", got, want)
+		t.Errorf("image is %s, want %s", got, want)
 	}
 	if _, err := os.Stat(filepath.Join(r.dir, p.Archive)); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestChecksumsAreOfAllFiles(t *testing.T) {
+func TestChecksumsIncludeAllFiles(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "b"), 0o700); err != nil {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ import (
 	"github.com/listener-operator/listener-operator/hack/command"
 )
 
-// kustomize is how the checkout calls it.
+// kustomize is the command that runs kustomize.
 var kustomize = []string{"go", "tool", "-modfile=hack/tools/dev/go.mod", "kustomize"}
 
-// writeManifests writes the plain manifests with the image's digest.
+// writeManifests writes the plain manifests, with the digest of the image.
 func (r *release) writeManifests(ctx context.Context) error {
 	manifests, err := command.Run(ctx, "hack/manifests.sh", r.images["operator"].Pinned())
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *release) writeManifests(ctx context.Context) error {
 	return r.write("install.yaml", manifests)
 }
 
-// makeBundle generates the bundle, and makes its image.
+// makeBundle generates the bundle and builds its image.
 func (r *release) makeBundle(ctx context.Context) error {
 	manifests, err := command.Run(ctx, kustomize[0], append(kustomize[1:], "build", "config/manifests")...)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *release) makeBundle(ctx context.Context) error {
 	return r.makeDataImage("bundle", "", "bundle.Dockerfile")
 }
 
-// makeCatalogue makes the catalogue with the release as its newest, and its image.
+// makeCatalogue generates the catalogue, which includes this release, and builds its image.
 func (r *release) makeCatalogue(ctx context.Context) error {
 	if _, err := command.Run(ctx, "go", "-C", "hack", "run", "./catalog", "-opm", r.Opm,
 		"-bundle", filepath.Join(r.dir, "bundle")+"="+r.images["bundle"].Pinned(), "-output", filepath.Join(r.dir, "catalog")); err != nil {
@@ -56,7 +56,7 @@ func (r *release) makeCatalogue(ctx context.Context) error {
 //go:embed README.md.tmpl
 var readme string
 
-// describe writes how to use the release, and the checksums of all files.
+// describe writes the README and the checksums of all files.
 func (r *release) describe(context.Context) error {
 	var content bytes.Buffer
 	if err := template.Must(template.New("README").Option("missingkey=error").Parse(readme)).Execute(&content, map[string]any{
@@ -75,7 +75,7 @@ func (r *release) describe(context.Context) error {
 	return r.write("SHA256SUMS", sums)
 }
 
-// checksums returns the checksums of all files below a directory, as sha256sum prints and checks them.
+// checksums returns the checksums of all files in a directory, in the format of sha256sum.
 func checksums(dir string) ([]byte, error) {
 	var sums bytes.Buffer
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -96,21 +96,21 @@ func checksums(dir string) ([]byte, error) {
 	return sums.Bytes(), nil
 }
 
-// keepKinds makes the kinds of this release those that the next one is compared with.
-func keepKinds(version string) error {
+// keepCRDs copies the CRDs of this release to the directory of those that the next one is compared with.
+func keepCRDs(version string) error {
 	paths, err := filepath.Glob("config/crd/bases/*.yaml")
 	if err != nil {
-		return fmt.Errorf("listing the kinds: %w", err)
+		return fmt.Errorf("listing the CRDs: %w", err)
 	}
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
 		if err != nil {
-			return fmt.Errorf("reading a kind: %w", err)
+			return fmt.Errorf("reading a CRD: %w", err)
 		}
 		header := fmt.Sprintf("# As in release %s. `make release` replaces it; do not edit.\n", version)
 		target := filepath.Join("test/bundle/released", filepath.Base(path))
 		if err := os.WriteFile(target, append([]byte(header), content...), 0o644); err != nil {
-			return fmt.Errorf("keeping a kind: %w", err)
+			return fmt.Errorf("copying a CRD: %w", err)
 		}
 	}
 	return nil

@@ -22,9 +22,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// listModules writes, for each architecture, what the operator's image is made of: the software bill of materials, in
-// CycloneDX's format.
-func (r *release) listModules(context.Context) error {
+// writeBills writes the software bill of materials of the operator's image for each architecture, in CycloneDX's
+// format.
+func (r *release) writeBills(context.Context) error {
 	if _, err := r.mkdir("sbom"); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (r *release) listModules(context.Context) error {
 		}
 		var content bytes.Buffer
 		if err := cdx.NewBOMEncoder(&content, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
-			return fmt.Errorf("encoding it: %w", err)
+			return fmt.Errorf("encoding the bill of materials: %w", err)
 		}
 		if err := r.write("sbom/linux-"+m.Platform.Architecture+".cdx.json", content.Bytes()); err != nil {
 			return err
@@ -48,7 +48,7 @@ func (r *release) listModules(context.Context) error {
 	return nil
 }
 
-// bill says what an image of one architecture is made of.
+// bill returns the bill of materials of the image for one architecture.
 func (r *release) bill(image v1.Descriptor) (*cdx.BOM, error) {
 	architecture := image.Platform.Architecture
 	name := path.Base(r.Image)
@@ -87,8 +87,8 @@ func (r *release) bill(image v1.Descriptor) (*cdx.BOM, error) {
 	return bom, nil
 }
 
-// inspect returns a program as a component, and the modules that are linked into it, of which the first is Go's own
-// library.
+// inspect returns the components of a program and of the modules that are linked into it. The first module is Go's
+// standard library.
 func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error) {
 	modules, err := linked(program)
 	if err != nil {
@@ -116,11 +116,11 @@ func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error
 	return app, components, nil
 }
 
-// module returns a module as a component.
+// module returns the component of a module.
 func (r *release) module(m *debug.Module) (cdx.Component, error) {
 	license, ok := r.licenses[m.Path+"@"+m.Version]
 	if !ok {
-		return cdx.Component{}, fmt.Errorf("%s@%s is linked, and its license was not found", m.Path, m.Version)
+		return cdx.Component{}, fmt.Errorf("no license was found of the linked module %s@%s", m.Path, m.Version)
 	}
 	ref := packageURL(m)
 	c := cdx.Component{
@@ -132,15 +132,16 @@ func (r *release) module(m *debug.Module) (cdx.Component, error) {
 	return c, nil
 }
 
-// linked returns the modules that are linked into a program. The first is Go's own library, which has no checksum.
+// linked returns the modules that are linked into a program, without those of this repository. The first is Go's
+// standard library, which has no checksum.
 func linked(program string) ([]*debug.Module, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
-		return nil, fmt.Errorf("reading what %s was built from: %w", program, err)
+		return nil, fmt.Errorf("reading the build information of %s: %w", program, err)
 	}
 	modules := []*debug.Module{{Path: "stdlib", Version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for _, m := range info.Deps {
-		if m.Path == modulePath { // as the scorecard's tests use it
+		if m.Path == modulePath { // the scorecard tests import it
 			continue
 		}
 		if m.Replace != nil {
@@ -151,12 +152,12 @@ func linked(program string) ([]*debug.Module, error) {
 	return modules, nil
 }
 
-// packageURL returns the name of a module as https://github.com/package-url/purl-spec has it.
+// packageURL returns the package URL of a module (https://github.com/package-url/purl-spec).
 func packageURL(m *debug.Module) string {
 	return "pkg:golang/" + strings.ToLower(m.Path) + "@" + m.Version
 }
 
-// dirHash returns the checksum that go.sum has of a module, in hexadecimal digits; empty if it has none.
+// dirHash returns the checksum of a module in go.sum, in hexadecimal digits, or an empty string if there is none.
 func dirHash(m *debug.Module) string {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
 	if err != nil {
@@ -165,7 +166,7 @@ func dirHash(m *debug.Module) string {
 	return hex.EncodeToString(raw)
 }
 
-// choice returns an SPDX expression as CycloneDX has it: a single license by its identifier.
+// choice returns the CycloneDX form of an SPDX expression. A single license is given by its identifier.
 func choice(expression string) cdx.LicenseChoice {
 	if strings.Contains(expression, " ") {
 		return cdx.LicenseChoice{Expression: expression}
@@ -173,7 +174,7 @@ func choice(expression string) cdx.LicenseChoice {
 	return cdx.LicenseChoice{License: &cdx.License{ID: expression}}
 }
 
-// checksum returns a file's SHA-256 in hexadecimal digits.
+// checksum returns the SHA-256 of a file in hexadecimal digits.
 func checksum(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/listener-operator/listener-operator/hack/command"
 )
 
-// programs are what a release runs, in cmd/.
+// programs are the programs of a release, in cmd/.
 var programs = []string{"operator", "node-agent"}
 
-// modulePath is the module that the programs belong to.
+// modulePath is the path of the module of the programs.
 const modulePath = "github.com/listener-operator/listener-operator"
 
 // buildPrograms builds and vets the programs for each architecture.
@@ -52,8 +52,8 @@ func commands() []string {
 	return packages
 }
 
-// build builds packages of the checkout in root into dir, such that nothing but their source, the version, the
-// architecture and the version of Go changes the programs.
+// build builds packages of the module in root into dir. The programs depend only on their source, the version, the
+// architecture and the version of Go.
 func build(ctx context.Context, root, dir, version, architecture string, packages ...string) error {
 	args := []string{
 		"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X " + modulePath + "/internal/version.Version=" + version,
@@ -68,10 +68,10 @@ func build(ctx context.Context, root, dir, version, architecture string, package
 	return nil
 }
 
-// vet examines the programs. Their packages are the same everywhere, compiled and linted; only their main packages are
-// looked at for each architecture.
+// vet vets the main packages of the programs for an architecture. Their other packages are compiled for it, and linted
+// for another one.
 func vet(ctx context.Context, architecture string) error {
-	// With the flag of the build, what that compiled is not compiled again.
+	// The same flag as in build, so that its results are reused.
 	args := append([]string{"vet", "-trimpath"}, commands()...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = environment(architecture)
@@ -81,8 +81,8 @@ func vet(ctx context.Context, architecture string) error {
 	return nil
 }
 
-// environment returns the go command's for an architecture, without settings of the user's that would change its
-// result. None of them is empty: for those that are, the command looks into the file of `go env -w`.
+// environment returns the environment of the go command for an architecture. It overrides the user's settings that
+// would change the result. No value is empty, because the command reads an empty one from the file of `go env -w`.
 func environment(architecture string) []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath", "GOWORK=off",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOFIPS140=off")

@@ -17,21 +17,21 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// What docs/release.md explains under these addresses: what the statement's parameters mean, and who answers for it.
+// docs/release.md explains at these addresses the parameters of the statement, and who is responsible for it.
 const (
 	repository = "https://" + modulePath
 	buildType  = repository + "/blob/main/docs/release.md#provenance-v1"
 	builder    = repository + "/blob/main/docs/release.md#make-a-release"
 )
 
-// predicate is the type of what the statement says.
-const predicate = "https://slsa.dev/provenance/v1"
+// predicateType is the type of the statement's predicate.
+const predicateType = "https://slsa.dev/provenance/v1"
 
-// attested are the parts of a release that somebody runs or applies.
+// attested are the files of a release that users run or apply.
 var attested = []string{"images/", "programs/", "install.yaml"}
 
-// attest writes what images, programs and manifests were made from, as an in-toto statement with SLSA's provenance.
-// Whoever publishes them signs it.
+// attest writes the SLSA provenance of images, programs and manifests as an in-toto statement. The publisher of the
+// release signs it.
 func (r *release) attest(context.Context) error {
 	subjects, err := r.subjects()
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *release) attest(context.Context) error {
 	if err != nil {
 		return err
 	}
-	statement := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: subjects, PredicateType: predicate, Predicate: &structpb.Struct{}}
+	statement := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: subjects, PredicateType: predicateType, Predicate: &structpb.Struct{}}
 	if err := convert(made, statement.Predicate); err != nil {
 		return err
 	}
@@ -52,8 +52,7 @@ func (r *release) attest(context.Context) error {
 	return r.write("provenance.json", content)
 }
 
-// subjects returns the files that are attested, by their names in SHA256SUMS, and the images, by the repositories that
-// they go to.
+// subjects returns the attested files, by their names in SHA256SUMS, and the images, by repository.
 func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 	sums, err := checksums(r.dir)
 	if err != nil {
@@ -73,7 +72,7 @@ func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 	return subjects, nil
 }
 
-// provenance says what a release is made from. Nothing in it depends on the machine or on the time.
+// provenance returns the provenance of the release. It does not depend on the machine or on the current time.
 func (r *release) provenance() (*provenance.Provenance, error) {
 	external, err := structpb.NewStruct(map[string]any{"version": r.Version, "image": r.Image, "created": r.Created.Format(time.RFC3339)})
 	if err != nil {
@@ -93,8 +92,8 @@ func (r *release) provenance() (*provenance.Provenance, error) {
 	}, nil
 }
 
-// depend notes what a program was built from: Go's own library, which stands for the version of Go, and the modules
-// with their checksums.
+// depend records the dependencies of a program: Go's standard library, which represents the version of Go, and the
+// modules with their checksums.
 func (r *release) depend(program string) error {
 	modules, err := linked(program)
 	if err != nil {
@@ -110,7 +109,7 @@ func (r *release) depend(program string) error {
 	return nil
 }
 
-// convert makes a structure of a message.
+// convert converts a message to a structure.
 func convert(from proto.Message, to *structpb.Struct) error {
 	content, err := protojson.Marshal(from)
 	if err != nil {
@@ -122,7 +121,8 @@ func convert(from proto.Message, to *structpb.Struct) error {
 	return nil
 }
 
-// encode returns a message in JSON. The same message gives the same bytes: protojson itself puts blanks in at random.
+// encode returns a message as JSON. The same message results in the same bytes, although protojson inserts spaces at
+// random.
 func encode(m proto.Message) ([]byte, error) {
 	content, err := protojson.Marshal(m)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
-// made returns a small release of a commit, with all that is attested.
-func made(t *testing.T, commit string) *release {
+// testRelease returns a small release of a commit, with all attested files.
+func testRelease(t *testing.T, commit string) *release {
 	t.Helper()
 	r := newRelease(Options{
 		Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures(), Created: time.Unix(1, 0).UTC(), Commit: commit,
@@ -45,7 +45,7 @@ func made(t *testing.T, commit string) *release {
 	return r
 }
 
-// statement returns the statement of a release, and what it says, having checked both.
+// statement returns the statement of a release and its predicate, after it validated both.
 func statement(t *testing.T, r *release) (*intoto.Statement, *provenance.Provenance) {
 	t.Helper()
 	if err := r.attest(t.Context()); err != nil {
@@ -56,7 +56,7 @@ func statement(t *testing.T, r *release) (*intoto.Statement, *provenance.Provena
 		t.Fatal(err)
 	}
 	s, p := &intoto.Statement{}, &provenance.Provenance{}
-	// Both refuse fields that their specifications do not have.
+	// Both reject unknown fields.
 	if err := protojson.Unmarshal(content, s); err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +75,11 @@ func statement(t *testing.T, r *release) (*intoto.Statement, *provenance.Provena
 	return s, p
 }
 
-func TestProvenanceNamesWhatWasMade(t *testing.T) {
-	r := made(t, aCommit)
+func TestProvenanceListsSubjects(t *testing.T) {
+	r := testRelease(t, someCommit)
 	s, _ := statement(t, r)
 	if s.PredicateType != "https://slsa.dev/provenance/v1" {
-		t.Errorf("it is a %s", s.PredicateType)
+		t.Errorf("predicate type is %s", s.PredicateType)
 	}
 	sums, err := checksums(r.dir)
 	if err != nil {
@@ -106,8 +106,8 @@ func TestProvenanceNamesWhatWasMade(t *testing.T) {
 	}
 }
 
-func TestProvenanceNamesWhatItWasMadeFrom(t *testing.T) {
-	r := made(t, aCommit)
+func TestProvenanceListsDependencies(t *testing.T) {
+	r := testRelease(t, someCommit)
 	program := filepath.Join(built(t, root), "node-agent")
 	if err := r.depend(program); err != nil {
 		t.Fatal(err)
@@ -122,15 +122,15 @@ func TestProvenanceNamesWhatItWasMadeFrom(t *testing.T) {
 		got[d.Uri] = d.Digest
 	}
 	source := "git+https://github.com/listener-operator/listener-operator"
-	if got[source]["gitCommit"] != aCommit {
-		t.Errorf("the source is %v, want the commit %s", got[source], aCommit)
+	if got[source]["gitCommit"] != someCommit {
+		t.Errorf("the source is %v, want the commit %s", got[source], someCommit)
 	}
 	modules, err := linked(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := len(modules) + 1; len(got) != want || want < 20 {
-		t.Errorf("it has %d dependencies, want %d modules and the source", len(got), len(modules))
+		t.Errorf("%d dependencies, want %d modules and the source", len(got), len(modules))
 	}
 	goVersion := "pkg:golang/stdlib@" + strings.TrimPrefix(runtime.Version(), "go")
 	for uri, digest := range got {
@@ -143,10 +143,10 @@ func TestProvenanceNamesWhatItWasMadeFrom(t *testing.T) {
 	}
 }
 
-func TestProvenanceIsTheSameForTheSameRelease(t *testing.T) {
+func TestProvenanceIsReproducible(t *testing.T) {
 	var statements [2][]byte
 	for i := range statements {
-		r := made(t, aCommit)
+		r := testRelease(t, someCommit)
 		if err := r.depend(filepath.Join(built(t, root), "node-agent")); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestProvenanceIsTheSameForTheSameRelease(t *testing.T) {
 	}
 }
 
-func TestStatementsAreWrittenInOneWay(t *testing.T) {
+func TestEncodingIsReproducible(t *testing.T) {
 	content, err := encode(&intoto.Statement{Type: "a", Subject: []*intoto.ResourceDescriptor{{Name: "b", Digest: map[string]string{"z": "1", "c": "2"}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -186,8 +186,8 @@ func TestStatementsAreWrittenInOneWay(t *testing.T) {
 	}
 }
 
-func TestNoCommitIsNamedForChangesThatAreNotCommitted(t *testing.T) {
-	_, p := statement(t, made(t, ""))
+func TestProvenanceNamesNoCommitWithUncommittedChanges(t *testing.T) {
+	_, p := statement(t, testRelease(t, ""))
 	if source := p.BuildDefinition.ResolvedDependencies[0]; len(source.Digest) > 0 {
 		t.Errorf("the source is %v", source)
 	}
@@ -211,24 +211,24 @@ func TestNoCommitIsNamedForChangesThatAreNotCommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	is := func(want string) {
+	expect := func(want string) {
 		t.Helper()
 		if got, err := commit(t.Context()); err != nil || got != want {
-			t.Errorf("the commit is %q, want %q: %v", got, want, err)
+			t.Errorf("commit is %q, want %q: %v", got, want, err)
 		}
 	}
 	if _, err := commit(t.Context()); err == nil || !strings.Contains(err.Error(), "SOURCE_COMMIT") {
-		t.Errorf("error %v, want one that says what to do without git", err)
+		t.Errorf("error %v, want one that names SOURCE_COMMIT", err)
 	}
 	git("init", "--quiet")
 	write("main.go", "package main")
 	write("test/bundle/released/kind.yaml", "a")
 	git("add", ".")
 	git("commit", "--quiet", "--message", "Begin")
-	is(git("rev-parse", "HEAD"))
-	// A release leaves this behind.
+	expect(git("rev-parse", "HEAD"))
+	// A release writes this.
 	write("test/bundle/released/kind.yaml", "b")
-	is(git("rev-parse", "HEAD"))
+	expect(git("rev-parse", "HEAD"))
 	write("other.go", "package main")
-	is("")
+	expect("")
 }

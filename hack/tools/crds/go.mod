@@ -1,4 +1,4 @@
-// The definitions of other projects' kinds that tests install. Nothing is built from it.
+// CRDs of other projects that tests install. No program is built from this module.
 module github.com/listener-operator/listener-operator/hack/tools/crds
 
 go 1.26.0
