@@ -1,5 +1,5 @@
-// Command node-agent runs on every node: it is the CSI driver that the kubelet asks for listener volumes, and keeps the
-// addresses in them up to date.
+// Command node-agent runs on every node. It is the CSI driver by which the kubelet publishes listener volumes, and
+// keeps the addresses in published volumes up to date.
 package main
 
 import (
@@ -26,8 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// gcPercent makes the garbage collector work a little harder for a smaller process, because there is one on each node.
-// GOGC in the environment counts instead.
+// gcPercent is the default of GOGC. It trades CPU time for memory, because one process runs on each node.
 const gcPercent = 50
 
 func main() {
@@ -51,14 +50,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(logr.NewContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, options); err != nil {
-		logger.Error(err, "The node agent ends")
+		logger.Error(err, "Stopping")
 		os.Exit(1)
 	}
 }
 
-// run serves the kubelet until ctx is done, or until something is wrong that only a restart can mend.
+// run serves the kubelet until ctx is done, or until an error occurs that only a restart can fix.
 func run(ctx context.Context, o Options) error {
-	logr.FromContextOrDiscard(ctx).Info("The node agent starts", "version", version.Version, "node", o.NodeName)
+	logr.FromContextOrDiscard(ctx).Info("Starting", "version", version.Version, "node", o.NodeName)
 	api, err := o.api()
 	if err != nil {
 		return err
@@ -86,13 +85,13 @@ func run(ctx context.Context, o Options) error {
 	return group.Wait()
 }
 
-// api is how to reach the API server.
+// api returns the configuration of a client of the API server.
 func (o *Options) api() (*rest.Config, error) {
 	cfg := o.API
 	if cfg == nil {
 		var err error
 		if cfg, err = rest.InClusterConfig(); err != nil {
-			return nil, fmt.Errorf("reading the ServiceAccount of the Pod: %w", err)
+			return nil, fmt.Errorf("loading the in-cluster client configuration: %w", err)
 		}
 	}
 	cfg = rest.CopyConfig(cfg)

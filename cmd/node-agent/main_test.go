@@ -52,7 +52,7 @@ func TestOptions(t *testing.T) {
 			got, err := parseOptions(tc.args, io.Discard)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("error is %v, want something about %q", err, tc.err)
+					t.Errorf("error is %v, want %q in it", err, tc.err)
 				}
 				return
 			}
@@ -66,7 +66,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// kubelet is the node's other side: it finds the agent by its sockets.
+// kubelet is a fake of the kubelet, which finds the agent by its sockets.
 type kubelet struct {
 	t       *testing.T
 	dir     string
@@ -75,7 +75,7 @@ type kubelet struct {
 	stop    func()
 }
 
-// startAgent runs the agent in a kubelet's directory until stop is called.
+// startAgent runs the agent, with a root directory of a kubelet, until stop is called.
 func startAgent(t *testing.T) *kubelet {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "k") //nolint:usetesting // t.TempDir is too long a path for a socket
@@ -102,7 +102,7 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // only its address is wanted
+	defer l.Close() //nolint:errcheck // only its address is used
 	return l.Addr().String()
 }
 
@@ -127,7 +127,7 @@ func (k *kubelet) register(answer *registrationv1.RegistrationStatus) *grpc.Clie
 		k.t.Fatal(err)
 	}
 	if info.GetName() != "listeners.stackable.tech" {
-		k.t.Errorf("the driver is called %q", info.GetName())
+		k.t.Errorf("the name of the driver is %q", info.GetName())
 	}
 	if _, err := registry.NotifyRegistrationStatus(k.t.Context(), answer); err != nil {
 		k.t.Fatal(err)
@@ -145,7 +145,7 @@ func (k *kubelet) ready() int {
 	return response.StatusCode
 }
 
-func TestAPodIsMountedFromTheFirstWordToTheLast(t *testing.T) {
+func TestVolumeIsPublishedAndUnpublished(t *testing.T) {
 	g := NewWithT(t)
 	k := startAgent(t)
 	driver := csi.NewNodeClient(k.register(&registrationv1.RegistrationStatus{PluginRegistered: true}))
@@ -179,15 +179,15 @@ func TestAPodIsMountedFromTheFirstWordToTheLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(mount); !os.IsNotExist(err) {
-		t.Errorf("the volume is still there: %v", err)
+		t.Errorf("the volume still exists: %v", err)
 	}
 	k.stop()
 	if err := <-k.stopped; err != nil {
-		t.Errorf("the agent ended with %v", err)
+		t.Errorf("the agent returned %v", err)
 	}
 }
 
-// answer does what the operator does with the hint.
+// answer fills the hint, as the operator does.
 func answer(t *testing.T, key client.ObjectKey) {
 	t.Helper()
 	api := apiserver.Client(t)
@@ -205,10 +205,10 @@ func answer(t *testing.T, key client.ObjectKey) {
 	}
 }
 
-func TestAnAgentThatTheKubeletRefusesEnds(t *testing.T) {
+func TestAgentExitsIfTheKubeletRejectsItsRegistration(t *testing.T) {
 	k := startAgent(t)
 	k.register(&registrationv1.RegistrationStatus{Error: "another driver has this name"})
 	if err := <-k.stopped; err == nil || !strings.Contains(err.Error(), "another driver has this name") {
-		t.Errorf("the agent ended with %v", err)
+		t.Errorf("the agent returned %v", err)
 	}
 }

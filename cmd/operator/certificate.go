@@ -13,43 +13,43 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// metricsCertificate is what metrics are served with: the pair in a directory, as soon as there is one and as it is
-// then, or else one that the operator made for itself, which nobody can verify.
+// metricsCertificate is the serving certificate for metrics: the current one in a directory, or a self-signed one,
+// which clients cannot verify, while the directory has none.
 type metricsCertificate struct {
-	dir string
-	own tls.Certificate
+	dir        string
+	selfSigned tls.Certificate
 }
 
-// newMetricsCertificate takes the directory of a kubernetes.io/tls Secret that need not exist, or "" for none, and the
-// operator's namespace.
+// newMetricsCertificate returns the certificate in a directory, which is "" or where a kubernetes.io/tls Secret is
+// mounted. The directory and its files need not exist. namespace is the operator's.
 func newMetricsCertificate(dir, namespace string) (*metricsCertificate, error) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey(names.MetricsService+"."+namespace+".svc", nil, nil)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate to serve metrics with: %w", err)
+		return nil, fmt.Errorf("generating a self-signed certificate for metrics: %w", err)
 	}
-	own, err := tls.X509KeyPair(certificate, key)
+	selfSigned, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate to serve metrics with: %w", err)
+		return nil, fmt.Errorf("generating a self-signed certificate for metrics: %w", err)
 	}
-	return &metricsCertificate{dir: dir, own: own}, nil
+	return &metricsCertificate{dir: dir, selfSigned: selfSigned}, nil
 }
 
-// apply makes a server serve with it.
+// apply configures a server to serve the certificate.
 func (m *metricsCertificate) apply(config *tls.Config) {
 	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return m.current() }
 }
 
-// current reads the pair for each new connection, of which a Prometheus makes one in a long while.
+// current reads the files for each new connection. Prometheus reuses its connections.
 func (m *metricsCertificate) current() (*tls.Certificate, error) {
 	if m.dir == "" {
-		return &m.own, nil
+		return &m.selfSigned, nil
 	}
 	pair, err := tls.LoadX509KeyPair(filepath.Join(m.dir, corev1.TLSCertKey), filepath.Join(m.dir, corev1.TLSPrivateKeyKey))
 	if errors.Is(err, fs.ErrNotExist) {
-		return &m.own, nil
+		return &m.selfSigned, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate to serve metrics with: %w", err)
+		return nil, fmt.Errorf("reading the serving certificate for metrics: %w", err)
 	}
 	return &pair, nil
 }

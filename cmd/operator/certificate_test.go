@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// TestMetricsAreServedWithTheCertificateThatThereIs: a Secret may come after the operator, change, and go.
-func TestMetricsAreServedWithTheCertificateThatThereIs(t *testing.T) {
+// The Secret may be created after the operator has started, be updated, and be deleted.
+func TestMetricsAreServedWithTheCurrentCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "secret")
-	certificate, err := newMetricsCertificate(dir, "somewhere")
+	certificate, err := newMetricsCertificate(dir, "operators")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestMetricsAreServedWithTheCertificateThatThereIs(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	go func() { _ = http.Serve(listener, http.NotFoundHandler()) }() //nolint:gosec // ends with the test
 	served := func() (*x509.Certificate, error) {
-		connection, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // looks at the certificate
+		connection, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // reads the certificate
 		if err != nil {
 			return nil, err
 		}
@@ -57,11 +57,11 @@ func TestMetricsAreServedWithTheCertificateThatThereIs(t *testing.T) {
 		}
 	}
 
-	mustServe("listener-operator-metrics.somewhere.svc")
+	mustServe("listener-operator-metrics.operators.svc")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	mustServe("listener-operator-metrics.somewhere.svc")
+	mustServe("listener-operator-metrics.operators.svc")
 	write("first.example.com")
 	mustServe("first.example.com")
 	write("second.example.com")
@@ -75,5 +75,5 @@ func TestMetricsAreServedWithTheCertificateThatThereIs(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	mustServe("listener-operator-metrics.somewhere.svc")
+	mustServe("listener-operator-metrics.operators.svc")
 }

@@ -1,5 +1,5 @@
-// Command operator runs the listener operator's controllers: it provisions listener volumes, exposes Listeners, tells
-// Pods their addresses, and installs the node agent that hands the addresses to the Pods.
+// Command operator runs the controllers of the listener operator. They provision listener volumes, expose Listeners,
+// find the addresses of each Pod, and install the node agent, which writes the addresses into the volumes.
 package main
 
 import (
@@ -40,32 +40,31 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// Options are what the operator is started with. Everything that a user may want to change at run time is in
+// Options are the options of the process. What an administrator may want to change at run time is in
 // ListenerOperator/cluster.
 type Options struct {
-	// Namespace is where the operator runs, and puts the node agent: the environment variable OPERATOR_NAMESPACE.
+	// Namespace is the namespace of the operator and the node agent, from the environment variable OPERATOR_NAMESPACE.
 	Namespace string
-	// NodeAgentImage is the image of the node agent: the environment variable RELATED_IMAGE_NODE_AGENT.
+	// NodeAgentImage is the image of the node agent, from the environment variable RELATED_IMAGE_NODE_AGENT.
 	NodeAgentImage string
-	// MetricsAddress is where metrics are served, over HTTPS, to those who may read them; "0" turns them off.
+	// MetricsAddress is the address that serves metrics over HTTPS, to authorized clients only; "0" disables it.
 	MetricsAddress string
-	// MetricsCertificate is the directory of the certificate that metrics are served with: tls.crt and tls.key, which
-	// need not exist. Empty for one that the operator makes for itself.
+	// MetricsCertificate is a directory with the serving certificate for metrics, in tls.crt and tls.key. Without a
+	// directory, and until the files exist, the operator serves a self-signed certificate.
 	MetricsCertificate string
-	// HealthAddress is where /healthz and /readyz are served.
+	// HealthAddress is the address that serves /healthz and /readyz.
 	HealthAddress string
-	// LeaderElection is needed as soon as there may be two operators, if only during an update.
+	// LeaderElection is required if two replicas may run at the same time, which includes rolling updates.
 	LeaderElection bool
-	// OperatorCondition is the name of the object by which the Operator Lifecycle Manager learns of conditions: the
-	// environment variable OPERATOR_CONDITION_NAME, which it sets. Empty without it.
+	// OperatorCondition is the name of the object in which the Operator Lifecycle Manager reads conditions of the
+	// operator, from the environment variable OPERATOR_CONDITION_NAME. Empty if something else installed the operator.
 	OperatorCondition string
-	// LogLevel is "info", or "debug" for a line per pass.
+	// LogLevel is "info" or "debug".
 	LogLevel string
 }
 
-// gcPercent makes the garbage collector work a little harder for a smaller process, most of which is the cache: with
-// 3,000 Listeners the peak after a restart was 137 MiB instead of 161, for one second more than 7 of the processor
-// (make bench). GOGC in the environment counts instead.
+// gcPercent is the default of GOGC. It trades CPU time for memory, most of which is the cache: with 3,000 Listeners,
+// the peak after a restart was 137 MiB instead of 161 MiB, for 8 seconds of CPU time instead of 7 (make bench).
 const gcPercent = 25
 
 func main() {
@@ -73,12 +72,12 @@ func main() {
 		Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT"),
 		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"),
 	}
-	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443", "address to serve metrics on over HTTPS; 0 turns them off")
+	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443", "`address` that serves metrics over HTTPS; 0 disables metrics")
 	flag.StringVar(&options.MetricsCertificate, "metrics-certificate", "",
-		"directory of tls.crt and tls.key to serve metrics with, as soon as they exist; without, the certificate is one that nobody can verify")
-	flag.StringVar(&options.HealthAddress, "health-probe-bind-address", ":8081", "address to serve /healthz and /readyz on")
-	flag.BoolVar(&options.LeaderElection, "leader-elect", true, "work only while holding the lease, so that two operators never work at once")
-	flag.StringVar(&options.LogLevel, "log-level", "info", "info, or debug for a line per pass")
+		"`directory` with tls.crt and tls.key, the serving certificate for metrics; until both files exist, the certificate is self-signed")
+	flag.StringVar(&options.HealthAddress, "health-probe-bind-address", ":8081", "`address` that serves /healthz and /readyz")
+	flag.BoolVar(&options.LeaderElection, "leader-elect", true, "run the controllers only while holding the leader election lease; required if more than one replica may run")
+	flag.StringVar(&options.LogLevel, "log-level", "info", "`level` to log: info, or debug for a line per reconcile")
 	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
 	if *showVersion {
@@ -94,22 +93,22 @@ func main() {
 	}
 }
 
-// validate returns what is wrong with the options, for the person who starts the operator.
+// validate returns all errors in the options.
 func (o Options) validate() error {
 	var errs []error
 	if o.Namespace == "" {
-		errs = append(errs, errors.New("the environment variable OPERATOR_NAMESPACE is not set: it must name the operator's own namespace"))
+		errs = append(errs, errors.New("environment variable OPERATOR_NAMESPACE is not set: set it to the namespace of the operator"))
 	}
 	if o.NodeAgentImage == "" {
-		errs = append(errs, errors.New("the environment variable RELATED_IMAGE_NODE_AGENT is not set: it must name the node agent's image"))
+		errs = append(errs, errors.New("environment variable RELATED_IMAGE_NODE_AGENT is not set: set it to the image of the node agent"))
 	}
 	if o.LogLevel != "info" && o.LogLevel != "debug" {
-		errs = append(errs, fmt.Errorf("--log-level is %q: it must be info or debug", o.LogLevel))
+		errs = append(errs, fmt.Errorf("--log-level %q is invalid: it must be info or debug", o.LogLevel))
 	}
 	return errors.Join(errs...)
 }
 
-// run works until ctx is done.
+// run runs the operator until ctx is done.
 func run(ctx context.Context, options Options) error {
 	level := slog.LevelInfo
 	if options.LogLevel == "debug" {
@@ -122,9 +121,9 @@ func run(ctx context.Context, options Options) error {
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("finding the API server: %w", err)
+		return fmt.Errorf("loading the client configuration for the API server: %w", err)
 	}
-	// The API server's priority and fairness protects it; a second limit here would only delay mounts.
+	// Priority and fairness protects the API server; a client-side limit would only delay mounts.
 	config.QPS = -1
 	apis, err := platform.Watch(ctx, config, backends.All().OptionalKinds()...)
 	if err != nil {
@@ -152,11 +151,11 @@ func run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// electionTimes say how the replicas share the lease.
+// electionTimes are the lease duration, renew deadline and retry period of leader election.
 type electionTimes struct{ lease, renew, retry time.Duration }
 
-// election returns the times that OpenShift demands of its operators, so that they survive the restart of a single
-// node's API server, or else the library's.
+// election returns the times of leader election: on OpenShift those of its conventions for operators, which let the
+// leader survive the restart of the API server of a single node, otherwise the defaults of controller-runtime.
 func election(openShift bool) electionTimes {
 	if openShift {
 		return electionTimes{lease: 137 * time.Second, renew: 107 * time.Second, retry: 26 * time.Second}
@@ -170,7 +169,7 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering kinds: %w", err)
+			return nil, fmt.Errorf("registering API types: %w", err)
 		}
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
@@ -192,7 +191,7 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 		RetryPeriod:                   &times.retry,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("adding the health check: %w", err)
@@ -203,7 +202,7 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 	return mgr, nil
 }
 
-// setup adds the indexes and the controllers to the manager.
+// setup adds indexes and controllers to the manager.
 func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, options Options) error {
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-func TestOnOpenShiftTheLeaseOutlivesARestartOfTheAPIServer(t *testing.T) {
-	// The convention of OpenShift is a minute, and the clock may be off by half a minute.
+func TestLeaderOnOpenShiftSurvivesARestartOfTheAPIServer(t *testing.T) {
+	// OpenShift's conventions demand one minute, and tolerate a clock skew of half a minute.
 	times := election(true)
 	if survives := times.renew - times.retry; survives < time.Minute {
-		t.Errorf("the leader gives up after %s", survives)
+		t.Errorf("the leader survives %s only", survives)
 	}
 	if want := (electionTimes{137 * time.Second, 107 * time.Second, 26 * time.Second}); times != want {
 		t.Errorf("times are %v, want %v", times, want)
 	}
-	if elsewhere := election(false); elsewhere.lease >= times.lease || elsewhere.lease <= elsewhere.renew || elsewhere.renew <= elsewhere.retry {
-		t.Errorf("elsewhere, times are %v", elsewhere)
+	if defaults := election(false); defaults.lease >= times.lease || defaults.lease <= defaults.renew || defaults.renew <= defaults.retry {
+		t.Errorf("on other clusters, times are %v", defaults)
 	}
 }
 
-func TestMissingOptionsAreAllNamedAtOnce(t *testing.T) {
+func TestValidateReportsAllInvalidOptions(t *testing.T) {
 	err := Options{LogLevel: "loud"}.validate()
 	if err == nil {
 		t.Fatal("options without namespace, image and valid log level are accepted")

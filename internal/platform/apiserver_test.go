@@ -64,7 +64,7 @@ func TestServesFollowsTheCRD(t *testing.T) {
 		g.Expect(apis.Serves(route)).To(BeFalse())
 		again, err := platform.Watch(t.Context(), apiserver.Config(t), routeKind)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(again.Serves(names.KindServiceMonitor)).To(BeTrue(), "right after the start")
+		g.Expect(again.Serves(names.KindServiceMonitor)).To(BeTrue(), "after Watch returns")
 		crds.Remove(t, c, crds.ServiceMonitors)
 		g.Eventually(serves, apiserver.Timeout, "10ms").Should(BeFalse())
 	}
