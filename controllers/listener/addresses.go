@@ -4,38 +4,38 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// exposed is where a Listener can be reached.
-type exposed struct {
-	// wanted is by the backend of its class.
-	wanted exposure.Exposed
-	// used is what is published: what is wanted, or what there was before.
-	used exposure.Exposed
-	// before says that it is what there was before.
-	before bool
+// addresses are the addresses of a Listener.
+type addresses struct {
+	// desired are those that the backend of the class provides, complete or not.
+	desired exposure.Exposed
+	// published are those to report: the desired ones, or those of the previous exposure.
+	published exposure.Exposed
+	// previous states that the published addresses are those of the previous exposure.
+	previous bool
 }
 
-// expose finds out where the Listener can be reached. The addresses of a backend are published as soon as they are
-// complete: the first one has to be the right one from the beginning. Until then those of before are, if what they lead
-// through still exists; afterwards, those that are left.
-func (r *Reconciler) expose(o *observed) exposed {
-	if o.class == nil || o.service == nil || o.terminating() {
-		return exposed{}
+// addresses returns the addresses of the Listener. Those of its backend are published as soon as they are complete,
+// because the first one must be right from the beginning. Until then, those of the previous exposure are published while
+// its objects exist. Once addresses were published, the remaining ones stay published.
+func (r *Reconciler) addresses(o *observed) addresses {
+	if o.class == nil || o.service == nil || o.serviceTerminating() {
+		return addresses{}
 	}
-	wanted := o.backend.Addresses(o.forBackend(o.backend))
-	if wanted.Complete {
-		return exposed{wanted: wanted, used: wanted}
+	desired := o.backend.Addresses(o.forBackend(o.backend))
+	if desired.Complete {
+		return addresses{desired: desired, published: desired}
 	}
-	if before, ok := r.previousExposure(o); ok {
-		return exposed{wanted: wanted, used: before, before: true}
+	if previous, ok := r.previousExposure(o); ok {
+		return addresses{desired: desired, published: previous, previous: true}
 	}
-	used := wanted
+	published := desired
 	if o.listener.Status == nil || len(o.listener.Status.IngressAddresses) == 0 {
-		used.Addresses = nil
+		published.Addresses = nil
 	}
-	return exposed{wanted: wanted, used: used}
+	return addresses{desired: desired, published: published}
 }
 
-// previousExposure returns the addresses that objects of other backends, or the type that the Service still has,
+// previousExposure returns the addresses that the objects of another backend, or the type that the Service still has,
 // provide. ok is false if there are none.
 func (r *Reconciler) previousExposure(o *observed) (exposed exposure.Exposed, ok bool) {
 	for _, backend := range r.otherBackends(o) {
@@ -46,7 +46,7 @@ func (r *Reconciler) previousExposure(o *observed) (exposed exposure.Exposed, ok
 		case backend.PlainService() && !o.serviceTypeDiffers():
 			continue
 		case backend.PlainService():
-			l.Class = o.classOfCurrentType()
+			l.Class = o.classWithCurrentServiceType()
 		}
 		if e := backend.Addresses(l); len(e.Addresses) > 0 {
 			return e, true

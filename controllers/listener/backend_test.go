@@ -108,21 +108,21 @@ func (l *TunnelList) DeepCopyObject() runtime.Object {
 	return c
 }
 
-func byTunnel(w *world) {
-	w.backends = BackendsWithTunnel()
-	w.class.Spec.Route, w.class.Spec.ServiceAnnotations = nil, map[string]string{TunnelAnnotation: "true"}
+func withTunnelClass(s *state) {
+	s.backends = BackendsWithTunnel()
+	s.class.Spec.Route, s.class.Spec.ServiceAnnotations = nil, map[string]string{TunnelAnnotation: "true"}
 }
 
 func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
-	w := newRouteWorld(ownRoute("http", admittedAs("http.example.com"))).but(byTunnel)
-	o := w.passes(t, 1, interceptor.Funcs{}, nil)
+	s := newRouteState(ownRoute("http", admittedAs("http.example.com"))).change(withTunnelClass)
+	o := s.reconcile(t, 1, interceptor.Funcs{}, nil)
 	if diff := cmp.Diff([]string{"web.example.commap[]"}, o.addresses()); diff != "" || o.err != nil {
 		t.Errorf("error %v, addresses (-want +got):\n%s", o.err, diff)
 	}
 	if len(o.routes) > 0 {
 		t.Errorf("Routes of the previous backend are left: %v", o.routes)
 	}
-	o = w.with(&Tunnel{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}).passes(t, 1, interceptor.Funcs{}, nil)
+	o = s.with(&Tunnel{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}).reconcile(t, 1, interceptor.Funcs{}, nil)
 	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != "ForeignTunnel" {
 		t.Errorf("got reason %s for a Tunnel that the Listener does not control", got)
 	}
@@ -134,11 +134,11 @@ func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 // Clients need time to learn the addresses of the third backend, too.
 func TestPreviousExposureStaysWhenBackendChangesTwice(t *testing.T) {
 	tunnel := &Tunnel{ObjectMeta: ownRoute("http").ObjectMeta}
-	w := newRouteWorld(ownRoute("http", admittedAs("h.example.com")), tunnel).but(asNodePort).but(byTunnel)
-	w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
-	o := w.overlapping(t)
-	o.wants(0, 10*time.Second)
-	class := w.class.DeepCopy()
+	s := newRouteState(ownRoute("http", admittedAs("h.example.com")), tunnel).change(withNodePortService).change(withTunnelClass)
+	s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
+	o := s.transition(t)
+	o.wantRequeue(0, 10*time.Second)
+	class := s.class.DeepCopy()
 	if err := o.Client.Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +146,8 @@ func TestPreviousExposureStaysWhenBackendChangesTwice(t *testing.T) {
 	if err := o.Client.Update(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	o.wants(9*time.Second, 10*time.Second)
-	o.withdraws(10 * time.Second)
+	o.wantRequeue(9*time.Second, 10*time.Second)
+	o.wantRemoval(10 * time.Second)
 	if got := (&corev1.Service{}); o.Client.Get(t.Context(), key, got) != nil || got.Spec.Type != corev1.ServiceTypeNodePort {
 		t.Errorf("got a Service of type %q, want NodePort", got.Spec.Type)
 	}

@@ -20,12 +20,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// ensureObjects applies what the backend layers over the Service. Every object is tried; the refusal is that of the
-// first one that has one.
+// ensureObjects applies the objects of the backend. It tries all of them, and returns the first refusal.
 func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	for _, kind := range o.backend.Kinds() {
 		if !r.kinds[kind.GroupVersionKind].Served() {
-			return exposure.Refuse(listenersv1alpha1.ReasonNotServed, "ListenerClass %s asks for objects of kind %s, which this cluster does not serve in %s; name another class",
+			return exposure.Refuse(listenersv1alpha1.ReasonNotServed, "ListenerClass %s requires objects of kind %s, which this cluster does not serve in %s; use another class",
 				o.class.Name, kind.Kind, kind.GroupVersion()), nil
 		}
 		o.desired[kind.GroupVersionKind] = sets.New[string]()
@@ -35,7 +34,7 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 		return refusal, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("deciding on what listener %s is exposed through: %w", client.ObjectKeyFromObject(o.listener), err)
+		return nil, fmt.Errorf("generating the objects of backend %s for listener %s: %w", o.backend.Name(), client.ObjectKeyFromObject(o.listener), err)
 	}
 	var first *exposure.Refusal
 	var errs []error
@@ -55,7 +54,7 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 	return first, errors.Join(errs...)
 }
 
-// ensureObject applies one object, unless one of its name belongs to somebody else.
+// ensureObject applies one object, unless an object of the same name exists that the Listener does not control.
 func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposure.Kind, desired exposure.Desired) (*exposure.Refusal, error) {
 	existing, err := r.existing(ctx, o, kind, desired)
 	if err != nil {
@@ -64,22 +63,22 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	switch {
 	case existing == nil:
 	case !controls(o.listener, existing):
-		return exposure.Refuse(kind.ForeignReason, "%s %s exists and is not controlled by this Listener but by %s; delete it, or rename the Listener or its port",
+		return exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
 			kind.Kind, client.ObjectKeyFromObject(existing), controllerOf(existing)), nil
 	case !existing.GetDeletionTimestamp().IsZero():
-		return nil, nil //nolint:nilnil // nothing was refused: it is made anew when it is gone
-	case desired.Anew:
-		return nil, r.remove(ctx, o, kind, existing) // and made anew when it is gone
+		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
+	case desired.Recreate:
+		return nil, r.deleteObject(ctx, o, kind, existing) // it is created again after its deletion
 	}
 	_, err = r.applier.Apply(ctx, desired.Unstructured, existing)
-	if message, ok := rejected(err); ok {
+	if message, ok := rejection(err); ok {
 		if remedy := kind.Remedy(message); remedy != "" {
 			message += "; " + remedy
 		}
 		return exposure.Refuse(kind.RejectedReason, "the API server rejects %s %s: %s", kind.Kind, client.ObjectKeyFromObject(desired), message), err
 	}
 	if err != nil || desired.GetResourceVersion() == "" {
-		return nil, err // or nothing had to be sent
+		return nil, err // or no request was sent
 	}
 	applied, err := r.newObject(kind.GroupVersionKind)
 	if err != nil {
@@ -89,11 +88,11 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 		return nil, fmt.Errorf("reading the applied %s %s: %w", kind.Kind, client.ObjectKeyFromObject(desired), err)
 	}
 	o.objects[kind.GroupVersionKind][applied.GetName()] = applied
-	return nil, nil //nolint:nilnil // nothing was refused
+	return nil, nil //nolint:nilnil // nothing is refused
 }
 
-// existing returns the object of the desired one's name, or nil. If the cache has none it asks the API server, because
-// an object that is made by someone else at this moment must not be mistaken for our own.
+// existing returns the object with the name of the desired one, or nil. If the cache has none it asks the API server:
+// an object that another owner created in the meantime must not be taken for the Listener's.
 func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Kind, desired exposure.Desired) (client.Object, error) {
 	if own, ok := o.objects[kind.GroupVersionKind][desired.GetName()]; ok {
 		return own, nil
@@ -109,7 +108,7 @@ func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Ki
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // absence is no error
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	default:
@@ -117,86 +116,85 @@ func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Ki
 	}
 }
 
-// retire removes what the Listener has been exposed through and no longer should be. What is of the class's own backend
-// goes at once; all else stays until the addresses of this backend have stood for a while. It returns how long that
-// still takes, if there is anything else.
-func (r *Reconciler) retire(ctx context.Context, o *observed, e exposed) (time.Duration, error) {
-	if o.terminating() {
+// removePrevious removes what no longer exposes the Listener. Objects of the class's own backend are deleted
+// immediately. Everything else is the previous exposure, which is removed when its grace period ends. It returns the
+// rest of the grace period, or 0 if there is no previous exposure or the addresses are not complete yet.
+func (r *Reconciler) removePrevious(ctx context.Context, o *observed, a addresses) (time.Duration, error) {
+	if o.serviceTerminating() {
 		return 0, nil
 	}
-	narrow, err := exposure.Service(o.class, o.listener)
+	service, err := exposure.Service(o.class, o.listener)
 	if err != nil {
 		return 0, err
 	}
-	if err := r.removeUndesired(ctx, o, o.backend); err != nil {
+	if err := r.deleteUndesired(ctx, o, o.backend); err != nil {
 		return 0, err
 	}
-	former := r.former(o)
-	remaining := r.remaining(o, e, len(former) > 0 || o.narrows(narrow))
-	if !e.wanted.Complete || remaining > 0 {
+	previous := r.previousBackends(o)
+	remaining := r.remainingGracePeriod(o, a, len(previous) > 0 || o.removesEntryPoint(service))
+	if !a.desired.Complete || remaining > 0 {
 		return remaining, nil
 	}
 	var errs []error
-	for _, backend := range former {
-		errs = append(errs, r.removeUndesired(ctx, o, backend))
+	for _, backend := range previous {
+		errs = append(errs, r.deleteUndesired(ctx, o, backend))
 	}
-	if o.narrows(narrow) {
-		errs = append(errs, r.applyService(ctx, o, narrow))
+	if o.removesEntryPoint(service) {
+		errs = append(errs, r.applyService(ctx, o, service))
 	}
 	return 0, errors.Join(errs...)
 }
 
-// former returns the other backends that the Listener still has objects of.
-func (r *Reconciler) former(o *observed) []exposure.Backend {
+// previousBackends returns the other backends that the Listener still has objects of.
+func (r *Reconciler) previousBackends(o *observed) []exposure.Backend {
 	return slices.DeleteFunc(r.otherBackends(o), func(b exposure.Backend) bool { return len(o.forBackend(b).Objects) == 0 })
 }
 
-// otherBackends returns all backends but that of the class. Backends are compared by name: a comparison of interface
-// values panics if their type is not comparable.
+// otherBackends returns all backends but that of the class. Backends are compared by name, because the comparison of
+// interface values panics if their type is not comparable.
 func (r *Reconciler) otherBackends(o *observed) []exposure.Backend {
 	return slices.DeleteFunc(slices.Clone(r.Backends), func(b exposure.Backend) bool { return b.Name() == o.backend.Name() })
 }
 
-// remaining returns how long what the Listener was exposed through before, if there is anything, still has to stay.
-// Neither the opening of a node port nor the reload of a router can be watched, and clients need time to hear of a new
-// address.
-func (r *Reconciler) remaining(o *observed, e exposed, anything bool) time.Duration {
+// remainingGracePeriod returns how long the previous exposure, if there is one, has to stay. There is a grace period
+// because neither the opening of a node port nor the reload of a router can be watched, and clients need time to learn
+// a new address.
+func (r *Reconciler) remainingGracePeriod(o *observed, a addresses, previousExists bool) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !anything || !e.wanted.Complete {
-		delete(r.stood, o.listener.UID)
+	if !previousExists || !a.desired.Complete {
+		delete(r.ready, o.listener.UID)
 		return 0
 	}
-	since, ok := r.stood[o.listener.UID]
-	if !ok || since.backend != o.backend.Name() {
-		maps.DeleteFunc(r.stood, func(_ types.UID, s standing) bool { return r.clock.Since(s.time) > time.Hour }) // of Listeners that were deleted meanwhile
-		since = standing{backend: o.backend.Name(), time: r.clock.Now()}
-		r.stood[o.listener.UID] = since
+	ready, ok := r.ready[o.listener.UID]
+	if !ok || ready.backend != o.backend.Name() {
+		// Entries this old belong to Listeners that were deleted.
+		maps.DeleteFunc(r.ready, func(_ types.UID, e readiness) bool { return r.clock.Since(e.since) > time.Hour })
+		ready = readiness{backend: o.backend.Name(), since: r.clock.Now()}
+		r.ready[o.listener.UID] = ready
 	}
-	return since.time.Add(r.overlap).Sub(r.clock.Now())
+	return ready.since.Add(r.gracePeriod).Sub(r.clock.Now())
 }
 
-// removeUndesired deletes the objects of a backend that there should not be.
-func (r *Reconciler) removeUndesired(ctx context.Context, o *observed, backend exposure.Backend) error {
+// deleteUndesired deletes the objects of a backend that are not desired.
+func (r *Reconciler) deleteUndesired(ctx context.Context, o *observed, backend exposure.Backend) error {
 	var errs []error
 	for _, kind := range backend.Kinds() {
 		for name, object := range o.objects[kind.GroupVersionKind] {
 			if !o.desired[kind.GroupVersionKind].Has(name) && object.GetDeletionTimestamp().IsZero() {
-				errs = append(errs, r.remove(ctx, o, kind, object))
+				errs = append(errs, r.deleteObject(ctx, o, kind, object))
 			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// remove deletes an object of the Listener's own.
-func (r *Reconciler) remove(ctx context.Context, o *observed, kind exposure.Kind, object client.Object) error {
-	key, uid := client.ObjectKeyFromObject(object), object.GetUID()
-	err := r.Client.Delete(ctx, object.DeepCopyObject().(client.Object), client.Preconditions{UID: &uid})
-	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("deleting %s %s: %w", kind.Kind, key, err)
+// deleteObject deletes an object that the Listener controls.
+func (r *Reconciler) deleteObject(ctx context.Context, o *observed, kind exposure.Kind, object client.Object) error {
+	if err := r.applier.Delete(ctx, object.DeepCopyObject().(client.Object)); err != nil && !meta.IsNoMatchError(err) {
+		return err
 	}
-	log.FromContext(ctx).Info("Deleted an object that exposed the Listener", "kind", kind.Kind, "object", key.String())
-	delete(o.objects[kind.GroupVersionKind], key.Name)
+	log.FromContext(ctx).Info("Deleted an object that exposed the Listener", "kind", kind.Kind, "object", client.ObjectKeyFromObject(object).String())
+	delete(o.objects[kind.GroupVersionKind], object.GetName())
 	return nil
 }

@@ -22,30 +22,32 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// defaultClusterDomain holds until ListenerOperator/cluster says otherwise.
+// defaultClusterDomain applies while ListenerOperator/cluster does not set another one.
 const defaultClusterDomain = "cluster.local"
 
-// observed is all that a Listener's objects and status depend on. The objects are the cache's and must not be changed.
+// observed is the observed state that the objects and the status of a Listener depend on. The objects belong to the
+// cache and must not be changed.
 type observed struct {
 	listener *listenersv1alpha1.Listener
-	// class is nil if the Listener names none or one that does not exist.
+	// class is nil if the Listener names no class or one that does not exist.
 	class *listenersv1alpha1.ListenerClass
-	// backend is that of the class, or nil.
+	// backend is the backend of the class, or nil.
 	backend exposure.Backend
-	// service is the Listener's own, or nil.
+	// service is the Service that the Listener controls, or nil.
 	service *corev1.Service
-	// foreign is a Service that has the Listener's name but is not its own, or nil.
+	// foreign is a Service with the Listener's name that the Listener does not control, or nil.
 	foreign *corev1.Service
-	// objects are the Listener's own of the backends' kinds, by name. A kind is not in it while its objects are not
-	// known.
+	// objects are the objects of the backends' kinds that the Listener controls, by name. A kind has no entry while its
+	// objects are unknown.
 	objects map[schema.GroupVersionKind]map[string]exposure.Object
-	// desired are the names of those that there should be, once that is decided.
+	// desired are the names of the desired objects, which ensureObjects sets.
 	desired map[schema.GroupVersionKind]sets.Set[string]
-	// pods are the names of the Pods that mount the claim that the Listener was made for, sorted.
+	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
 	pods []string
-	// nodes are those with reservations for the Listener, by name; only for Services of type NodePort.
+	// nodes are the nodes with reservations for the Listener, sorted by name. They are observed only if the class or the
+	// Service is of type NodePort.
 	nodes []*corev1.Node
-	// missingNodes are the names of those that no longer exist, sorted.
+	// missingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	missingNodes  []string
 	clusterDomain string
 }
@@ -83,8 +85,8 @@ func (r *Reconciler) observeClass(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeService finds the Service of the Listener's name. If the cache has none it asks the API server, because a
-// Service that is made by someone else at this moment must not be mistaken for our own.
+// observeService gets the Service with the Listener's name. If the cache has none it asks the API server: a Service that
+// another owner created in the meantime must not be taken for the Listener's.
 func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	service, key := &corev1.Service{}, client.ObjectKeyFromObject(o.listener)
 	err := r.Client.Get(ctx, key, service)
@@ -103,9 +105,9 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeObjects finds the Listener's objects of the backends' kinds. Those of a kind that the cluster does not serve
-// are none; those of one whose API does not answer are unknown, which only concerns Listeners that are exposed through
-// them.
+// observeObjects lists the objects of the backends' kinds that the Listener controls. Of a kind that the cluster does not
+// serve there are none. If the API of a kind does not respond, its objects are unknown, which is an error only if the
+// Listener's backend generates this kind.
 func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	for kind, reader := range r.kinds {
 		list, err := r.newList(kind)
@@ -114,7 +116,7 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 		}
 		err = reader.List(ctx, list, client.InNamespace(o.listener.Namespace), client.MatchingFields{index.ObjectsByController: string(o.listener.UID)})
 		if err != nil && !meta.IsNoMatchError(err) {
-			if o.exposedBy(kind) {
+			if o.backendGenerates(kind) {
 				return fmt.Errorf("listing objects of kind %s of listener %s: %w", kind.Kind, client.ObjectKeyFromObject(o.listener), err)
 			}
 			continue
@@ -133,17 +135,18 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// exposedBy tells whether the Listener's backend generates objects of the kind.
-func (o *observed) exposedBy(kind schema.GroupVersionKind) bool {
+// backendGenerates reports whether the Listener's backend generates objects of the kind.
+func (o *observed) backendGenerates(kind schema.GroupVersionKind) bool {
 	return o.backend != nil && slices.ContainsFunc(o.backend.Kinds(), func(k exposure.Kind) bool { return k.GroupVersionKind == kind })
 }
 
-// controls tells whether the Listener controls the object, whatever version of the API it was made by.
+// controls reports whether the Listener controls the object, whatever API version its owner reference names.
 func controls(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 	owner := metav1.GetControllerOf(o)
 	return isListener(owner) && owner.UID == listener.UID
 }
 
+// isListener reports whether the owner reference, which may be nil, is to a Listener.
 func isListener(owner *metav1.OwnerReference) bool {
 	if owner == nil || owner.Kind != "Listener" {
 		return false
@@ -152,8 +155,8 @@ func isListener(owner *metav1.OwnerReference) bool {
 	return err == nil && version.Group == listenersv1alpha1.GroupVersion.Group
 }
 
-// observePods finds the Pods that mount the claim that the Listener was made for. One that is going away counts only as
-// long as there is no other.
+// observePods lists the Pods that mount the claim that the Listener was created for. Pods that are terminating or have
+// finished are left out if there are others.
 func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	if !claim.OwnsListener(o.listener) {
 		return nil
@@ -163,23 +166,23 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{index.PodsByClaim: key.Name}); err != nil {
 		return fmt.Errorf("listing pods of claim %s: %w", key, err)
 	}
-	var staying, all []string
+	var running, all []string
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		all = append(all, pod.Name)
 		if pod.DeletionTimestamp.IsZero() && !claim.PodFinished(pod) {
-			staying = append(staying, pod.Name)
+			running = append(running, pod.Name)
 		}
 	}
-	o.pods = staying
-	if len(staying) == 0 {
+	o.pods = running
+	if len(running) == 0 {
 		o.pods = all
 	}
 	slices.Sort(o.pods)
 	return nil
 }
 
-// observeNodes finds the nodes of the Listener's reservations, which matter while there are node ports.
+// observeNodes gets the nodes of the Listener's reservations, which matter only for node ports.
 func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	if o.class == nil || o.class.Spec.ServiceType != listenersv1alpha1.ServiceTypeNodePort && (o.service == nil || o.service.Spec.Type != corev1.ServiceTypeNodePort) {
 		return nil
@@ -215,7 +218,7 @@ func (r *Reconciler) observeClusterDomain(ctx context.Context, o *observed) erro
 	return nil
 }
 
-// forBackend returns what a backend decides from.
+// forBackend returns the observed state as the backend's input.
 func (o *observed) forBackend(b exposure.Backend) *exposure.Listener {
 	l := &exposure.Listener{
 		Listener: o.listener, Class: o.class, Service: o.service, Pods: o.pods,

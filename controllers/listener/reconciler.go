@@ -1,10 +1,10 @@
-// Package listener gives each Listener its Service and whatever else its class exposes it through, and reports in the
-// Listener's status how to reach it (contract 1.5). What that is, the backends of package exposure decide; this package
-// knows none of them.
+// Package listener is the controller of Listeners. It applies the Service of each Listener and the objects of the
+// backend of its class, and reports the addresses of the Listener in its status (contract 1.5). The backends of package
+// exposure decide which objects and addresses these are; this package does not know any of them.
 //
-// It must never touch an object that is not the Listener's own, nor write the Listener's spec or metadata, which belong
-// to whoever made the Listener. Nothing here polls: whatever a Listener waits for is watched, but for the end of what
-// it was exposed through before.
+// It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
+// belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the grace
+// period of a previous exposure.
 package listener
 
 import (
@@ -23,70 +23,83 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
-// Reconciler is the controller of Listeners. It becomes usable by SetupWithManager.
+// Reconciler reconciles Listeners. SetupWithManager makes it usable.
 type Reconciler struct {
-	// Client reads from the manager's cache, which must have the indexes of internal/index and hold all Services, and
-	// writes.
+	// Client reads from the manager's cache, which must have the indexes of internal/index and contain all Services,
+	// and writes.
 	Client client.Client
-	// Events tells users of a change in a Listener's conditions.
+	// Events records changes of a Listener's conditions.
 	Events events.EventRecorder
-	// Platform tells which of the backends' kinds the cluster serves.
+	// Platform reports which of the backends' kinds the cluster serves.
 	Platform *platform.APIs
-	// Backends are the ways in which Listeners are reached. The first one that exposes a class is that of its
-	// Listeners, and one exposes every class.
+	// Backends are the available backends. The first one that exposes a class is the backend of its Listeners. One of
+	// them must expose every class.
 	Backends []exposure.Backend
 
-	// live reads without the cache.
+	// live reads from the API server, without the cache.
 	live     client.Reader
 	applier  *apply.Applier
 	statuses *apply.Applier
-	kinds    map[schema.GroupVersionKind]optionalKind
-	clock    clock.PassiveClock
-	// overlap is how long what a Listener was exposed through before stays beside new addresses that stand.
-	overlap time.Duration
+	// kinds are the views of the backends' kinds.
+	kinds map[schema.GroupVersionKind]optionalKind
+	clock clock.PassiveClock
+	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
+	gracePeriod time.Duration
 
 	mu sync.Mutex
-	// stood says since when the addresses of Listeners stand that still have something from before. A restart begins
-	// anew.
-	stood map[types.UID]standing
+	// ready has an entry for each Listener with complete addresses whose previous exposure is not removed yet. It is
+	// lost in a restart, and the grace period then starts again.
+	ready map[types.UID]readiness
 }
 
-// overlap is longer than a router takes to reload, which is five seconds by default, and than a node to open a port.
-const overlap = 10 * time.Second
+// gracePeriod is longer than a router takes to reload, five seconds by default, and longer than a node takes to open a
+// port.
+const gracePeriod = 10 * time.Second
 
-// standing is since when the addresses of a backend are complete.
-type standing struct {
+// readiness is the time since which the addresses of a backend are complete.
+type readiness struct {
 	backend string // its name
-	time    time.Time
+	since   time.Time
 }
 
-// optionalKind reads the objects of a kind that the cluster may not serve.
+// optionalKind reads objects of a kind that the cluster may not serve.
 type optionalKind interface {
 	client.Reader
-	// Served tells whether the cluster serves the kind. If it does, reading may still fail, as long as the API does not
-	// answer.
+	// Served reports whether the cluster serves the kind. If it does, reading can still fail while the API does not
+	// respond.
 	Served() bool
 }
 
-// Reconcile brings what a Listener is exposed through, and its status, up to date. Whatever the Listener's author can
-// mend is told by its conditions; the error is for what may pass by itself. What the Listener was exposed through
-// before goes last, and some time later.
+// initialize sets all unexported fields.
+func (r *Reconciler) initialize(live client.Reader) {
+	r.live = live
+	r.applier = apply.New(r.Client, names.FieldManagerService)
+	r.statuses = apply.New(r.Client, names.FieldManagerListenerStatus)
+	r.kinds = map[schema.GroupVersionKind]optionalKind{}
+	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
+	r.ready = map[types.UID]readiness{}
+}
+
+// Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
+// can resolve are reported as conditions; the returned error is for problems that may resolve themselves. The previous
+// exposure is removed last, after its grace period.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.Listener) (reconcile.Result, error) {
 	if !listener.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, nil // what it owns is garbage-collected with it
+		return reconcile.Result{}, nil // its objects are garbage-collected with it
 	}
 	o, err := r.observe(ctx, listener)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	refusal, err := r.ensure(ctx, o)
-	e := r.expose(o)
-	if err := errors.Join(err, r.report(ctx, o, e, refusal, err)); err != nil || refusal != nil {
+	a := r.addresses(o)
+	if err := errors.Join(err, r.report(ctx, o, a, refusal, err)); err != nil || refusal != nil {
 		return reconcile.Result{}, err
 	}
-	remaining, err := r.retire(ctx, o, e)
+	remaining, err := r.removePrevious(ctx, o, a)
 	return reconcile.Result{RequeueAfter: remaining}, err
 }

@@ -18,8 +18,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its volumes reserves
-// those that it is pinned to, else those of the Pods that mount it, else the one that it was last mounted on.
+// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its PersistentVolumes
+// reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it, or else the node that it was last
+// mounted on.
 func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(listener)}); err != nil {
@@ -43,18 +44,18 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 			reserved.Insert(on...)
 			continue
 		}
-		switch spent, err := r.spent(ctx, volume); {
+		switch unused, err := r.permanentlyUnused(ctx, volume); {
 		case err != nil:
 			return nil, err
-		case !spent:
+		case !unused:
 			reserved.Insert(index.VolumeNodes(volume)...)
 		}
 	}
 	return slices.Sorted(maps.Keys(reserved)), nil
 }
 
-// mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume. Pods that have finished mount
-// nothing any more, although they and their PodListeners exist.
+// mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume. Finished Pods no longer mount
+// volumes, although they and their PodListeners still exist.
 func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey) (map[string][]string, error) {
 	var mounts listenersv1alpha1.PodListenersList
 	err := r.Client.List(ctx, &mounts, client.InNamespace(listener.Namespace), client.MatchingFields{index.PodListenersByListener: listener.Name})
@@ -81,10 +82,10 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 	return nodes, nil
 }
 
-// spent tells whether a volume that nobody mounts will never be mounted again: its claim is gone, or belongs to a Pod
-// that has finished or is gone. Any other claim keeps its reservation, so that the address does not flap while its Pod
-// is replaced.
-func (r *Reconciler) spent(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+// permanentlyUnused reports whether a volume that no Pod mounts will never be mounted again, because its claim does not
+// exist any more or belongs to a Pod that has finished or does not exist any more. Any other volume keeps its
+// reservation, so that the address does not change while its Pod is replaced.
+func (r *Reconciler) permanentlyUnused(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
 	ref := volume.Spec.ClaimRef
 	if ref == nil {
 		return false, nil
@@ -106,14 +107,14 @@ func (r *Reconciler) spent(ctx context.Context, volume *corev1.PersistentVolume)
 	return pod == nil || claim.PodFinished(pod), err
 }
 
-// pod returns the Pod of a uid, or nil if there is none.
+// pod returns the Pod with a UID, or nil if there is none.
 func (r *Reconciler) pod(ctx context.Context, namespace string, uid types.UID) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{index.PodsByUID: string(uid)}); err != nil {
 		return nil, fmt.Errorf("finding the pod with uid %s: %w", uid, err)
 	}
 	if len(pods.Items) == 0 {
-		return nil, nil //nolint:nilnil // a Pod that is gone is no error
+		return nil, nil //nolint:nilnil // absence is no error
 	}
 	return &pods.Items[0], nil
 }

@@ -18,23 +18,22 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// ensure applies the Service that the Listener should have, and then what its backend layers over it, and records in o
-// what came of it. A refusal means that something cannot be as it should: then what exists of it is left as it is. A
-// refusal may come with an error: what the API server rejects today it may take tomorrow, for example a node port that
-// is in use.
+// ensure applies the Service and then the objects of the backend, and records the applied objects in o. A refusal means
+// that an object cannot become as desired, and stays as it is. It may come with an error, because the API server may
+// later accept what it rejects now, for example a node port that is in use.
 func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
-	desired, err := decide(o)
+	desired, err := desiredService(o)
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making the service: %w", err)
+		return nil, fmt.Errorf("generating service %s: %w", client.ObjectKeyFromObject(o.listener), err)
 	}
-	if o.terminating() {
-		return nil, nil //nolint:nilnil // nothing was refused: it is made anew when it is gone
+	if o.serviceTerminating() {
+		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
 	}
 	err = r.applyService(ctx, o, desired)
-	if message, ok := rejected(err); ok {
+	if message, ok := rejection(err); ok {
 		return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
 			client.ObjectKeyFromObject(o.listener), message), err
 	}
@@ -44,46 +43,48 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	return r.ensureObjects(ctx, o)
 }
 
-// decide returns the Service that the Listener should have for now, or a *exposure.Refusal.
-func decide(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
+// desiredService returns the Service to apply now. While a previous exposure depends on the type of the existing Service,
+// the type stays. The error is a *exposure.Refusal if there can be no Service.
+func desiredService(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	switch {
 	case o.foreign != nil:
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonForeignService,
-			"Service %s exists and is not controlled by this Listener but by %s; delete the Service, or give the Listener another name",
+			"Service %s already exists and %s; delete the Service, or give the Listener another name",
 			client.ObjectKeyFromObject(o.foreign), controllerOf(o.foreign))
 	case o.listener.Class() == "":
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
 	case o.class == nil:
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotFound,
-			"ListenerClass %q does not exist; create it, or name another one in spec.className%s", o.listener.Class(), o.kept())
+			"ListenerClass %q does not exist; create it, or name another one in spec.className%s", o.listener.Class(), o.serviceKeptNote())
 	}
 	desired, err := exposure.Service(o.class, o.listener)
-	if err != nil || !o.narrows(desired) {
+	if err != nil || !o.removesEntryPoint(desired) {
 		return desired, err
 	}
-	if desired, err = exposure.Service(o.classOfCurrentType(), o.listener); err == nil {
-		// A cache that lags behind must not open again what has just been closed.
+	if desired, err = exposure.Service(o.classWithCurrentServiceType(), o.listener); err == nil {
+		// A stale cache must not restore a type that was just removed.
 		desired.WithResourceVersion(o.service.ResourceVersion)
 	}
 	return desired, err
 }
 
-// narrows tells whether the desired Service closes a way in that the one which exists has, while the addresses to come
-// do not depend on the Service's type. Then that way stays open until they stand.
-func (o *observed) narrows(desired *corev1ac.ServiceApplyConfiguration) bool {
+// removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing one.
+// It is false for the plain Service backend, whose own addresses depend on the type of the Service.
+func (o *observed) removesEntryPoint(desired *corev1ac.ServiceApplyConfiguration) bool {
 	if o.backend.PlainService() || o.service == nil || *desired.Spec.Type == o.service.Spec.Type {
 		return false
 	}
 	return o.service.Spec.Type == corev1.ServiceTypeNodePort || o.service.Spec.Type == corev1.ServiceTypeLoadBalancer
 }
 
-// serviceTypeDiffers reports whether the existing Service has another type than the class asks for.
+// serviceTypeDiffers reports whether the type of the existing Service differs from that of the class.
 func (o *observed) serviceTypeDiffers() bool {
 	return o.service.Spec.Type != "" && listenersv1alpha1.ServiceType(o.service.Spec.Type) != o.class.Spec.ServiceType
 }
 
-// classOfCurrentType returns the class with the type, and the settings that depend on it, of the existing Service.
-func (o *observed) classOfCurrentType() *listenersv1alpha1.ListenerClass {
+// classWithCurrentServiceType returns the class with the type of the existing Service, and its settings that depend on
+// the type.
+func (o *observed) classWithCurrentServiceType() *listenersv1alpha1.ListenerClass {
 	class, spec := o.class.DeepCopy(), &o.service.Spec
 	class.Spec.ServiceType = listenersv1alpha1.ServiceType(spec.Type)
 	class.Spec.ServiceExternalTrafficPolicy = nil
@@ -95,27 +96,29 @@ func (o *observed) classOfCurrentType() *listenersv1alpha1.ListenerClass {
 	return class
 }
 
+// controllerOf describes the controller of an object in a message.
 func controllerOf(o metav1.Object) string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
-		return "no one"
+		return "has no controller"
 	}
-	return fmt.Sprintf("%s %s with uid %s", owner.Kind, owner.Name, owner.UID)
+	return fmt.Sprintf("is controlled by %s %s with UID %s", owner.Kind, owner.Name, owner.UID)
 }
 
-// kept is the part of a message that says what becomes of a Service whose class is gone.
-func (o *observed) kept() string {
+// serviceKeptNote is the part of a message which states that the Service of a deleted class stays.
+func (o *observed) serviceKeptNote() string {
 	if o.service == nil {
 		return ""
 	}
-	return "; until then Service " + client.ObjectKeyFromObject(o.service).String() + " and the addresses stay as they are"
+	return "; until then, Service " + client.ObjectKeyFromObject(o.service).String() + " and the addresses do not change"
 }
 
-// terminating tells whether the Listener's Service is being deleted.
-func (o *observed) terminating() bool {
+// serviceTerminating reports whether the Listener's Service is being deleted.
+func (o *observed) serviceTerminating() bool {
 	return o.service != nil && !o.service.DeletionTimestamp.IsZero()
 }
 
+// applyService applies the Service and records the result in o.
 func (r *Reconciler) applyService(ctx context.Context, o *observed, service *corev1ac.ServiceApplyConfiguration) error {
 	desired, err := apply.Unstructured(service)
 	if err != nil {
@@ -135,9 +138,9 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 	return nil
 }
 
-// rejected tells whether an error means that the API server, or an admission webhook, does not want the object, and
-// returns its message. An internal error is one: so the API server reports that no node port or cluster IP is left.
-func rejected(err error) (message string, ok bool) {
+// rejection returns the message of the API server, or of an admission webhook, if the error means that it rejects the
+// object. An internal error does, too: the API server reports it when no node port or cluster IP is free.
+func rejection(err error) (message string, ok bool) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return "", false

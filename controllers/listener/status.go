@@ -17,22 +17,22 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// report writes the status if it changes, and tells users of changed conditions.
-func (r *Reconciler) report(ctx context.Context, o *observed, e exposed, refusal *exposure.Refusal, ensureErr error) error {
+// report updates the status if it differs, and emits events for changed conditions.
+func (r *Reconciler) report(ctx context.Context, o *observed, a addresses, refusal *exposure.Refusal, ensureErr error) error {
 	before := ownStatus(o.listener)
-	after := describe(o, e, before, refusal, ensureErr)
+	after := desiredStatus(o, a, before, refusal, ensureErr)
 	if o.listener.Status != nil && reflect.DeepEqual(before, after) {
 		return nil
 	}
 	if err := r.statuses.ApplyStatus(ctx, o.listener, after); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("Reported status", "addresses", len(after.IngressAddresses))
-	r.tell(o, e, before, after)
+	log.FromContext(ctx).Info("Updated the status", "addresses", len(after.IngressAddresses))
+	r.emitEvents(o, a, before, after)
 	return nil
 }
 
-// ownStatus returns the status that a Listener has, without conditions of others.
+// ownStatus returns the status of a Listener without the conditions of other controllers.
 func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.ListenerStatus {
 	if listener.Status == nil {
 		return &listenersv1alpha1.ListenerStatus{}
@@ -47,19 +47,19 @@ func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener
 	return &status
 }
 
-// describe returns the status of a Listener. When the API server did not say yes or no to what was applied, conditions
-// and observed generation stay as they were.
-func describe(o *observed, e exposed, before *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal, ensureErr error) *listenersv1alpha1.ListenerStatus {
+// desiredStatus returns the status of a Listener. If the API server neither accepted nor rejected the objects, conditions
+// and observed generation do not change.
+func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal, ensureErr error) *listenersv1alpha1.ListenerStatus {
 	status := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	if o.service != nil {
 		status.ServiceName = ptr.To(o.service.Name)
 	}
-	if o.class == nil && o.service != nil && !o.terminating() {
+	if o.class == nil && o.service != nil && !o.serviceTerminating() {
 		status.NodePorts = before.NodePorts
 		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
 	} else {
-		status.NodePorts = e.used.NodePorts
-		status.IngressAddresses = append(status.IngressAddresses, e.used.Addresses...)
+		status.NodePorts = a.published.NodePorts
+		status.IngressAddresses = append(status.IngressAddresses, a.published.Addresses...)
 	}
 	status.Conditions = append(status.Conditions, before.Conditions...)
 	if ensureErr != nil && refusal == nil {
@@ -67,7 +67,7 @@ func describe(o *observed, e exposed, before *listenersv1alpha1.ListenerStatus, 
 		return status
 	}
 	status.ObservedGeneration = o.listener.Generation
-	for _, c := range []metav1.Condition{accepted(o, refusal), ready(o, e, status, refusal)} {
+	for _, c := range []metav1.Condition{acceptedCondition(o, refusal), readyCondition(o, a, status, refusal)} {
 		c.ObservedGeneration = o.listener.Generation
 		c.Message = message.Truncate(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
@@ -75,7 +75,7 @@ func describe(o *observed, e exposed, before *listenersv1alpha1.ListenerStatus, 
 	return status
 }
 
-func accepted(o *observed, refusal *exposure.Refusal) metav1.Condition {
+func acceptedCondition(o *observed, refusal *exposure.Refusal) metav1.Condition {
 	if refusal != nil {
 		return metav1.Condition{
 			Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: refusal.Reason, Message: refusal.Message,
@@ -87,60 +87,63 @@ func accepted(o *observed, refusal *exposure.Refusal) metav1.Condition {
 	}
 }
 
-func ready(o *observed, e exposed, status *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
+func readyCondition(o *observed, a addresses, status *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
 		message := "reachable at " + status.IngressAddresses[0].Address
 		if more := len(status.IngressAddresses) - 1; more > 0 {
 			message += fmt.Sprintf(" and %d more", more)
 		}
 		switch {
-		case e.before:
-			message += fmt.Sprintf(" as before, and not yet as ListenerClass %s says: %s", o.class.Name, e.wanted.Message)
-		case e.used.Message != "":
-			message += "; left out: " + e.used.Message
+		case a.previous:
+			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", o.class.Name, a.desired.Message)
+		case a.published.Message != "":
+			message += "; left out: " + a.published.Message
 		}
 		return metav1.Condition{
 			Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAddressesAssigned, Message: message,
 		}
 	}
-	reason, message := e.wanted.Reason, e.wanted.Message
+	reason, message := a.desired.Reason, a.desired.Message
 	switch {
 	case refusal != nil:
-		reason, message = listenersv1alpha1.ReasonNotAccepted, "the condition Accepted says what is wrong"
-	case o.terminating():
-		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+client.ObjectKeyFromObject(o.listener).String()+" is being deleted and will be made "+
-			"anew; if that takes long, see which of its finalizers is left"
+		reason, message = listenersv1alpha1.ReasonNotAccepted, "see the condition Accepted"
+	case o.serviceTerminating():
+		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+client.ObjectKeyFromObject(o.listener).String()+" is being deleted, and will then be "+
+			"created again; if the deletion does not finish, check the finalizers of the Service"
 	}
 	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// tell makes an event of each condition that changed, and of what is newly missing although there are addresses.
-func (r *Reconciler) tell(o *observed, e exposed, before, after *listenersv1alpha1.ListenerStatus) {
-	for _, is := range after.Conditions {
-		partly := is.Type == listenersv1alpha1.ListenerReady && is.Status == metav1.ConditionTrue && e.wanted.Reason != ""
-		if !news(meta.FindStatusCondition(before.Conditions, is.Type), &is, partly) {
+// emitEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, the event
+// has the reason why they are missing.
+func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listenersv1alpha1.ListenerStatus) {
+	for _, condition := range after.Conditions {
+		incomplete := condition.Type == listenersv1alpha1.ListenerReady && condition.Status == metav1.ConditionTrue && a.desired.Reason != ""
+		if !conditionChanged(meta.FindStatusCondition(before.Conditions, condition.Type), &condition, incomplete) {
 			continue
 		}
-		reason, kind := is.Reason, corev1.EventTypeNormal
-		if partly {
-			reason = e.wanted.Reason
+		reason, eventType := condition.Reason, corev1.EventTypeNormal
+		if incomplete {
+			reason = a.desired.Reason
 		}
-		if is.Type == listenersv1alpha1.ListenerAccepted && is.Status == metav1.ConditionFalse || reason == e.wanted.Reason && e.wanted.Warn {
-			kind = corev1.EventTypeWarning
+		refused := condition.Type == listenersv1alpha1.ListenerAccepted && condition.Status == metav1.ConditionFalse
+		if refused || reason == a.desired.Reason && a.desired.NeedsAction {
+			eventType = corev1.EventTypeWarning
 		}
-		r.Events.Eventf(o.listener, nil, kind, reason, "Reconcile", "%s", message.Truncate(is.Message, message.MaxEvent))
+		r.Events.Eventf(o.listener, nil, eventType, reason, "Reconcile", "%s", message.Truncate(condition.Message, message.MaxEvent))
 	}
 }
 
-// news tells whether users have to hear of a condition: when it changed, and if something is missing also when its
-// message did. That a Listener is not ready because it is not accepted is none.
-func news(was, is *metav1.Condition, partly bool) bool {
+// conditionChanged reports whether a condition changed in a way that users should be informed of: its status or reason,
+// or its message if it describes what is missing. A Listener that is not ready because it is not accepted needs no
+// second event. before is nil if the condition is new.
+func conditionChanged(before, after *metav1.Condition, incomplete bool) bool {
 	switch {
-	case is.Reason == listenersv1alpha1.ReasonNotAccepted:
+	case after.Reason == listenersv1alpha1.ReasonNotAccepted:
 		return false
-	case was == nil || was.Status != is.Status || was.Reason != is.Reason:
+	case before == nil || before.Status != after.Status || before.Reason != after.Reason:
 		return true
 	default:
-		return (is.Status != metav1.ConditionTrue || partly) && was.Message != is.Message
+		return (after.Status != metav1.ConditionTrue || incomplete) && before.Message != after.Message
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -26,7 +25,6 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -36,103 +34,101 @@ import (
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
-// workers is how many Listeners are worked on at once. Most passes read the cache alone; the rest wait for the API
+// workers is the number of concurrent reconciliations. Most of them only read the cache; the others wait for the API
 // server.
 const workers = 8
 
-// SetupWithManager registers the controller and everything that it waits for.
+// SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.live = mgr.GetAPIReader()
-	r.applier, r.statuses = apply.New(r.Client, names.FieldManagerService), apply.New(r.Client, names.FieldManagerListenerStatus)
-	r.clock, r.overlap, r.stood = clock.RealClock{}, overlap, map[types.UID]standing{}
-	later := predicates.NotInInitialList() // all Listeners are looked at then
+	r.initialize(mgr.GetAPIReader())
+	notInitial := predicates.NotInInitialList() // at the start, all Listeners are reconciled
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
-		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(asked())).
-		// By name, not by owner: a foreign Service that makes way has to be noticed, too.
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(ofService), builder.WithPredicates(later)).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass),
-			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ofVolume), builder.WithPredicates(later, reserved())).
-		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(ofPodListeners),
-			builder.WithPredicates(later, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod), builder.WithPredicates(later, predicate.Or(ended(), replaced()))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(later, predicates.NodeAddressesChanged())).
-		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.ofConfiguration),
-			builder.WithPredicates(later, renamed())).
+		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
+		// By name rather than by owner, because the deletion of a foreign Service matters, too.
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(serviceToListeners), builder.WithPredicates(notInitial)).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),
+			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
+			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, predicate.Or(podFinished(), podWithClaimsReplaced()))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToListeners), builder.WithPredicates(notInitial, predicates.NodeAddressesChanged())).
+		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.configurationToListeners),
+			builder.WithPredicates(notInitial, clusterDomainChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()})
-	r.kinds = map[schema.GroupVersionKind]optionalKind{}
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
-			source, err := r.kindSource(kind)
+			view, err := r.viewOf(kind)
 			if err != nil {
 				return err
 			}
-			r.kinds[kind.GroupVersionKind] = source
-			controlled = controlled.WatchesRawSource(source)
+			r.kinds[kind.GroupVersionKind] = view
+			controlled = controlled.WatchesRawSource(view)
 		}
 	}
 	return controlled.Complete(reconcile.AsReconciler(r.Client, r))
 }
 
-// kindSource returns a view of a backend's kind, and a source of the Listeners that its objects concern.
-func (r *Reconciler) kindSource(kind exposure.Kind) (*platform.View, error) {
+// viewOf returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.
+func (r *Reconciler) viewOf(kind exposure.Kind) (*platform.View, error) {
 	o, err := r.newObject(kind.GroupVersionKind)
 	if err != nil {
 		return nil, err
 	}
-	source, err := r.Platform.View(platform.ViewOptions{
+	view, err := r.Platform.View(platform.ViewOptions{
 		Scheme:     r.Client.Scheme(),
 		Object:     o,
 		Cache:      cache.ByObject{Transform: r.trimForeign(kind.GroupVersionKind)},
 		Indexes:    map[string]client.IndexerFunc{index.ObjectsByController: index.Controller},
-		Handler:    handler.EnqueueRequestsFromMapFunc(r.ofObject(kind.ForeignReason)),
-		Predicates: []predicate.Predicate{concerning()},
+		Handler:    handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind.ForeignReason)),
+		Predicates: []predicate.Predicate{controlledOrDeleted()},
 		Changed:    func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching objects of kind %s: %w", kind.Kind, err)
 	}
-	return source, nil
+	return view, nil
 }
 
-// trimForeign keeps of an object that no Listener controls only what shows that it is there: a cluster may have many.
+// trimForeign reduces objects that no Listener controls, of which a cluster may have many, to what identifies them.
 func (r *Reconciler) trimForeign(kind schema.GroupVersionKind) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		object, ok := o.(client.Object)
 		if !ok {
-			return o, nil // a tombstone of what was trimmed before
+			return o, nil // a tombstone of an object that was trimmed before
 		}
 		if isListener(metav1.GetControllerOf(object)) {
 			object.SetManagedFields(nil)
 			return object, nil
 		}
-		kept, err := r.newObject(kind)
+		trimmed, err := r.newObject(kind)
 		if err != nil {
 			return nil, err
 		}
-		kept.SetNamespace(object.GetNamespace())
-		kept.SetName(object.GetName())
-		kept.SetUID(object.GetUID())
-		kept.SetResourceVersion(object.GetResourceVersion())
-		kept.SetOwnerReferences(object.GetOwnerReferences())
-		return kept, nil
+		trimmed.SetNamespace(object.GetNamespace())
+		trimmed.SetName(object.GetName())
+		trimmed.SetUID(object.GetUID())
+		trimmed.SetResourceVersion(object.GetResourceVersion())
+		trimmed.SetOwnerReferences(object.GetOwnerReferences())
+		return trimmed, nil
 	}
 }
 
-// concerning passes objects that a Listener controls, or did, and any that makes way.
-func concerning() predicate.Predicate {
-	ours := func(o client.Object) bool { return isListener(metav1.GetControllerOf(o)) }
+// controlledOrDeleted passes objects that a Listener controls or has controlled, and the deletion of any object, which
+// may have had a name that a Listener needs.
+func controlledOrDeleted() predicate.Predicate {
+	controlled := func(o client.Object) bool { return isListener(metav1.GetControllerOf(o)) }
 	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return ours(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return ours(e.ObjectOld) || ours(e.ObjectNew) },
+		CreateFunc:  func(e event.CreateEvent) bool { return controlled(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return controlled(e.ObjectOld) || controlled(e.ObjectNew) },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
-// ofObject asks for the Listener that controls an object of a backend's kind, or else for those that an object of
-// another has been in the way of.
-func (r *Reconciler) ofObject(foreignReason string) handler.MapFunc {
+// objectToListeners maps an object of a backend's kind to the Listener that controls it, or else to the Listeners that
+// are not accepted because of a foreign object.
+func (r *Reconciler) objectToListeners(foreignReason string) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		if owner := metav1.GetControllerOf(o); isListener(owner) {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
@@ -153,8 +149,8 @@ func (r *Reconciler) ofObject(foreignReason string) handler.MapFunc {
 	}
 }
 
-// replaced passes Pods with claims that come or go, or are about to.
-func replaced() predicate.Predicate {
+// podWithClaimsReplaced passes Pods with claims that are created, begin to terminate, or are deleted.
+func podWithClaimsReplaced() predicate.Predicate {
 	claims := func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return claims(e.Object) },
@@ -166,9 +162,9 @@ func replaced() predicate.Predicate {
 	}
 }
 
-// asked passes Listeners whose spec, labels (the Service has them, too) or deletion changed, and those whose status
-// someone else overwrote. It does not pass what this controller writes.
-func asked() predicate.Predicate {
+// specLabelsOrStatusChanged passes Listeners whose spec, deletion timestamp or labels, which the Service inherits,
+// changed, and those whose status another writer has overwritten. It does not pass what this controller writes.
+func specLabelsOrStatusChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.LabelChangedPredicate{},
@@ -179,8 +175,8 @@ func asked() predicate.Predicate {
 	)
 }
 
-// reserved passes volumes of ours that come, go, lose their claim, or change their Listener or node.
-func reserved() predicate.Predicate {
+// reservationChanged passes listener volumes that are created, deleted or released, or have another Listener or node.
+func reservationChanged() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerVolume(o.(*corev1.PersistentVolume)) }),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -195,40 +191,42 @@ func released(o client.Object) bool {
 	return o.(*corev1.PersistentVolume).Status.Phase == corev1.VolumeReleased
 }
 
-// ended passes Pods that have just finished.
-func ended() predicate.Predicate {
+// podFinished passes Pods that have just finished.
+func podFinished() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !claim.PodFinished(e.ObjectOld.(*corev1.Pod)) && claim.PodFinished(e.ObjectNew.(*corev1.Pod))
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false }, // its PodListeners goes with it
+		DeleteFunc: func(event.DeleteEvent) bool { return false }, // its PodListeners are deleted with it
 	}
 }
 
-// renamed passes a configuration that comes, goes, or changes the cluster's domain.
-func renamed() predicate.Predicate {
+// clusterDomainChanged passes a ListenerOperator that is created, is deleted, or has another cluster domain.
+func clusterDomainChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		domain := func(o client.Object) string { return o.(*operatorv1alpha1.ListenerOperator).Spec.ClusterDomain }
 		return domain(e.ObjectOld) != domain(e.ObjectNew)
 	}}
 }
 
-// ofService asks for the Listener of the Service's name.
-func ofService(_ context.Context, o client.Object) []reconcile.Request {
+// serviceToListeners maps a Service to the Listener of the same name.
+func serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-func (r *Reconciler) ofClass(ctx context.Context, o client.Object) []reconcile.Request {
+// classToListeners maps a ListenerClass to its Listeners.
+func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
-// ofConfiguration asks for all Listeners: which of them publish a name below the cluster's domain is their classes'
-// matter.
-func (r *Reconciler) ofConfiguration(ctx context.Context, _ client.Object) []reconcile.Request {
+// configurationToListeners maps the ListenerOperator to all Listeners, because it depends on their classes which of them
+// publish a name in the cluster domain.
+func (r *Reconciler) configurationToListeners(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.listeners(ctx)
 }
 
+// listeners returns a request for each of the selected Listeners.
 func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var listeners listenersv1alpha1.ListenerList
 	index.List(ctx, r.Client, &listeners, options...)
@@ -239,7 +237,8 @@ func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption
 	return requests
 }
 
-func ofVolume(_ context.Context, o client.Object) []reconcile.Request {
+// volumeToListeners maps a PersistentVolume to the Listener that its labels name.
+func volumeToListeners(_ context.Context, o client.Object) []reconcile.Request {
 	labels := o.GetLabels()
 	key := types.NamespacedName{Namespace: labels[names.LabelListenerNamespace], Name: labels[names.LabelListenerName]}
 	if key.Namespace == "" || key.Name == "" {
@@ -248,7 +247,8 @@ func ofVolume(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-func ofPodListeners(_ context.Context, o client.Object) []reconcile.Request {
+// podListenersToListeners maps a PodListeners to the Listeners that it names.
+func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range index.PodListenersListeners(o) {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
@@ -256,8 +256,9 @@ func ofPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// ofPod asks for the Listeners that the Pod is labelled with, and those of its own claims, which are named like them.
-func ofPod(_ context.Context, o client.Object) []reconcile.Request {
+// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims, which have the names of
+// the claims.
+func podToListeners(_ context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range index.PodClaims(o) {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
@@ -270,18 +271,18 @@ func ofPod(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// ofNode asks for the Listeners with volumes that are reserved, or mounted, on the node.
-func (r *Reconciler) ofNode(ctx context.Context, o client.Object) []reconcile.Request {
+// nodeToListeners maps a Node to the Listeners with volumes that are reserved or mounted on it.
+func (r *Reconciler) nodeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	var volumes corev1.PersistentVolumeList
 	index.List(ctx, r.Client, &volumes, client.MatchingFields{index.VolumesByNode: o.GetName()})
 	for i := range volumes.Items {
-		requests = append(requests, ofVolume(ctx, &volumes.Items[i])...)
+		requests = append(requests, volumeToListeners(ctx, &volumes.Items[i])...)
 	}
 	var mounts listenersv1alpha1.PodListenersList
 	index.List(ctx, r.Client, &mounts, client.MatchingFields{index.PodListenersByNode: o.GetName()})
 	for i := range mounts.Items {
-		requests = append(requests, ofPodListeners(ctx, &mounts.Items[i])...)
+		requests = append(requests, podListenersToListeners(ctx, &mounts.Items[i])...)
 	}
 	return requests
 }

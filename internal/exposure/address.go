@@ -6,9 +6,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// NodeAddress chooses the address to publish for a node, by contract 1.4: an IP is the first ExternalIP, else the first
-// InternalIP; a host name is the first Hostname; the kind that is not preferred is the fallback. ok is false for a node
-// that has neither. InternalDNS and ExternalDNS are ignored.
+// NodeAddress returns the address to publish for a node (contract 1.4). The IP address is the first ExternalIP, or else
+// the first InternalIP; the host name is the first Hostname; the type that is not preferred is the fallback. InternalDNS
+// and ExternalDNS are ignored. ok is false for a node without an address.
 func NodeAddress(node *corev1.Node, prefer listenersv1alpha1.AddressType) (address string, t listenersv1alpha1.AddressType, ok bool) {
 	ip := firstOf(node, corev1.NodeExternalIP)
 	if ip == "" {
@@ -17,17 +17,17 @@ func NodeAddress(node *corev1.Node, prefer listenersv1alpha1.AddressType) (addre
 	return PreferredAddress(prefer, firstOf(node, corev1.NodeHostName), ip)
 }
 
-func firstOf(node *corev1.Node, kind corev1.NodeAddressType) string {
+func firstOf(node *corev1.Node, addressType corev1.NodeAddressType) string {
 	for _, a := range node.Status.Addresses {
-		if a.Type == kind && a.Address != "" {
+		if a.Type == addressType && a.Address != "" {
 			return a.Address
 		}
 	}
 	return ""
 }
 
-// PreferredAddress returns the preferred one of a host name and an IP address, else the other; "" means that there is
-// none.
+// PreferredAddress returns the host name or the IP address, whichever is preferred, or else the other one. An empty
+// string means that there is none. ok is false if there is neither.
 func PreferredAddress(prefer listenersv1alpha1.AddressType, hostname, ip string) (address string, t listenersv1alpha1.AddressType, ok bool) {
 	if ip != "" && (prefer == listenersv1alpha1.AddressTypeIP || hostname == "") {
 		return ip, listenersv1alpha1.AddressTypeIP, true

@@ -35,22 +35,22 @@ func TestNodeAddress(t *testing.T) {
 		addresses []corev1.NodeAddress
 		ip, host  chosen
 	}{
-		"external before internal, whatever the order": {
+		"external before internal, in any order": {
 			addresses: []corev1.NodeAddress{internal, hostname, external},
 			ip:        chosen{"203.0.113.1", listenersv1alpha1.AddressTypeIP, true},
 			host:      chosen{"node-1", listenersv1alpha1.AddressTypeHostname, true},
 		},
-		"the first of a kind": {
+		"first of a type": {
 			addresses: []corev1.NodeAddress{internal6, internal, hostname2, hostname},
 			ip:        chosen{"fd00::1", listenersv1alpha1.AddressTypeIP, true},
 			host:      chosen{"node-2", listenersv1alpha1.AddressTypeHostname, true},
 		},
-		"host name alone": {
+		"host name only": {
 			addresses: []corev1.NodeAddress{hostname},
 			ip:        chosen{"node-1", listenersv1alpha1.AddressTypeHostname, true},
 			host:      chosen{"node-1", listenersv1alpha1.AddressTypeHostname, true},
 		},
-		"IP alone": {
+		"IP only": {
 			addresses: []corev1.NodeAddress{internal},
 			ip:        chosen{"10.0.0.1", listenersv1alpha1.AddressTypeIP, true},
 			host:      chosen{"10.0.0.1", listenersv1alpha1.AddressTypeIP, true},

@@ -53,45 +53,45 @@ type Object interface {
 	runtime.Object
 }
 
-// Listener is a Listener with all that a backend decides from. Nothing of it may be changed.
+// Listener is a Listener with the observed state that a backend depends on. Backends must not change any of it.
 type Listener struct {
 	*listenersv1alpha1.Listener
-	// Class is the class whose policy holds. It is never nil.
+	// Class is the class that applies. It is never nil.
 	Class *listenersv1alpha1.ListenerClass
-	// Service is the Listener's own, as it is; nil if there is none yet.
+	// Service is the observed Service that the Listener controls, or nil.
 	Service *corev1.Service
-	// Objects are those of the backend's kinds that the Listener controls, sorted by name.
+	// Objects are the objects of the backend's kinds that the Listener controls, sorted by name.
 	Objects []Object
-	// Pods are the names of the Pods that mount the claim which the Listener was made for, sorted. It is empty for a
-	// Listener that was not made for a claim.
+	// Pods are the names of the Pods that mount the claim that the Listener was created for, sorted. It is empty for a
+	// Listener that was not created for a claim.
 	Pods []string
-	// Nodes are those with reservations for the Listener, sorted by name. They are there while the Service has node
-	// ports.
+	// Nodes are the nodes with reservations for the Listener, sorted by name. It is empty unless the class or the Service
+	// is of type NodePort.
 	Nodes []*corev1.Node
-	// MissingNodes are the names of those that no longer exist, sorted.
+	// MissingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	MissingNodes []string
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
 }
 
-// Desired is an object as it is to be applied. It has apiVersion, kind, namespace and name.
+// Desired is an object to apply. It has apiVersion, kind, namespace and name.
 type Desired struct {
 	*unstructured.Unstructured
-	// Anew says that the object that exists cannot become the desired one, and has to be deleted first.
-	Anew bool
+	// Recreate states that the existing object cannot be changed to the desired one, and has to be deleted first.
+	Recreate bool
 }
 
-// Exposed is where a Listener can be reached.
+// Exposed holds the addresses at which clients reach a Listener through one backend.
 type Exposed struct {
-	// Addresses in the order in which consumers should prefer them; never nil.
+	// Addresses are the addresses in the order of preference. It is never nil.
 	Addresses []listenersv1alpha1.IngressAddress
-	// NodePorts is the port at each node, by port name, if the addresses belong to nodes; else nil.
+	// NodePorts are the node ports by port name if the addresses are those of nodes, and nil otherwise.
 	NodePorts map[string]int32
-	// Complete says that everything that should have an address has one.
+	// Complete states that no expected address is missing.
 	Complete bool
-	// Reason, one of those of listenersv1alpha1.ListenerReady, and Message say what is missing and who has to act. A
-	// message without a reason is about something that is left out for good.
+	// Reason, one of those of listenersv1alpha1.ListenerReady, and Message describe which addresses are missing and who
+	// has to act. A message without a reason lists what is permanently left out.
 	Reason, Message string
-	// Warn says that somebody has to act, rather than wait.
-	Warn bool
+	// NeedsAction states that the missing addresses need an action of a user or administrator, not only time.
+	NeedsAction bool
 }

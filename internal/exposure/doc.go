@@ -1,7 +1,7 @@
-// Package exposure decides how Listeners are reached: what the API server should hold for that, and which addresses it
-// results in. Every Listener has a Service; a Backend is one way of reaching it, layered over the Service if need be.
-// The packages below this one are the backends.
+// Package exposure computes the objects that expose a Listener, and its addresses. Every Listener has a Service, which
+// function Service builds. A Backend adds further objects, if it needs any, and chooses the addresses. The backends are
+// the packages below this one; package backends lists them and describes how to add one.
 //
-// It is pure: it never talks to the API server, and knows neither clock nor environment. The order of addresses is API
-// (contract 1.5): consumers take the first one.
+// It is pure: it never talks to the API server, and depends on neither clock nor environment. The order of addresses is
+// part of the API (contract 1.5), because consumers use the first one.
 package exposure

@@ -18,26 +18,26 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// override merges the overrides of the class, and then those of the Listener, over the generated Service.
+// override merges the overrides of the class, and then those of the Listener, into the generated Service.
 //
-// None of them may change what the Service is and whom it belongs to: of its metadata only labels and annotations are
-// open. Those of a Listener, whose author need not be trusted with the cluster, may neither point the Service at Pods
-// that do not mount the Listener nor have it attract the traffic of addresses of others (spec.externalIPs,
-// CVE-2020-8554).
+// Overrides must not change the identity or the owner of the Service: of its metadata they may set only labels and
+// annotations. The author of a Listener is less trusted than that of a class. Overrides of a Listener must neither select
+// Pods that do not mount the Listener nor set spec.externalIPs, which would redirect the traffic of foreign addresses
+// (CVE-2020-8554).
 func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, error) {
-	ofClass, err := merge(service, class.Spec.ServiceOverrides.Raw)
+	byClass, err := merge(service, class.Spec.ServiceOverrides.Raw)
 	if err == nil {
-		err = checkIdentity(service, ofClass)
+		err = checkIdentity(service, byClass)
 	}
 	if err != nil {
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
 	}
-	service = ofClass
+	service = byClass
 	for i, raw := range listener.Spec.ObjectOverrides {
 		ok, err := targets(raw.Raw, service)
 		if err == nil && ok {
-			service, err = overrideAsListener(service, raw.Raw, names.PodMountLabel(listener.UID))
+			service, err = overrideByListener(service, raw.Raw, names.PodMountLabel(listener.UID))
 		}
 		if err != nil {
 			return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[%d]: %v", i, err)
@@ -46,7 +46,9 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 	return service, nil
 }
 
-func overrideAsListener(before *corev1ac.ServiceApplyConfiguration, patch []byte, mountLabel string) (*corev1ac.ServiceApplyConfiguration, error) {
+// overrideByListener merges one of the Listener's overrides, or returns an error if it is not allowed to the author of a
+// Listener.
+func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte, mountLabel string) (*corev1ac.ServiceApplyConfiguration, error) {
 	after, err := merge(before, patch)
 	if err != nil {
 		return nil, err
@@ -57,16 +59,16 @@ func overrideAsListener(before *corev1ac.ServiceApplyConfiguration, patch []byte
 	if !slices.Equal(before.Spec.ExternalIPs, after.Spec.ExternalIPs) {
 		return nil, errors.New("spec.externalIPs may only be set by the ListenerClass")
 	}
-	was, had := before.Spec.Selector[mountLabel]
-	if is, has := after.Spec.Selector[mountLabel]; is != was || has != had {
+	old, existed := before.Spec.Selector[mountLabel]
+	if current, exists := after.Spec.Selector[mountLabel]; current != old || exists != existed {
 		return nil, fmt.Errorf("the selector %s may only be changed by the ListenerClass", mountLabel)
 	}
 	return after, nil
 }
 
-// targets tells whether an entry of a Listener's overrides is meant for its Service: apiVersion, kind, name and
-// namespace must all be the Service's (contract 1.5). An entry that leaves one of them out is meant for nothing here,
-// and is no mistake either: product operators hand on lists that are written for all of their objects.
+// targets reports whether an override of a Listener applies to its Service: apiVersion, kind, name and namespace must
+// all be those of the Service (contract 1.5). An entry without one of them applies to no object, which is not an error,
+// because product operators pass on lists that are written for all of their objects.
 func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, error) {
 	var entry struct {
 		APIVersion string `json:"apiVersion"`
@@ -77,13 +79,13 @@ func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, err
 		} `json:"metadata"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &entry); err != nil {
-		return false, fmt.Errorf("reading it as an object: %w", err)
+		return false, fmt.Errorf("decoding the object: %w", err)
 	}
 	return entry.APIVersion == *service.APIVersion && entry.Kind == *service.Kind &&
 		entry.Metadata.Name == *service.Name && entry.Metadata.Namespace == *service.Namespace, nil
 }
 
-// merge applies a strategic merge patch. Fields that Services do not have are an error.
+// merge applies a strategic merge patch. Fields that a Service does not have are an error.
 func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (*corev1ac.ServiceApplyConfiguration, error) {
 	if len(patch) == 0 {
 		return service, nil
@@ -96,31 +98,31 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (*corev1ac
 	if err != nil {
 		return nil, fmt.Errorf("merging: %w", err)
 	}
-	// Decoding into the apply configuration drops nulls, and keeps zero values that were given.
+	// Decoding into the apply configuration drops nulls and keeps explicit zero values.
 	merged := &corev1ac.ServiceApplyConfiguration{}
 	unknown, err := kjson.UnmarshalStrict(patched, merged)
 	if err != nil {
-		return nil, fmt.Errorf("reading the result as a Service: %w", err)
+		return nil, fmt.Errorf("decoding the merged Service: %w", err)
 	}
 	if len(unknown) > 0 {
 		messages := make([]string, len(unknown))
 		for i, u := range unknown {
 			messages[i] = u.Error()
 		}
-		return nil, fmt.Errorf("a Service has no such field: %s", strings.Join(messages, ", "))
+		return nil, fmt.Errorf("a Service does not have this field: %s", strings.Join(messages, ", "))
 	}
 	if merged.Spec == nil {
 		return nil, errors.New("spec may not be removed")
 	}
-	merged.Status = nil // not ours to say
+	merged.Status = nil // owned by other controllers
 	return merged, nil
 }
 
-// checkIdentity refuses a change of anything but labels and annotations in the Service's type and metadata.
+// checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels and annotations differ.
 func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
 	if !reflect.DeepEqual(before.TypeMetaApplyConfiguration, after.TypeMetaApplyConfiguration) ||
 		!reflect.DeepEqual(withoutLabels(before), withoutLabels(after)) {
-		return errors.New("of a Service's apiVersion, kind and metadata only metadata.labels and metadata.annotations may be overridden")
+		return errors.New("apiVersion, kind and metadata of a Service cannot be overridden, except metadata.labels and metadata.annotations")
 	}
 	return nil
 }

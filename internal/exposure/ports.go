@@ -11,15 +11,15 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// port is a port of a Listener whose protocol is resolved.
+// port is a port of a Listener with its default protocol applied.
 type port struct {
 	protocol corev1.Protocol
 	name     string
 	number   int32
 }
 
-// servicePorts returns the ports that the Service of a Listener gets: of those with the same protocol and name the last
-// one, sorted by protocol and name. It refuses what no Service can have.
+// servicePorts returns the ports of the Service of a Listener, sorted by protocol and name. Of several ports with the
+// same protocol and name, the last one applies. The error is a *Refusal if no Service can have these ports.
 func servicePorts(listener *listenersv1alpha1.Listener) ([]port, error) {
 	if len(listener.Spec.Ports) == 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty; name at least one port to expose")
@@ -32,7 +32,7 @@ func servicePorts(listener *listenersv1alpha1.Listener) ([]port, error) {
 		}
 		if other, ok := byName[p.name]; ok {
 			return nil, Refuse(listenersv1alpha1.ReasonDuplicatePortName,
-				"spec.ports: the name %q is used for both %s and %s; a Service needs a name of its own for each port",
+				"spec.ports: the name %q is used for both %s and %s; each port of a Service must have a name of its own",
 				p.name, other.protocol, p.protocol)
 		}
 		byName[p.name] = p
@@ -69,8 +69,8 @@ func deduplicate(listed []listenersv1alpha1.ListenerPort) []port {
 	return ports
 }
 
-// checkPort says what is wrong with a port, or "". Kubernetes has no rules beyond these for a Service's port, except
-// that it lets a single port go without a name; here it must have one, because a port is published under its name.
+// checkPort returns why a port is invalid, or "". The rules are those of Kubernetes for the ports of a Service, except
+// that Kubernetes allows a single port without a name. Here it must have one, because ports are published by name.
 func checkPort(p port) string {
 	if problems := validation.IsDNS1123Label(p.name); len(problems) > 0 {
 		return "the name is not valid: " + strings.Join(problems, ", ")

@@ -2,9 +2,9 @@ package exposure
 
 import "fmt"
 
-// Refusal is the error for a Listener that cannot be exposed as it is. Its reason is one of those of the condition
-// listenersv1alpha1.ListenerAccepted, and its message is for the author of the Listener or of its class: it names the
-// cause and the remedy.
+// Refusal is the error for a Listener that cannot be exposed. Its reason is one of those of the condition
+// listenersv1alpha1.ListenerAccepted. Its message names the cause and the remedy, and addresses the author of the
+// Listener or of its class.
 type Refusal struct {
 	Reason  string
 	Message string
@@ -13,7 +13,7 @@ type Refusal struct {
 // Error returns reason and message.
 func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
 
-// Refuse returns a refusal with a formatted message.
+// Refuse returns a Refusal with a formatted message.
 func Refuse(reason, format string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

@@ -12,10 +12,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Service returns the Service of a Listener of this class, as it is to be applied: the generated one, then the
-// overrides of the class, then those of the Listener (contract 1.5). It says nothing about fields that it leaves to
-// Kubernetes, such as targetPort and nodePort. The error is a *Refusal if there is something that the author of the
-// Listener or of the class has to mend.
+// Service returns the Service to apply for a Listener of this class: the generated Service with the overrides of the
+// class and then those of the Listener (contract 1.5). Fields that Kubernetes chooses, such as targetPort and nodePort,
+// are not set. The error is a *Refusal if the author of the Listener or of the class has to change something.
 func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, error) {
 	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidName,
@@ -29,7 +28,7 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 	return override(generate(class, listener, ports), class, listener)
 }
 
-// generate returns the Service before overrides.
+// generate returns the Service without overrides.
 func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener, ports []port) *corev1ac.ServiceApplyConfiguration {
 	spec := corev1ac.ServiceSpec().
 		WithType(corev1.ServiceType(class.Spec.ServiceType)).

@@ -34,8 +34,8 @@ func rawYAML(t testing.TB, s string) runtime.RawExtension {
 	return runtime.RawExtension{Raw: raw}
 }
 
-// ofService is an override that is meant for the Service of newListener.
-func ofService(t testing.TB, s string) runtime.RawExtension {
+// serviceOverride returns an override for the Service of newListener.
+func serviceOverride(t testing.TB, s string) runtime.RawExtension {
 	t.Helper()
 	var o unstructured.Unstructured
 	if err := yaml.Unmarshal([]byte(s), &o.Object); err != nil {
@@ -74,7 +74,7 @@ func newClass(serviceType listenersv1alpha1.ServiceType) *listenersv1alpha1.List
 	}
 }
 
-// everything sets each option of a class, whether or not it applies to the type.
+// everything sets every field of a class, whether or not it applies to the service type.
 func everything(class *listenersv1alpha1.ListenerClass) {
 	class.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "a"}
 	class.Spec.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
@@ -138,11 +138,11 @@ spec:
 					rawYAML(t, `{apiVersion: v1, kind: Service, metadata: {namespace: ns, annotations: {no: name}}}`),
 					rawYAML(t, `{kind: Service, metadata: {name: web, namespace: ns, annotations: {no: version}}}`),
 					rawYAML(t, `{apiVersion: v1, metadata: {name: web, namespace: ns, annotations: {no: kind}}}`),
-					ofService(t, `{spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30080}, {port: 81, name: more}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.7}]}}}`),
+					serviceOverride(t, `{spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30080}, {port: 81, name: more}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.7}]}}}`),
 				}
 			},
 		},
-		"class-takes-the-selector": {serviceType: clusterIP, class: func(c *listenersv1alpha1.ListenerClass) {
+		"class-replaces-the-selector": {serviceType: clusterIP, class: func(c *listenersv1alpha1.ListenerClass) {
 			c.Spec.ServiceOverrides = rawYAML(t, `{spec: {selector: {$patch: replace, app: web}}}`)
 		}},
 	} {
@@ -163,16 +163,16 @@ spec:
 	}
 }
 
-func TestServiceRefuses(t *testing.T) {
+func TestServiceIsRefused(t *testing.T) {
 	ports := func(p ...listenersv1alpha1.ListenerPort) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
 		return func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) { l.Spec.Ports = p }
 	}
-	ofListener := func(s string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
+	listenerOverride := func(s string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
 		return func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
-			l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: Service}`), ofService(t, s)}
+			l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: Service}`), serviceOverride(t, s)}
 		}
 	}
-	ofClass := func(s string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
+	classOverride := func(s string) func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener) {
 		return func(c *listenersv1alpha1.ListenerClass, _ *listenersv1alpha1.Listener) {
 			c.Spec.ServiceOverrides = rawYAML(t, s)
 		}
@@ -184,7 +184,7 @@ func TestServiceRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given   func(*listenersv1alpha1.ListenerClass, *listenersv1alpha1.Listener)
 		reason  string
-		message string // a part of it
+		message string // part of the message
 	}{
 		"null ports":           {ports(), listenersv1alpha1.ReasonNoPorts, "spec.ports is empty"},
 		"port 0":               {ports(listenersv1alpha1.ListenerPort{Name: "a"}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
@@ -213,33 +213,33 @@ func TestServiceRefuses(t *testing.T) {
 		"name with a dot":               {named("web.one"), listenersv1alpha1.ReasonInvalidName, "choose another name"},
 		"name of 64 characters":         {named(strings.Repeat("a", 64)), listenersv1alpha1.ReasonInvalidName, "no more than 63"},
 
-		"override without a readable kind": {
+		"override with a kind that is not a string": {
 			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
 				l.Spec.ObjectOverrides = []runtime.RawExtension{rawYAML(t, `{apiVersion: v1, kind: 1}`)}
 			},
-			listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[0]: reading it as an object",
+			listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[0]: decoding the object",
 		},
 		"override of unknown field": {
-			ofListener(`{spec: {typo: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, `no such field: unknown field "spec.typo"`,
+			listenerOverride(`{spec: {typo: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, `does not have this field: unknown field "spec.typo"`,
 		},
-		"override of wrong type":   {ofListener(`{spec: {type: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: reading"},
-		"override removes spec":    {ofListener(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
-		"override of a uid":        {ofListener(`{metadata: {uid: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override adds an owner":   {ofListener(`{metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override removes owners":  {ofListener(`{metadata: {ownerReferences: null}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override replaces all":    {ofListener(`{$patch: replace, spec: {type: ClusterIP}}`), listenersv1alpha1.ReasonInvalidOverrides, "only metadata.labels"},
-		"override of external IPs": {ofListener(`{spec: {externalIPs: [192.0.2.1]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
+		"override of wrong type":   {listenerOverride(`{spec: {type: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: decoding"},
+		"override removes spec":    {listenerOverride(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"override of a uid":        {listenerOverride(`{metadata: {uid: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override adds an owner":   {listenerOverride(`{metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override removes owners":  {listenerOverride(`{metadata: {ownerReferences: null}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override replaces all":    {listenerOverride(`{$patch: replace, spec: {type: ClusterIP}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override of external IPs": {listenerOverride(`{spec: {externalIPs: [192.0.2.1]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
 		"override removes the selector": {
-			ofListener(`{spec: {selector: {$patch: replace, app: other}}}`), listenersv1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+			listenerOverride(`{spec: {selector: {$patch: replace, app: other}}}`), listenersv1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
 		},
 		"override changes the selector": {
-			ofListener(`{spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
+			listenerOverride(`{spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
 			listenersv1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
 		},
-		"class override of a name":    {ofClass(`{metadata: {name: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
-		"class override of a kind":    {ofClass(`{kind: Route}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: of a Service's"},
-		"class override removes spec": {ofClass(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
-		"class override removes all":  {ofClass(`{$patch: delete}`), listenersv1alpha1.ReasonInvalidOverrides, ""},
+		"class override of a name":    {classOverride(`{metadata: {name: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: apiVersion, kind and metadata"},
+		"class override of a kind":    {classOverride(`{kind: Route}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: apiVersion, kind and metadata"},
+		"class override removes spec": {classOverride(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"class override removes all":  {classOverride(`{$patch: delete}`), listenersv1alpha1.ReasonInvalidOverrides, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class, listener := newClass(nodePort), newListener()
@@ -256,8 +256,8 @@ func TestServiceRefuses(t *testing.T) {
 	}
 }
 
-// FuzzListenerOverride looks for overrides that make the operator panic, or that get hold of what is not the
-// Listener's.
+// FuzzListenerOverride looks for overrides of a Listener that cause a panic, or that set fields which only the class may
+// set.
 func FuzzListenerOverride(f *testing.F) {
 	for _, seed := range []string{
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns","labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,
@@ -280,7 +280,7 @@ func FuzzListenerOverride(f *testing.F) {
 			t.Errorf("external IPs (-want +got):\n%s", diff)
 		}
 		if service.Spec.Selector["listener.stackable.tech/mnt.0123abcd00004000800000000000beef"] != "web" || *service.Name != "web" || len(service.OwnerReferences) != 1 {
-			t.Errorf("lost its identity: %v", service)
+			t.Errorf("identity or selector were overridden: %v", service)
 		}
 	})
 }

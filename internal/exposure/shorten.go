@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// hashLength is how many characters of a hash a shortened name ends with.
+// hashLength is the number of characters of the hash at the end of a shortened name.
 const hashLength = 8
 
-// Shorten returns a name, or if it is longer than limit its beginning with a hash of all of it: the same for the same
-// name, and another for another one. The limit must be above 10 characters.
+// Shorten returns the name if it has at most limit characters, or else its beginning followed by a hash of the whole
+// name. The result depends on the name alone and differs between names. The limit must be greater than 10.
 func Shorten(name string, limit int) string {
 	if len(name) <= limit {
 		return name
@@ -18,8 +18,8 @@ func Shorten(name string, limit int) string {
 	return hashed(name, name, limit)
 }
 
-// Label returns a name of a Kubernetes object as a part of a host name between two dots: without dots, and if it had
-// any with a hash, so that it differs from that of any other name.
+// Label returns the name of a Kubernetes object as a DNS label: with hyphens in place of dots. If the name has dots, the
+// label ends with a hash, so that it differs from the label of any other name.
 func Label(name string) string {
 	if !strings.Contains(name, ".") {
 		return name
@@ -27,9 +27,9 @@ func Label(name string) string {
 	return hashed(strings.ReplaceAll(name, ".", "-"), name, 63)
 }
 
-// hashed returns the beginning of what is shown with a hash of name, at most limit characters long.
-func hashed(shown, name string, limit int) string {
+// hashed returns the beginning of prefix followed by a hash of name, with at most limit characters.
+func hashed(prefix, name string, limit int) string {
 	sum := sha256.Sum256([]byte(name))
-	beginning := strings.TrimRight(shown[:min(len(shown), limit-hashLength-1)], "-.")
+	beginning := strings.TrimRight(prefix[:min(len(prefix), limit-hashLength-1)], "-.")
 	return beginning + "-" + hex.EncodeToString(sum[:])[:hashLength]
 }

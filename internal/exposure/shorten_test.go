@@ -9,8 +9,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// The hashes are part of it: hosts of running clusters depend on them.
-func TestNamesAreShortenedOnlyIfTheyAreTooLong(t *testing.T) {
+// The hashes must not change: hosts of existing Routes contain them.
+func TestLongNamesAreShortened(t *testing.T) {
 	long := strings.Repeat("a", 70)
 	for _, tc := range []struct {
 		name  string
@@ -30,7 +30,7 @@ func TestNamesAreShortenedOnlyIfTheyAreTooLong(t *testing.T) {
 	}
 }
 
-func TestNamesWithDotsBecomeLabelsOfTheirOwn(t *testing.T) {
+func TestLabelsOfNamesWithDotsAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, name := range []string{"a-b-c", "a.b-c", "a-b.c", "a.b.c", strings.Repeat("a.", 100) + "a", strings.Repeat("a.", 100) + "b", "a", "a."} {
 		label := exposure.Label(name)

@@ -516,10 +516,10 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 		class.Spec = loadBalanced()
 		class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
 	})
-	s.awaitPreviousAddress("web-listener", host, "no load balancer has given Service")
+	s.awaitPreviousAddress("web-listener", host, "has no load balancer address yet")
 	s.awaitReconcile(class, "web-listener")
 	s.get(&routev1.Route{}, s.key("web-listener-http"))
-	s.awaitPreviousAddress("web-listener", host, "no load balancer has given Service")
+	s.awaitPreviousAddress("web-listener", host, "has no load balancer address yet")
 	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
 		return service.Spec.Type == corev1.ServiceTypeLoadBalancer
@@ -567,7 +567,7 @@ func (s *scenario) awaitPreviousAddress(name, address, words string) {
 	mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
 		ready := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerReady)
 		return ready != nil && ready.Status == metav1.ConditionTrue && slices.Equal(hostsOf(l), []string{address}) &&
-			strings.Contains(ready.Message, "as before") && strings.Contains(ready.Message, words)
+			strings.Contains(ready.Message, "through the previous exposure") && strings.Contains(ready.Message, words)
 	})
 }
 

@@ -12,47 +12,47 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Ports of a router.
+// The ports at which a router serves clients.
 const (
 	portHTTP  = 80
 	portHTTPS = 443
 )
 
-// Addresses implements exposure.Backend: the admitted hosts of each port's Route, in the order of the Service's ports.
-// For a class without routes, as one that has just changed, they are those of the Routes that are left.
+// Addresses implements exposure.Backend. It returns the admitted hosts of each port's Route, in the order of the
+// Service's ports. If the class no longer has spec.route, they are those of the remaining Routes.
 func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var ports, missing, leftOut []string
 	var routers []string
 	if l.Class.Spec.Route != nil {
-		ports, leftOut = routed(l)
+		ports, leftOut = routedPorts(l)
 		routers = l.Class.Spec.Route.Routers
 	} else {
-		ports = left(l)
+		ports = portsWithRoute(l)
 	}
 	for _, port := range ports {
 		name := nameOf(l, port)
-		hosts, why := admitted(find(l, name), routers)
-		if why.message != "" {
-			missing = append(missing, fmt.Sprintf("Route %s/%s %s", l.Namespace, name, why.message))
-			if e.Reason == "" || why.reason == listenersv1alpha1.ReasonRouteNotAdmitted {
-				e.Reason = why.reason
+		hosts, cause := admittedHosts(find(l, name), routers)
+		if cause.message != "" {
+			missing = append(missing, fmt.Sprintf("Route %s/%s %s", l.Namespace, name, cause.message))
+			if e.Reason == "" || cause.reason == listenersv1alpha1.ReasonRouteNotAdmitted {
+				e.Reason = cause.reason
 			}
 		}
 		for _, host := range hosts {
 			e.Addresses = append(e.Addresses, listenersv1alpha1.IngressAddress{
-				Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: outside(find(l, name))},
+				Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: routerPort(find(l, name))},
 			})
 		}
 	}
 	e.Complete = len(ports) > 0 && len(missing) == 0
-	e.Warn = e.Reason == listenersv1alpha1.ReasonRouteNotAdmitted
+	e.NeedsAction = e.Reason == listenersv1alpha1.ReasonRouteNotAdmitted
 	e.Message = strings.Join(slices.Concat(missing, leftOut), "; ")
 	return e
 }
 
-// left returns the names of the ports that have a Route.
-func left(l *exposure.Listener) []string {
+// portsWithRoute returns the names of the ports that have a Route.
+func portsWithRoute(l *exposure.Listener) []string {
 	var ports []string
 	for _, p := range l.Service.Spec.Ports {
 		if find(l, nameOf(l, p.Name)) != nil {
@@ -62,18 +62,18 @@ func left(l *exposure.Listener) []string {
 	return ports
 }
 
-// verdict is why a Route has no host.
-type verdict struct{ reason, message string }
+// cause is why a Route has no admitted host.
+type cause struct{ reason, message string }
 
-// admitted returns the hosts under which routers have admitted a Route, and if there is none why. If routers are named,
-// only those count, in their order.
-func admitted(route *routev1.Route, routers []string) (hosts []string, why verdict) {
+// admittedHosts returns the hosts for which routers have admitted a Route, or why there is none. If routers are given,
+// it considers only these, in their order.
+func admittedHosts(route *routev1.Route, routers []string) (hosts []string, _ cause) {
 	if route == nil {
-		return nil, verdict{listenersv1alpha1.ReasonWaitingForRouter, "does not exist yet"}
+		return nil, cause{listenersv1alpha1.ReasonWaitingForRouter, "does not exist yet"}
 	}
 	var rejections []string
-	for _, ingress := range chosen(route.Status.Ingress, routers) {
-		condition := conditionOf(ingress)
+	for _, ingress := range ingressesOf(route.Status.Ingress, routers) {
+		condition := admittedCondition(ingress)
 		switch {
 		case condition == nil:
 		case condition.Status == corev1.ConditionTrue && ingress.Host != "":
@@ -86,19 +86,19 @@ func admitted(route *routev1.Route, routers []string) (hosts []string, why verdi
 	}
 	switch {
 	case len(hosts) > 0:
-		return hosts, verdict{}
+		return hosts, cause{}
 	case len(rejections) > 0:
-		return nil, verdict{listenersv1alpha1.ReasonRouteNotAdmitted, strings.Join(rejections, ", ")}
+		return nil, cause{listenersv1alpha1.ReasonRouteNotAdmitted, strings.Join(rejections, ", ")}
 	case len(routers) > 0:
-		return nil, verdict{listenersv1alpha1.ReasonWaitingForRouter, "has not been taken up by any of the routers that the class names: " + strings.Join(routers, ", ")}
+		return nil, cause{listenersv1alpha1.ReasonWaitingForRouter, "is not admitted yet by any of the routers that the class lists: " + strings.Join(routers, ", ")}
 	default:
-		return nil, verdict{listenersv1alpha1.ReasonWaitingForRouter, "has not been taken up by any router; if it stays so, its labels may fit none"}
+		return nil, cause{listenersv1alpha1.ReasonWaitingForRouter, "is not admitted yet by any router; if this lasts, check whether a router selects its labels"}
 	}
 }
 
-// chosen returns the entries of the routers that count, in their order. Routers add their entries at the end, and keep
-// them in place.
-func chosen(ingresses []routev1.RouteIngress, routers []string) []routev1.RouteIngress {
+// ingressesOf returns the entries of the given routers, in their order, or all entries if none is given. Routers append
+// their entry to the status and do not move it afterwards, so the order is stable.
+func ingressesOf(ingresses []routev1.RouteIngress, routers []string) []routev1.RouteIngress {
 	if len(routers) == 0 {
 		return ingresses
 	}
@@ -113,7 +113,8 @@ func chosen(ingresses []routev1.RouteIngress, routers []string) []routev1.RouteI
 	return all
 }
 
-func conditionOf(ingress routev1.RouteIngress) *routev1.RouteIngressCondition {
+// admittedCondition returns the condition Admitted of a router, or nil.
+func admittedCondition(ingress routev1.RouteIngress) *routev1.RouteIngressCondition {
 	for i := range ingress.Conditions {
 		if ingress.Conditions[i].Type == routev1.RouteAdmitted {
 			return &ingress.Conditions[i]
@@ -122,8 +123,8 @@ func conditionOf(ingress routev1.RouteIngress) *routev1.RouteIngressCondition {
 	return nil
 }
 
-// outside returns the port that clients use.
-func outside(route *routev1.Route) int32 {
+// routerPort returns the port of the router that clients connect to.
+func routerPort(route *routev1.Route) int32 {
 	if route.Spec.TLS == nil || route.Spec.TLS.Termination == "" {
 		return portHTTP
 	}

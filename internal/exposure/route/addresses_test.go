@@ -16,10 +16,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 )
 
-// hostPattern is what the definition of Routes lets be a host.
+// hostPattern is the pattern of spec.host in the CustomResourceDefinition of Routes.
 var hostPattern = regexp.MustCompile(`^([a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9])(\.([a-z0-9]|[a-z0-9][a-z0-9\-]{0,61}[a-z0-9]))*$`)
 
-// newRoute is a port's Route with what routers say about it.
+// newRoute returns a port's Route with the status that routers report.
 func newRoute(port string, ingresses ...routev1.RouteIngress) *routev1.Route {
 	return &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{Name: "broker-" + port},
@@ -28,7 +28,7 @@ func newRoute(port string, ingresses ...routev1.RouteIngress) *routev1.Route {
 	}
 }
 
-func says(router, host string, status corev1.ConditionStatus, words ...string) routev1.RouteIngress {
+func reported(router, host string, status corev1.ConditionStatus, words ...string) routev1.RouteIngress {
 	c := routev1.RouteIngressCondition{Type: routev1.RouteAdmitted, Status: status}
 	if len(words) == 2 {
 		c.Reason, c.Message = words[0], words[1]
@@ -42,52 +42,52 @@ func hostname(host, port string, number int32) listenersv1alpha1.IngressAddress 
 	return listenersv1alpha1.IngressAddress{Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number}}
 }
 
-func TestAddressesAreWhatRoutersHaveAdmitted(t *testing.T) {
+func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 	const (
 		yes = corev1.ConditionTrue
 		no  = corev1.ConditionFalse
 	)
 	for name, tc := range map[string]struct {
-		class   *listenersv1alpha1.RouteExposure // nil means that the class has just ceased to expose by Routes
-		ports   []corev1.ServicePort
-		routes  []exposure.Object
-		want    []listenersv1alpha1.IngressAddress
-		reason  string
-		message string
-		warn    bool
+		class       *listenersv1alpha1.RouteExposure // nil means that the class no longer has spec.route
+		ports       []corev1.ServicePort
+		routes      []exposure.Object
+		want        []listenersv1alpha1.IngressAddress
+		reason      string
+		message     string
+		needsAction bool
 	}{
 		"admitted": {
-			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com", yes))},
 			want: []listenersv1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443)},
 		},
 		"without TLS": {
 			class: &listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone},
 			routes: []exposure.Object{func() *routev1.Route {
-				r := newRoute("kafka", says("default", "a.example.com", yes))
+				r := newRoute("kafka", reported("default", "a.example.com", yes))
 				r.Spec.TLS = nil
 				return r
 			}()},
 			want: []listenersv1alpha1.IngressAddress{hostname("a.example.com", "kafka", 80)},
 		},
-		"each port has its host, in the order of the Service": {
+		"one host for each port, in the order of the Service": {
 			class: &listenersv1alpha1.RouteExposure{}, ports: threePorts(),
-			routes:  []exposure.Object{newRoute("metrics", says("default", "a.example.com", yes)), newRoute("kafka", says("default", "z.example.com", yes))},
+			routes:  []exposure.Object{newRoute("metrics", reported("default", "a.example.com", yes)), newRoute("kafka", reported("default", "z.example.com", yes))},
 			want:    []listenersv1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "metrics", 443)},
-			message: "port dns (no Route carries UDP)",
+			message: "port dns (Routes do not support UDP)",
 		},
-		"several routers, in the order in which they came": {
+		"several routers, in the order of the status": {
 			class:  &listenersv1alpha1.RouteExposure{},
-			routes: []exposure.Object{newRoute("kafka", says("z", "z.example.com", yes), says("a", "a.example.com", yes), says("same", "z.example.com", yes))},
+			routes: []exposure.Object{newRoute("kafka", reported("z", "z.example.com", yes), reported("a", "a.example.com", yes), reported("same", "z.example.com", yes))},
 			want:   []listenersv1alpha1.IngressAddress{hostname("z.example.com", "kafka", 443), hostname("a.example.com", "kafka", 443)},
 		},
-		"the routers of the class, in its order": {
+		"routers that the class lists, in its order": {
 			class:  &listenersv1alpha1.RouteExposure{Routers: []string{"a", "z"}},
-			routes: []exposure.Object{newRoute("kafka", says("z", "z.example.com", yes), says("other", "o.example.com", yes), says("a", "a.example.com", yes))},
+			routes: []exposure.Object{newRoute("kafka", reported("z", "z.example.com", yes), reported("other", "o.example.com", yes), reported("a", "a.example.com", yes))},
 			want:   []listenersv1alpha1.IngressAddress{hostname("a.example.com", "kafka", 443), hostname("z.example.com", "kafka", 443)},
 		},
-		"one router rejects what another admits": {
+		"one router rejects, another one admits": {
 			class:  &listenersv1alpha1.RouteExposure{},
-			routes: []exposure.Object{newRoute("kafka", says("a", "a.example.com", no, "HostAlreadyClaimed", "taken"), says("b", "b.example.com", yes))},
+			routes: []exposure.Object{newRoute("kafka", reported("a", "a.example.com", no, "HostAlreadyClaimed", "taken"), reported("b", "b.example.com", yes))},
 			want:   []listenersv1alpha1.IngressAddress{hostname("b.example.com", "kafka", 443)},
 		},
 		"no Route yet": {
@@ -95,35 +95,35 @@ func TestAddressesAreWhatRoutersHaveAdmitted(t *testing.T) {
 		},
 		"no router yet": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka")},
-			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any router",
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka is not admitted yet by any router",
 		},
-		"none of the routers that the class names": {
-			class: &listenersv1alpha1.RouteExposure{Routers: []string{"a", "b"}}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", yes))},
-			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka has not been taken up by any of the routers that the class names: a, b",
+		"none of the routers that the class lists": {
+			class: &listenersv1alpha1.RouteExposure{Routers: []string{"a", "b"}}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com", yes))},
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "Route shop/broker-kafka is not admitted yet by any of the routers that the class lists: a, b",
 		},
-		"a router that is still thinking": {
-			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "a.example.com", "Unknown"), routev1.RouteIngress{RouterName: "mute"})},
-			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
+		"router without a decision": {
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com", "Unknown"), routev1.RouteIngress{RouterName: "undecided"})},
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "is not admitted yet",
 		},
 		"admitted without a host": {
-			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", says("default", "", yes))},
-			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "has not been taken up",
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "", yes))},
+			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "is not admitted yet",
 		},
 		"rejected": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka",
-				says("a", "a.example.com", no, "HostAlreadyClaimed", "route x already exposes a.example.com and is older"), says("b", "", no, "RouteNotAdmitted", "wildcard routes are not allowed"))},
-			reason: listenersv1alpha1.ReasonRouteNotAdmitted, warn: true,
+				reported("a", "a.example.com", no, "HostAlreadyClaimed", "route x already exposes a.example.com and is older"), reported("b", "", no, "RouteNotAdmitted", "wildcard routes are not allowed"))},
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
 			message: `Route shop/broker-kafka is rejected by router "a": HostAlreadyClaimed: route x already exposes a.example.com and is older, ` +
 				`is rejected by router "b": RouteNotAdmitted: wildcard routes are not allowed`,
 		},
-		"one port admitted, one rejected, one that no Route carries": {
+		"one port admitted, one rejected, one not supported by Routes": {
 			class: &listenersv1alpha1.RouteExposure{}, ports: append(threePorts(), corev1.ServicePort{Name: "web"}),
-			routes: []exposure.Object{newRoute("kafka"), newRoute("metrics", says("default", "m.example.com", yes)), newRoute("web", says("default", "w.example.com", no, "A", "b"))},
-			want:   []listenersv1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)}, reason: listenersv1alpha1.ReasonRouteNotAdmitted, warn: true,
-			message: `Route shop/broker-web is rejected by router "default": A: b; port dns (no Route carries UDP)`,
+			routes: []exposure.Object{newRoute("kafka"), newRoute("metrics", reported("default", "m.example.com", yes)), newRoute("web", reported("default", "w.example.com", no, "A", "b"))},
+			want:   []listenersv1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)}, reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			message: `Route shop/broker-web is rejected by router "default": A: b; port dns (Routes do not support UDP)`,
 		},
-		"what is left of a class that exposed by Routes": {
-			ports: threePorts(), routes: []exposure.Object{newRoute("metrics", says("default", "m.example.com", yes))},
+		"class without spec.route, remaining Routes": {
+			ports: threePorts(), routes: []exposure.Object{newRoute("metrics", reported("default", "m.example.com", yes))},
 			want: []listenersv1alpha1.IngressAddress{hostname("m.example.com", "metrics", 443)},
 		},
 	} {
@@ -138,14 +138,14 @@ func TestAddressesAreWhatRoutersHaveAdmitted(t *testing.T) {
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
-			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.Warn != tc.warn || got.NodePorts != nil {
+			if got.Reason != tc.reason || got.Complete != (tc.reason == "") || got.NeedsAction != tc.needsAction || got.NodePorts != nil {
 				t.Errorf("got %+v, want reason %q", got, tc.reason)
 			}
 			if !strings.Contains(got.Message, tc.message) || tc.message == "" && got.Message != "" {
-				t.Errorf("message %q lacks %q", got.Message, tc.message)
+				t.Errorf("message is %q, want %q in it", got.Message, tc.message)
 			}
 			if fmt.Sprint(l.Objects) != before {
-				t.Error("the Routes, which are the cache's, were changed")
+				t.Error("the Routes were changed, which belong to the cache")
 			}
 		})
 	}

@@ -1,5 +1,5 @@
-// Package route reaches Listeners through OpenShift Routes: one for each port, whose host and outside port are those
-// that a router has admitted.
+// Package route is the backend that exposes Listeners through OpenShift Routes. Each port has a Route of its own; the
+// addresses are the hosts for which routers have admitted the Routes.
 package route
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Backend is the one for classes with spec.route.
+// Backend exposes the Listeners of classes with spec.route.
 type Backend struct{}
 
 var (
@@ -42,12 +42,12 @@ func (Backend) Kinds() []exposure.Kind {
 	}}
 }
 
-// remedy recognises that the operator lacks the right routes/custom-host. OpenShift checks it in the strategy of
-// Routes, where it is no ordinary lack of a right but a field that may not be set.
+// remedy recognises that the operator lacks the permission for routes/custom-host. OpenShift checks it in the validation
+// of Routes and reports it as a field that may not be set, not as a forbidden request.
 func remedy(rejection string) string {
 	if !strings.Contains(rejection, "you do not have permission to set") && !strings.Contains(rejection, "permission on custom-host") {
 		return ""
 	}
-	return "the operator lacks the right to routes/custom-host; bind its ServiceAccount to the ClusterRole listener-operator-custom-host, " +
-		"or have the class leave hosts to the router, and certificates to the Pods or the router"
+	return "the operator lacks the permission for routes/custom-host; bind its ServiceAccount to the ClusterRole listener-operator-custom-host, " +
+		"or remove hosts and certificates from the class"
 }

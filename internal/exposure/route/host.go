@@ -14,7 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// The placeholders that need the Pod.
+// The placeholders that stand for the Pod.
 const (
 	podName  = "podName"
 	podIndex = "podIndex"
@@ -25,27 +25,27 @@ var (
 	ordinal     = regexp.MustCompile(`-([0-9]+)$`)
 )
 
-// templated is the template of a class.
-type templated struct {
-	// field is its name in the class's spec.
-	field string
-	// of is the field of a Route's spec that it makes.
-	of string
-	// text is empty if there is none.
+// template is the template for host names of a class.
+type template struct {
+	// classField is the path of the template in the class.
+	classField string
+	// routeField is the field of a Route's spec that the template is for: host or subdomain.
+	routeField string
+	// text is empty if the class has no template.
 	text string
 }
 
-func template(class *listenersv1alpha1.ListenerClass) templated {
+func templateOf(class *listenersv1alpha1.ListenerClass) template {
 	if class.Spec.Route.SubdomainTemplate != "" {
-		return templated{field: "spec.route.subdomainTemplate", of: "subdomain", text: class.Spec.Route.SubdomainTemplate}
+		return template{classField: "spec.route.subdomainTemplate", routeField: "subdomain", text: class.Spec.Route.SubdomainTemplate}
 	}
-	return templated{field: "spec.route.hostTemplate", of: "host", text: class.Spec.Route.HostTemplate}
+	return template{classField: "spec.route.hostTemplate", routeField: "host", text: class.Spec.Route.HostTemplate}
 }
 
-// hostOf returns the host or subdomain of a port's Route, or "" if the cluster is to choose the host. pod is the Pod's
-// name, if the template needs it.
+// hostOf returns the host or subdomain of a port's Route, or "" if the cluster chooses the host. pod is the name of the
+// Pod, or "" if the template does not refer to it.
 func hostOf(l *exposure.Listener, port, pod string) (string, error) {
-	t := template(l.Class)
+	t := templateOf(l.Class)
 	if t.text == "" {
 		return "", nil
 	}
@@ -58,21 +58,21 @@ func hostOf(l *exposure.Listener, port, pod string) (string, error) {
 	host, unknown := expand(t.text, values)
 	switch {
 	case slices.Contains(unknown, podIndex):
-		return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has {podIndex}, and the name of Pod %s does not end with a "+
-			"hyphen and a number, as those of a StatefulSet do; use {podName}, or another class", t.field, l.Class.Name, pod)
+		return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s contains {podIndex}, but the name of Pod %s does not end with a "+
+			"hyphen and a number as in a StatefulSet; use {podName}, or another class", t.classField, l.Class.Name, pod)
 	case len(unknown) > 0:
-		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s has the unknown placeholder {%s}; there are {listener}, "+
-			"{port}, {namespace}, {className}, {podName} and {podIndex}", t.field, l.Class.Name, unknown[0])
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s contains the unknown placeholder {%s}; the known ones are "+
+			"{listener}, {port}, {namespace}, {className}, {podName} and {podIndex}", t.classField, l.Class.Name, unknown[0])
 	}
 	if problems := checkHost(host); len(problems) > 0 {
-		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s makes %q of port %s, which is no host name: %s",
-			t.field, l.Class.Name, host, port, strings.Join(problems, ", "))
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s results in %q for port %s, which is not a host name: %s",
+			t.classField, l.Class.Name, host, port, strings.Join(problems, ", "))
 	}
 	return host, nil
 }
 
-// expand puts the values into a template, and shortens what is too long between two dots. unknown are the placeholders
-// without a value.
+// expand replaces the placeholders of a template by values, and shortens DNS labels that get too long. unknown are the
+// placeholders without a value.
 func expand(template string, values map[string]string) (host string, unknown []string) {
 	host = placeholder.ReplaceAllStringFunc(template, func(p string) string {
 		name := strings.Trim(p, "{}")
@@ -89,6 +89,7 @@ func expand(template string, values map[string]string) (host string, unknown []s
 	return strings.Join(labels, "."), unknown
 }
 
+// checkHost returns why a host name is invalid, or nothing.
 func checkHost(host string) []string {
 	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
 		return problems
@@ -101,34 +102,34 @@ func checkHost(host string) []string {
 	return nil
 }
 
-// podOf returns the name of the one Pod that the Listener belongs to, or "" if the template has no placeholder that
-// needs it. While there is none, for example because it is being replaced, it is the one that the Routes were made for.
+// podOf returns the name of the only Pod of the Listener, or "" if the template has no placeholder for it. While there is
+// no Pod, for example because it is being replaced, it is the Pod that the Routes were created for.
 func podOf(l *exposure.Listener) (string, error) {
-	t := template(l.Class)
+	t := templateOf(l.Class)
 	if !strings.Contains(t.text, "{"+podName+"}") && !strings.Contains(t.text, "{"+podIndex+"}") {
 		return "", nil
 	}
 	pods := l.Pods
 	if len(pods) == 0 {
-		pods = recorded(l)
+		pods = recordedPods(l)
 	}
 	if len(pods) == 1 {
 		return pods[0], nil
 	}
-	why := fmt.Sprintf("Listener %s/%s was not made for one; name another class", l.Namespace, l.Name)
+	problem := fmt.Sprintf("Listener %s/%s was not created for a claim; use another class", l.Namespace, l.Name)
 	switch {
 	case len(pods) > 1:
-		why = fmt.Sprintf("claim %s/%s is mounted by several (%s); give each Pod a claim of its own, or name another class",
-			l.Namespace, l.Name, strings.Join(pods, ", "))
+		problem = fmt.Sprintf("several Pods (%s) mount claim %s/%s; give each Pod a claim of its own, or use another class",
+			strings.Join(pods, ", "), l.Namespace, l.Name)
 	case claim.OwnsListener(l.Listener):
-		why = fmt.Sprintf("no Pod mounts claim %s/%s at the moment", l.Namespace, l.Name)
+		problem = fmt.Sprintf("no Pod mounts claim %s/%s", l.Namespace, l.Name)
 	}
-	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s names the Pod, which is for Listeners of a Pod's own claim: %s",
-		t.field, l.Class.Name, why)
+	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s refers to the Pod, which requires a claim with a single Pod: %s",
+		t.classField, l.Class.Name, problem)
 }
 
-// recorded returns the Pods that the Listener's Routes were made for.
-func recorded(l *exposure.Listener) []string {
+// recordedPods returns the names of the Pods that the Listener's Routes were created for.
+func recordedPods(l *exposure.Listener) []string {
 	var pods []string
 	for _, o := range l.Objects {
 		if route, ok := o.(*routev1.Route); ok && route.Annotations[annotationPod] != "" {

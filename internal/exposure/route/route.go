@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,18 +23,18 @@ const (
 )
 
 const (
-	// maxLabel is how long a part of a host name may be between two dots.
+	// maxLabel is the maximum length of a DNS label.
 	maxLabel = 63
-	// minName is how short the name of a Route is cut at most.
+	// minName is the minimum length to which the name of a Route is shortened.
 	minName = 20
 )
 
-// Objects implements exposure.Backend: a Route for each port that gets one.
+// Objects implements exposure.Backend. It returns a Route for each routed port.
 func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
-	ports, _ := routed(l)
+	ports, _ := routedPorts(l)
 	if len(ports) == 0 {
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonNoRoutablePorts,
-			"no port of the Listener gets a Route: Routes carry TCP alone%s; name another class, or have the class list other ports", listed(l.Class))
+			"no port of the Listener can have a Route: Routes support only TCP%s; use another class, or list other ports in the class", listedPorts(l.Class))
 	}
 	pod, err := podOf(l)
 	if err != nil {
@@ -47,23 +48,23 @@ func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
 			return nil, err
 		}
 		if other, taken := portOf[host]; taken && host != "" {
-			return nil, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the ports %s and %s would both have the host %s; %s of ListenerClass %s has to tell "+
-				"them apart by {port}, or spec.route.ports has to leave one out", other, port, host, template(l.Class).field, l.Class.Name)
+			return nil, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "ports %s and %s would have the same host %s; add {port} to %s of ListenerClass %s, "+
+				"or list only one of them in its spec.route.ports", other, port, host, templateOf(l.Class).classField, l.Class.Name)
 		}
 		portOf[host] = port
-		routes = append(routes, desired(l, port, host, pod))
+		routes = append(routes, desiredRoute(l, port, host, pod))
 	}
 	return routes, nil
 }
 
-// routed returns the names of the ports that get a Route, in the order of the Service, and what is left out against its
-// will.
-func routed(l *exposure.Listener) (ports, leftOut []string) {
+// routedPorts returns the names of the ports that have a Route, in the order of the Service, and descriptions of those
+// that cannot have one although the class does not exclude them.
+func routedPorts(l *exposure.Listener) (ports, leftOut []string) {
 	for _, p := range l.Service.Spec.Ports {
 		switch {
 		case p.Name == "" || len(l.Class.Spec.Route.Ports) > 0 && !slices.Contains(l.Class.Spec.Route.Ports, p.Name):
 		case p.Protocol != corev1.ProtocolTCP && p.Protocol != "":
-			leftOut = append(leftOut, fmt.Sprintf("port %s (no Route carries %s)", p.Name, p.Protocol))
+			leftOut = append(leftOut, fmt.Sprintf("port %s (Routes do not support %s)", p.Name, p.Protocol))
 		default:
 			ports = append(ports, p.Name)
 		}
@@ -71,28 +72,29 @@ func routed(l *exposure.Listener) (ports, leftOut []string) {
 	return ports, leftOut
 }
 
-func listed(class *listenersv1alpha1.ListenerClass) string {
+// listedPorts is the part of a message about the ports that the class lists.
+func listedPorts(class *listenersv1alpha1.ListenerClass) string {
 	if len(class.Spec.Route.Ports) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", and ListenerClass %s those named %s", class.Name, strings.Join(class.Spec.Route.Ports, ", "))
+	return fmt.Sprintf(", and ListenerClass %s lists the ports %s", class.Name, strings.Join(class.Spec.Route.Ports, ", "))
 }
 
-// nameOf returns the name of a port's Route. It is short enough for the host that the cluster makes of the Route's name
-// and namespace if there is no template, as long as the namespace lets it.
+// nameOf returns the name of a port's Route. Without a template, the cluster makes the first DNS label of the host from
+// the name and the namespace of the Route. The name is short enough for that, unless the namespace is very long.
 func nameOf(l *exposure.Listener, port string) string {
 	return exposure.Shorten(l.Name+"-"+port, max(maxLabel-len("-")-len(l.Namespace), minName))
 }
 
-// desired returns the Route of a port. It says nothing about fields that it leaves to the cluster.
-func desired(l *exposure.Listener, port, host, pod string) exposure.Desired {
+// desiredRoute returns the Route of a port. It does not set fields that the cluster chooses.
+func desiredRoute(l *exposure.Listener, port, host, pod string) exposure.Desired {
 	class := l.Class.Spec.Route
 	spec := map[string]any{
 		"to":   map[string]any{"kind": "Service", "name": l.Service.Name},
 		"port": map[string]any{"targetPort": port},
 	}
 	if host != "" {
-		spec[template(l.Class).of] = host
+		spec[templateOf(l.Class).routeField] = host
 	}
 	if tls := tlsOf(class); tls != nil {
 		spec["tls"] = tls
@@ -114,9 +116,10 @@ func desired(l *exposure.Listener, port, host, pod string) exposure.Desired {
 		route.SetAnnotations(annotations)
 	}
 	exposure.SetOwner(route, l.Listener)
-	return exposure.Desired{Unstructured: route, Anew: anew(l, route.GetName(), host)}
+	return exposure.Desired{Unstructured: route, Recreate: mustRecreate(l, route.GetName(), host)}
 }
 
+// tlsOf returns the spec.tls of the Routes, or nil without TLS.
 func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 	termination := class.Termination
 	switch termination {
@@ -138,34 +141,29 @@ func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 	return tls
 }
 
-// anew tells whether the Route that exists cannot become the desired one: OpenShift ignores that a host is taken away,
-// and then the subdomain, and its wildcard policy can never change.
-func anew(l *exposure.Listener, name, host string) bool {
-	is := find(l, name)
-	if is == nil {
+// mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift ignores the removal of
+// a host, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
+func mustRecreate(l *exposure.Listener, name, host string) bool {
+	existing := find(l, name)
+	if existing == nil {
 		return false
 	}
-	wildcard := string(is.Spec.WildcardPolicy)
-	if wildcard == "" {
-		wildcard = string(listenersv1alpha1.RouteWildcardPolicyNone)
-	}
-	wanted := string(l.Class.Spec.Route.WildcardPolicy)
-	if wanted == "" {
-		wanted = string(listenersv1alpha1.RouteWildcardPolicyNone)
-	}
+	none := string(listenersv1alpha1.RouteWildcardPolicyNone)
+	current := cmp.Or(string(existing.Spec.WildcardPolicy), none)
+	desired := cmp.Or(string(l.Class.Spec.Route.WildcardPolicy), none)
 	switch {
-	case wildcard != wanted:
+	case current != desired:
 		return true
 	case host == "":
-		return is.Spec.Subdomain != "" || is.Spec.Host != "" && is.Annotations[annotationGenerated] != "true"
-	case template(l.Class).of == "subdomain":
-		return is.Spec.Host != ""
+		return existing.Spec.Subdomain != "" || existing.Spec.Host != "" && existing.Annotations[annotationGenerated] != "true"
+	case templateOf(l.Class).routeField == "subdomain":
+		return existing.Spec.Host != ""
 	default:
 		return false
 	}
 }
 
-// find returns the Listener's Route of the name, or nil.
+// find returns the Listener's Route with the name, or nil.
 func find(l *exposure.Listener, name string) *routev1.Route {
 	for _, o := range l.Objects {
 		if o.GetName() == name {

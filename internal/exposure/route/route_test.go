@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
-// newListener is a Listener of a class that exposes by Routes, with the ports that its Service has.
+// newListener returns a Listener of a class with Routes. ports are the ports of its Service.
 func newListener(exposed listenersv1alpha1.RouteExposure, ports ...corev1.ServicePort) *exposure.Listener {
 	if len(ports) == 0 {
 		ports = []corev1.ServicePort{{Name: "kafka", Protocol: corev1.ProtocolTCP, Port: 9093}}
@@ -34,8 +34,8 @@ func newListener(exposed listenersv1alpha1.RouteExposure, ports ...corev1.Servic
 	}
 }
 
-// ofClaim makes the Listener one that was made for a claim, which the Pods mount.
-func ofClaim(l *exposure.Listener, pods ...string) *exposure.Listener {
+// forClaim turns the Listener into one that was created for a claim, which the Pods mount.
+func forClaim(l *exposure.Listener, pods ...string) *exposure.Listener {
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: l.Name}}
 	l.Pods = pods
 	return l
@@ -59,8 +59,8 @@ func TestRoutesGolden(t *testing.T) {
 			Termination: listenersv1alpha1.RouteTerminationReencrypt, DestinationCACertificate: "-----BEGIN CERTIFICATE-----\n", SubdomainTemplate: "{listener}-{namespace}",
 		}),
 		"no-tls-and-one-route-for-each-tcp-port": newListener(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone}, threePorts()...),
-		"listed-ports-alone":                     newListener(listenersv1alpha1.RouteExposure{Ports: []string{"metrics", "other"}}, threePorts()...),
-		"host-of-a-pod":                          ofClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: "{podName}-{podIndex}.example.com"}), "kafka-12"),
+		"listed-ports-only":                      newListener(listenersv1alpha1.RouteExposure{Ports: []string{"metrics", "other"}}, threePorts()...),
+		"host-of-a-pod":                          forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: "{podName}-{podIndex}.example.com"}), "kafka-12"),
 		"labels-and-annotations": func() *exposure.Listener {
 			l := newListener(listenersv1alpha1.RouteExposure{
 				Labels:      map[string]string{"shard": "internal", "app.kubernetes.io/name": "class"},
@@ -91,25 +91,25 @@ func TestHosts(t *testing.T) {
 		template string
 		want     string // a host
 		reason   string // of a refusal
-		message  string // a part of it
+		message  string // part of the message of the refusal
 	}{
 		"every placeholder": {
-			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{}), "pod-7"), template: "{listener}.{port}.{namespace}.{className}.{podName}.{podIndex}.example.com",
+			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{}), "pod-7"), template: "{listener}.{port}.{namespace}.{className}.{podName}.{podIndex}.example.com",
 			want: "broker.kafka.shop.class.pod-7.7.example.com",
 		},
-		"one placeholder twice":      {template: "{port}.{port}.example.com", want: "kafka.kafka.example.com"},
-		"no placeholder at all":      {template: "www.example.com", want: "www.example.com"},
-		"a part of 63 characters":    {template: long + ".example.com", want: long + ".example.com"},
-		"a part that is too long":    {template: long + "-{listener}.example.com", want: long[:54] + "-4800ec69.example.com"},
-		"253 characters":             {template: strings.Repeat("a.", 123) + "{listener}x", want: strings.Repeat("a.", 123) + "brokerx"},
-		"254 characters":             {template: strings.Repeat("a.", 123) + "{listener}xy", reason: listenersv1alpha1.ReasonInvalidHost, message: "no more than 253"},
-		"an unknown placeholder":     {template: "{pod}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {pod}"},
-		"an empty placeholder":       {template: "{}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {}"},
-		"half a placeholder":         {template: "{listener.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: `makes "{listener.example.com" of port kafka, which is no host name`},
-		"an empty part":              {template: "{listener}..example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "no host name"},
-		"a part with a hyphen first": {template: "-{listener}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "no host name"},
-		"capitals":                   {template: "WWW.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "no host name"},
-		"a class with a dot in its name": {
+		"one placeholder twice":           {template: "{port}.{port}.example.com", want: "kafka.kafka.example.com"},
+		"no placeholder":                  {template: "www.example.com", want: "www.example.com"},
+		"label of 63 characters":          {template: long + ".example.com", want: long + ".example.com"},
+		"label that is too long":          {template: long + "-{listener}.example.com", want: long[:54] + "-4800ec69.example.com"},
+		"253 characters":                  {template: strings.Repeat("a.", 123) + "{listener}x", want: strings.Repeat("a.", 123) + "brokerx"},
+		"254 characters":                  {template: strings.Repeat("a.", 123) + "{listener}xy", reason: listenersv1alpha1.ReasonInvalidHost, message: "no more than 253"},
+		"unknown placeholder":             {template: "{pod}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {pod}"},
+		"empty placeholder":               {template: "{}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {}"},
+		"unterminated placeholder":        {template: "{listener.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: `results in "{listener.example.com" for port kafka, which is not a host name`},
+		"empty label":                     {template: "{listener}..example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
+		"label that starts with a hyphen": {template: "-{listener}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
+		"upper-case letters":              {template: "WWW.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
+		"class with a dot in its name": {
 			listener: func() *exposure.Listener {
 				l := newListener(listenersv1alpha1.RouteExposure{})
 				l.Class.Name = "a.b"
@@ -117,40 +117,40 @@ func TestHosts(t *testing.T) {
 			}(),
 			template: "{className}.example.com", want: "a-b-2e7336dc.example.com",
 		},
-		"a Pod that is no replica": {
-			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-7d9f8-x2k4q"), template: "{podIndex}.example.com",
+		"Pod without an ordinal": {
+			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-7d9f8-x2k4q"), template: "{podIndex}.example.com",
 			reason: listenersv1alpha1.ReasonNoSinglePod, message: "the name of Pod web-7d9f8-x2k4q does not end with a hyphen and a number",
 		},
-		"a Listener of several Pods": {
-			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-0", "web-1"), template: "{podName}.example.com",
-			reason: listenersv1alpha1.ReasonNoSinglePod, message: "claim shop/broker is mounted by several (web-0, web-1)",
+		"several Pods": {
+			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-0", "web-1"), template: "{podName}.example.com",
+			reason: listenersv1alpha1.ReasonNoSinglePod, message: "several Pods (web-0, web-1) mount claim shop/broker",
 		},
-		"a Listener that a user made": {
-			template: "{podName}.example.com", reason: listenersv1alpha1.ReasonNoSinglePod, message: "Listener shop/broker was not made for one",
+		"Listener that was not created for a claim": {
+			template: "{podName}.example.com", reason: listenersv1alpha1.ReasonNoSinglePod, message: "Listener shop/broker was not created for a claim",
 		},
-		"a Listener whose Pod was never there": {
-			listener: ofClaim(newListener(listenersv1alpha1.RouteExposure{})), template: "{podName}.example.com",
-			reason: listenersv1alpha1.ReasonNoSinglePod, message: "no Pod mounts claim shop/broker at the moment",
+		"no Pod yet": {
+			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{})), template: "{podName}.example.com",
+			reason: listenersv1alpha1.ReasonNoSinglePod, message: "no Pod mounts claim shop/broker",
 		},
-		"a Listener whose Pod is being replaced": {
+		"Pod that is being replaced": {
 			listener: func() *exposure.Listener {
-				l := ofClaim(newListener(listenersv1alpha1.RouteExposure{}))
+				l := forClaim(newListener(listenersv1alpha1.RouteExposure{}))
 				l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: map[string]string{"listeners.stackable.tech/pod": "web-3"}}}}
 				return l
 			}(),
 			template: "{podIndex}.example.com", want: "3.example.com",
 		},
-		"the same host for two ports": {
+		"same host for two ports": {
 			listener: newListener(listenersv1alpha1.RouteExposure{}, threePorts()...), template: "{listener}.example.com",
-			reason: listenersv1alpha1.ReasonInvalidHost, message: "the ports kafka and metrics would both have the host broker.example.com; spec.route.hostTemplate of ListenerClass class has to tell them apart by {port}",
+			reason: listenersv1alpha1.ReasonInvalidHost, message: "ports kafka and metrics would have the same host broker.example.com; add {port} to spec.route.hostTemplate of ListenerClass class",
 		},
-		"no port that is TCP": {
+		"no TCP port": {
 			listener: newListener(listenersv1alpha1.RouteExposure{}, threePorts()[2]),
-			reason:   listenersv1alpha1.ReasonNoRoutablePorts, message: "Routes carry TCP alone; name another class",
+			reason:   listenersv1alpha1.ReasonNoRoutablePorts, message: "Routes support only TCP; use another class",
 		},
 		"no port that the class lists": {
 			listener: newListener(listenersv1alpha1.RouteExposure{Ports: []string{"http", "https"}}),
-			reason:   listenersv1alpha1.ReasonNoRoutablePorts, message: "ListenerClass class those named http, https",
+			reason:   listenersv1alpha1.ReasonNoRoutablePorts, message: "ListenerClass class lists the ports http, https",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,13 +184,13 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-func TestNamesOfRoutesLeaveRoomForTheNamespaceInAHost(t *testing.T) {
+func TestRouteNameLeavesRoomForTheNamespaceInTheGeneratedHost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		namespace, listener string
 		limit               int
 	}{
-		"the name is cut so that a cluster can make a host of it": {namespace: "production", listener: strings.Repeat("l", 63), limit: 63},
-		"an extreme namespace leaves a name that tells something": {namespace: strings.Repeat("n", 63), listener: strings.Repeat("l", 63), limit: 20 + 1 + 63},
+		"name is shortened so that name and namespace fit in a DNS label": {namespace: "production", listener: strings.Repeat("l", 63), limit: 63},
+		"name keeps a minimum length beside a very long namespace":        {namespace: strings.Repeat("n", 63), listener: strings.Repeat("l", 63), limit: 20 + 1 + 63},
 	} {
 		l := newListener(listenersv1alpha1.RouteExposure{}, threePorts()[:2]...)
 		l.Namespace, l.Name = tc.namespace, tc.listener
@@ -207,42 +207,42 @@ func TestNamesOfRoutesLeaveRoomForTheNamespaceInAHost(t *testing.T) {
 	}
 }
 
-func TestRoutesThatCannotBecomeWhatIsDesiredAreMadeAnew(t *testing.T) {
+func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 	generated := map[string]string{"openshift.io/host.generated": "true"}
 	for name, tc := range map[string]struct {
-		class listenersv1alpha1.RouteExposure
-		is    routev1.RouteSpec
-		notes map[string]string
-		want  bool
+		class       listenersv1alpha1.RouteExposure
+		existing    routev1.RouteSpec
+		annotations map[string]string
+		want        bool
 	}{
-		"another host":                           {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Host: "old.example.com"}},
-		"another subdomain":                      {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Subdomain: "old"}},
-		"a host instead of a subdomain":          {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Subdomain: "old"}},
-		"a host instead of the cluster's choice": {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, is: routev1.RouteSpec{Host: "a.apps"}, notes: generated},
-		"the cluster's choice as ever":           {is: routev1.RouteSpec{Host: "a.apps"}, notes: generated},
-		"not chosen yet":                         {is: routev1.RouteSpec{}},
-		"the default wildcard policy":            {is: routev1.RouteSpec{WildcardPolicy: "None"}},
+		"other host":                     {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, existing: routev1.RouteSpec{Host: "old.example.com"}},
+		"other subdomain":                {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, existing: routev1.RouteSpec{Subdomain: "old"}},
+		"host instead of subdomain":      {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, existing: routev1.RouteSpec{Subdomain: "old"}},
+		"host instead of generated host": {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated},
+		"generated host unchanged":       {existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated},
+		"host not generated yet":         {existing: routev1.RouteSpec{}},
+		"default wildcard policy":        {existing: routev1.RouteSpec{WildcardPolicy: "None"}},
 
-		"a subdomain instead of a host":               {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Host: "old.example.com"}, want: true},
-		"a subdomain instead of the cluster's choice": {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, is: routev1.RouteSpec{Host: "a.apps"}, notes: generated, want: true},
-		"the cluster's choice instead of a host":      {is: routev1.RouteSpec{Host: "old.example.com"}, want: true},
-		"the cluster's choice instead of a subdomain": {is: routev1.RouteSpec{Subdomain: "old"}, want: true},
-		"the whole domain instead of its host alone":  {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b", WildcardPolicy: "Subdomain"}, is: routev1.RouteSpec{Host: "a.b"}, want: true},
-		"the host alone instead of the whole domain":  {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b"}, is: routev1.RouteSpec{Host: "a.b", WildcardPolicy: "Subdomain"}, want: true},
+		"subdomain instead of host":                 {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, existing: routev1.RouteSpec{Host: "old.example.com"}, want: true},
+		"subdomain instead of generated host":       {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated, want: true},
+		"generated host instead of host":            {existing: routev1.RouteSpec{Host: "old.example.com"}, want: true},
+		"generated host instead of subdomain":       {existing: routev1.RouteSpec{Subdomain: "old"}, want: true},
+		"wildcard policy Subdomain instead of None": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b", WildcardPolicy: "Subdomain"}, existing: routev1.RouteSpec{Host: "a.b"}, want: true},
+		"wildcard policy None instead of Subdomain": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b"}, existing: routev1.RouteSpec{Host: "a.b", WildcardPolicy: "Subdomain"}, want: true},
 	} {
 		l := newListener(tc.class)
-		l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: tc.notes}, Spec: tc.is}}
+		l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: tc.annotations}, Spec: tc.existing}}
 		desired, err := route.Backend{}.Objects(l)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if desired[0].Anew != tc.want {
-			t.Errorf("%s: made anew: %t, want %t", name, desired[0].Anew, tc.want)
+		if desired[0].Recreate != tc.want {
+			t.Errorf("%s: Recreate is %t, want %t", name, desired[0].Recreate, tc.want)
 		}
 	}
 }
 
-func TestLackOfTheRightToHostsIsRecognised(t *testing.T) {
+func TestMissingPermissionForCustomHostsIsRecognised(t *testing.T) {
 	remedy := route.Backend{}.Kinds()[0].Remedy
 	for _, rejection := range []string{
 		`Route.route.openshift.io "a" is invalid: spec.host: Forbidden: you do not have permission to set the host field of the route`,
@@ -253,33 +253,32 @@ func TestLackOfTheRightToHostsIsRecognised(t *testing.T) {
 		}
 	}
 	if got := remedy("spec.tls.externalCertificate: Not found"); got != "" {
-		t.Errorf("got %q about something else", got)
+		t.Errorf("got %q for another rejection", got)
 	}
 }
 
-// FuzzTemplate makes sure that whatever an administrator writes, and names come to, a Route gets a valid host or the
-// Listener a refusal.
+// FuzzTemplate checks that any template and any names result in a valid host or in a refusal.
 func FuzzTemplate(f *testing.F) {
 	f.Add("{listener}-{port}.{namespace}.example.com", "web", "class", "web-0")
 	f.Add("{podIndex}.{className}.{", "web", "a.b", "web.0-1")
 	f.Add("..{}-{{podName}}", strings.Repeat("x", 63), strings.Repeat("x.", 120), "")
 	f.Fuzz(func(t *testing.T, template, name, class, pod string) {
-		l := ofClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template}), pod)
+		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template}), pod)
 		l.Name, l.Class.Name = name, class
 		desired, err := route.Backend{}.Objects(l)
 		if err != nil {
 			if _, ok := errors.AsType[*exposure.Refusal](err); !ok {
-				t.Errorf("the error is no refusal: %v", err)
+				t.Errorf("the error is not a *exposure.Refusal: %v", err)
 			}
 			return
 		}
 		host, _ := desired[0].Object["spec"].(map[string]any)["host"].(string)
 		if !hostPattern.MatchString(host) && template != "" || len(host) > 253 {
-			t.Errorf("template %q makes %q", template, host)
+			t.Errorf("template %q results in %q", template, host)
 		}
 		again, err := route.Backend{}.Objects(l)
 		if diff := cmp.Diff(desired[0].Object, again[0].Object); err != nil || diff != "" {
-			t.Errorf("the second time it is another (-first +second): %v\n%s", err, diff)
+			t.Errorf("the result is not stable (-first +second): %v\n%s", err, diff)
 		}
 	})
 }

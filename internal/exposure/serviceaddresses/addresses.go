@@ -7,7 +7,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// addresses returns the addresses that lead to the Service of a Listener, never nil.
+// addresses returns the addresses that the type of the Service provides, never nil.
 func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
 	case listenersv1alpha1.ServiceTypeNodePort:
@@ -19,8 +19,8 @@ func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 	}
 }
 
-// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports.
-// It is empty as long as no node port is allocated.
+// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports. It
+// is empty while no node port is allocated.
 func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	if len(nodePorts(service)) == 0 {
@@ -34,8 +34,8 @@ func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer lis
 	return addresses
 }
 
-// loadBalancerAddresses returns one address for each entry point that the load balancer reports, in its order, with the
-// Service's ports.
+// loadBalancerAddresses returns one address for each ingress in the Service's load balancer status, in its order, with
+// the Service's ports.
 func loadBalancerAddresses(service *corev1.Service, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
@@ -47,7 +47,7 @@ func loadBalancerAddresses(service *corev1.Service, prefer listenersv1alpha1.Add
 }
 
 // clusterIPAddresses returns the Service's DNS name or, if IP addresses are preferred, all its cluster IPs, with the
-// Service's ports. A headless Service has its DNS name alone.
+// Service's ports. A headless Service has only its DNS name.
 func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	if prefer == listenersv1alpha1.AddressTypeHostname || service.Spec.ClusterIP == corev1.ClusterIPNone {
 		hostname := service.Name + "." + service.Namespace + ".svc." + clusterDomain
@@ -60,8 +60,8 @@ func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer li
 	return addresses
 }
 
-// ports returns the port numbers of a Service by name. Ports without a name, which only an override can bring about,
-// are left out: a port that nobody can ask for by name cannot be published.
+// ports returns the port numbers of a Service by name. Ports without a name, which only an override can add, are left
+// out, because ports are published by name.
 func ports(service *corev1.Service) map[string]int32 {
 	return portsBy(service, func(p corev1.ServicePort) int32 { return p.Port })
 }

@@ -69,7 +69,7 @@ func TestAddresses(t *testing.T) {
 		nodes       []*corev1.Node
 		want        map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress
 	}{
-		"node ports keep the order of the nodes, and leave out a node without address": {
+		"node ports keep the order of the nodes and leave out nodes without an address": {
 			serviceType: nodePort, service: newService(nil), nodes: nodes,
 			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferIP:           {ip("10.0.0.9", nodeNumbers), ip("10.0.0.1", nodeNumbers)},
@@ -82,12 +82,12 @@ func TestAddresses(t *testing.T) {
 			serviceType: nodePort, service: newService(nil),
 			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{preferIP: {}},
 		},
-		"node ports that are not allocated": {
+		"no allocated node ports": {
 			serviceType: nodePort, nodes: nodes,
 			service: newService(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}} }),
 			want:    map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{preferIP: {}},
 		},
-		"a load balancer keeps the order that it reports": {
+		"load balancer addresses keep the order of the status": {
 			serviceType: loadBalancer, service: balanced, nodes: nodes,
 			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferIP:           {ip("203.0.113.9", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
@@ -95,11 +95,11 @@ func TestAddresses(t *testing.T) {
 				preferConservative: {hostname("b.example.com", numbers), hostname("a.example.com", numbers), ip("203.0.113.1", numbers)},
 			},
 		},
-		"a load balancer that is not assigned": {
+		"no load balancer address": {
 			serviceType: loadBalancer, service: newService(nil),
 			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{preferIP: {}},
 		},
-		"inside the cluster": {
+		"cluster IPs or DNS name": {
 			serviceType: clusterIP, service: balanced, nodes: nodes,
 			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{
 				preferIP:           {ip("10.96.0.1", numbers), ip("fd00::1", numbers)},
@@ -107,7 +107,7 @@ func TestAddresses(t *testing.T) {
 				preferConservative: {hostname("web.ns.svc.example.org", numbers)},
 			},
 		},
-		"a headless Service has only its name": {
+		"headless Service has only its DNS name": {
 			serviceType: clusterIP,
 			service: newService(func(s *corev1.Service) {
 				s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
@@ -116,7 +116,7 @@ func TestAddresses(t *testing.T) {
 				preferIP: {hostname("web.ns.svc.example.org", numbers)},
 			},
 		},
-		"a port without a name is not published": {
+		"port without a name is not published": {
 			serviceType: clusterIP,
 			service:     newService(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }),
 			want: map[listenersv1alpha1.PreferredAddressType][]listenersv1alpha1.IngressAddress{

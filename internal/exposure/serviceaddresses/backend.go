@@ -13,7 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// maxListed is how many nodes a message names.
+// maxListed is the maximum number of nodes that a message lists.
 const maxListed = 10
 
 // Backend exposes the Listeners of classes that no other backend exposes.
@@ -40,48 +40,49 @@ func (Backend) Objects(*exposure.Listener) ([]exposure.Desired, error) { return 
 func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	e := exposure.Exposed{Addresses: addresses(l)}
 	if ports := nodePorts(l.Service); l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort && len(ports) > 0 {
-		e.NodePorts = ports // never empty, which would read back as nil, and be written again in each pass
+		e.NodePorts = ports // never empty: an empty map is read back as nil, and would be written in each reconciliation
 	}
 	e.Complete = len(e.Addresses) > 0
 	if e.Complete {
 		e.Message = leftOut(l)
 	} else {
-		e.Reason, e.Message = waitsFor(l, e.NodePorts)
-		e.Warn = e.Reason == listenersv1alpha1.ReasonNodesMissing
+		e.Reason, e.Message = missing(l, e.NodePorts)
+		e.NeedsAction = e.Reason == listenersv1alpha1.ReasonNodesMissing
 	}
 	return e
 }
 
-// waitsFor says why there is no address.
-func waitsFor(l *exposure.Listener, ports map[string]int32) (reason, message string) {
+// missing returns why there is no address.
+func missing(l *exposure.Listener, ports map[string]int32) (reason, message string) {
 	service := l.Namespace + "/" + l.Name
 	switch {
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
-		return listenersv1alpha1.ReasonWaitingForLoadBalancer, "no load balancer has given Service " + service + " an address yet; " +
-			responsible(l.Class) + " has to"
+		return listenersv1alpha1.ReasonWaitingForLoadBalancer, "Service " + service + " has no load balancer address yet; " +
+			responsible(l.Class) + " has to assign one"
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
 	case len(ports) == 0:
-		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; overrides may have changed its type"
+		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; check whether overrides change its type"
 	case len(l.Nodes)+len(l.MissingNodes) == 0:
-		return listenersv1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the Pods' nodes"
+		return listenersv1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the nodes of these Pods"
 	default:
 		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut(l)
 	}
 }
 
+// responsible describes the controller that assigns load balancer addresses.
 func responsible(class *listenersv1alpha1.ListenerClass) string {
 	if name := ptr.Deref(class.Spec.LoadBalancerClass, ""); name != "" {
-		return fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s asks for,", name, class.Name)
+		return fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name, class.Name)
 	}
 	return fmt.Sprintf("the cluster's default load balancer controller (ListenerClass %s sets no loadBalancerClass)", class.Name)
 }
 
-// leftOut names the nodes that should be among the addresses but cannot, and why.
+// leftOut lists the nodes with reservations that have no address, and why.
 func leftOut(l *exposure.Listener) string {
 	var nodes []string
 	for _, name := range l.MissingNodes {
-		nodes = append(nodes, name+" (no such Node)")
+		nodes = append(nodes, name+" (Node does not exist)")
 	}
 	for _, node := range l.Nodes {
 		if _, _, ok := exposure.NodeAddress(node, l.Class.AddressPreference(l.Class.Spec.ServiceType)); !ok {

@@ -1,0 +1,140 @@
+package listener
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	routev1 "github.com/openshift/api/route/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+// transition is a Listener whose backend changes, with a fake clock and with the grace period of production.
+type transition struct {
+	*Reconciler
+	t      *testing.T
+	now    *clocktesting.FakePassiveClock
+	writes *[]string
+}
+
+func (s *state) transition(t *testing.T) *transition {
+	t.Helper()
+	intercept, writes := countWrites(-1, nil)
+	c := fakeclient.NewWithBackends(t, s.backends, intercept, s.objects()...)
+	r := newReconciler(s.backends, c, c, events.NewFakeRecorder(100))
+	o := &transition{Reconciler: r, t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
+	o.clock = o.now
+	return o
+}
+
+// reconcileAfter advances the clock, reconciles, and returns the requested requeue and the writes.
+func (o *transition) reconcileAfter(d time.Duration) (requeueAfter time.Duration, writes []string) {
+	o.t.Helper()
+	o.now.SetTime(o.now.Now().Add(d))
+	listener := &listenersv1alpha1.Listener{}
+	if err := o.Client.Get(o.t.Context(), key, listener); err != nil {
+		o.t.Fatal(err)
+	}
+	before := len(*o.writes)
+	result, err := o.Reconcile(o.t.Context(), listener)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return result.RequeueAfter, (*o.writes)[before:]
+}
+
+// wantRequeue checks the requeue that a reconciliation after d requests.
+func (o *transition) wantRequeue(d, requeueAfter time.Duration) {
+	o.t.Helper()
+	if got, _ := o.reconcileAfter(d); got != requeueAfter {
+		o.t.Errorf("got a requeue after %s, want %s", got, requeueAfter)
+	}
+}
+
+// wantRemoval checks that a reconciliation after d removes the previous exposure, and that nothing is left to do.
+func (o *transition) wantRemoval(d time.Duration) {
+	o.t.Helper()
+	if requeueAfter, writes := o.reconcileAfter(d); requeueAfter != 0 || len(writes) == 0 {
+		o.t.Errorf("at the end of the grace period: requeue after %s, writes %q", requeueAfter, writes)
+	}
+	if requeueAfter, writes := o.reconcileAfter(0); requeueAfter != 0 || len(writes) > 0 || len(o.ready) > 0 {
+		o.t.Errorf("after the grace period: requeue after %s, writes %q, entries %v", requeueAfter, writes, o.ready)
+	}
+}
+
+// nodePortsToRoutes returns a Listener whose Routes are admitted, with the node ports of its previous exposure.
+func nodePortsToRoutes() *state {
+	return newRouteState(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com"))).change(withNodePortService)
+}
+
+// routesToNodePorts returns a Listener with node ports, with a Route of its previous exposure.
+func routesToNodePorts() *state {
+	return newRouteState(ownRoute("http", admittedAs("h.example.com"))).change(func(s *state) {
+		withNodePortService(s)
+		s.class.Spec.ServiceType, s.class.Spec.Route = listenersv1alpha1.ServiceTypeNodePort, nil
+	})
+}
+
+// The durations are those of production: routers and nodes need them, and neither can be watched.
+func TestPreviousExposureStaysForTheGracePeriod(t *testing.T) {
+	for name, given := range map[string]func() *state{"node ports": nodePortsToRoutes, "Routes": routesToNodePorts} {
+		t.Run(name, func(t *testing.T) {
+			o := given().transition(t)
+			o.wantRequeue(0, 10*time.Second)
+			o.wantRequeue(9*time.Second, time.Second)
+			o.wantRemoval(time.Second)
+		})
+	}
+}
+
+func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
+	o := nodePortsToRoutes().transition(t)
+	o.wantRequeue(0, 10*time.Second)
+	o.ready = map[types.UID]readiness{}
+	o.wantRequeue(9*time.Second, 10*time.Second)
+	o.wantRemoval(10 * time.Second)
+}
+
+func TestDesiredServiceTypeHasNoGracePeriod(t *testing.T) {
+	o := nodePortsToRoutes().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort }).transition(t)
+	o.wantRequeue(0, 0)
+}
+
+// Addresses can fail before all clients know them.
+func TestGracePeriodStartsAgainWhenAddressesBecomeIncomplete(t *testing.T) {
+	o := nodePortsToRoutes().transition(t)
+	o.wantRequeue(0, 10*time.Second)
+	setIngress := func(ingress routev1.RouteIngress) {
+		t.Helper()
+		route := &routev1.Route{}
+		if err := o.Client.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "web-http"}, route); err != nil {
+			t.Fatal(err)
+		}
+		route.Status.Ingress = []routev1.RouteIngress{ingress}
+		if err := o.Client.Update(t.Context(), route); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setIngress(rejectedAs("HostAlreadyClaimed", "taken"))
+	o.wantRequeue(9*time.Second, 0) // until the Route changes
+	setIngress(admittedAs("h.example.com"))
+	o.wantRequeue(9*time.Second, 10*time.Second)
+	o.wantRemoval(10 * time.Second)
+}
+
+func TestGracePeriodsOfDeletedListenersAreForgotten(t *testing.T) {
+	o := nodePortsToRoutes().transition(t)
+	o.ready["waiting"] = readiness{since: o.now.Now().Add(-9 * time.Second)}
+	o.ready["deleted"] = readiness{since: o.now.Now().Add(-2 * time.Hour)}
+	o.wantRequeue(0, 10*time.Second)
+	if got := slices.Sorted(maps.Keys(o.ready)); !slices.Equal(got, []types.UID{"listener-uid", "waiting"}) {
+		t.Errorf("got entries %v", got)
+	}
+}

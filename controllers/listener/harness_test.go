@@ -1,0 +1,365 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+var routeKind = routev1.GroupVersion.WithKind("Route")
+
+// state is the state of the cluster before a test. Objects that are nil do not exist.
+type state struct {
+	listener      *listenersv1alpha1.Listener
+	class         *listenersv1alpha1.ListenerClass
+	service       *corev1.Service
+	configuration *operatorv1alpha1.ListenerOperator
+	others        []client.Object
+	backends      backends.List
+}
+
+var key = client.ObjectKey{Namespace: "shop", Name: "web"}
+
+// newState returns a Listener, its class with the service type, and the Service of an earlier reconciliation.
+func newState(serviceType listenersv1alpha1.ServiceType) *state {
+	s := &state{
+		backends: backends.All(),
+		listener: &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "listener-uid", Generation: 3},
+			Spec: listenersv1alpha1.ListenerSpec{
+				ClassName:                ptr.To("some-class"),
+				Ports:                    []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
+				PublishNotReadyAddresses: ptr.To(true),
+			},
+		},
+		class: &listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "some-class"},
+			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: serviceType, LoadBalancerAllocateNodePorts: ptr.To(true)},
+		},
+		service: &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: key.Namespace, Name: key.Name, UID: "service-uid",
+				OwnerReferences: []metav1.OwnerReference{{
+					APIVersion: "listeners.stackable.tech/v1alpha1", Kind: "Listener", Name: key.Name, UID: "listener-uid", Controller: ptr.To(true),
+				}},
+			},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceType(serviceType), ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"},
+				Ports: []corev1.ServicePort{{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}},
+			},
+		},
+	}
+	if serviceType == listenersv1alpha1.ServiceTypeNodePort {
+		s.service.Spec.Ports[0].NodePort = 30080
+	}
+	return s
+}
+
+func (s *state) with(objects ...client.Object) *state {
+	s.others = append(s.others, objects...)
+	return s
+}
+
+func (s *state) change(change func(s *state)) *state {
+	change(s)
+	return s
+}
+
+func (s *state) objects() []client.Object {
+	objects := append([]client.Object{s.listener}, s.others...)
+	if s.class != nil {
+		objects = append(objects, s.class)
+	}
+	if s.service != nil {
+		objects = append(objects, s.service)
+	}
+	if s.configuration != nil {
+		objects = append(objects, s.configuration)
+	}
+	return objects
+}
+
+func newNode(name, ip string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}},
+	}
+}
+
+func newVolume(name string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name,
+			Labels:      map[string]string{names.LabelListenerNamespace: key.Namespace, names.LabelListenerName: key.Name},
+			Annotations: map[string]string{},
+		},
+		Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeHandle: name},
+		}},
+	}
+	if change != nil {
+		change(pv)
+	}
+	return pv
+}
+
+func lastMountedOn(node string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) { pv.Annotations[names.AnnotationNode] = node }
+}
+
+func pinnedTo(nodes ...string) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: nodes}},
+		}}}}
+	}
+}
+
+// boundTo binds the volume to a claim, and makes the change.
+func boundTo(claim string, change func(*corev1.PersistentVolume)) func(*corev1.PersistentVolume) {
+	return func(pv *corev1.PersistentVolume) {
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: key.Namespace, Name: claim, UID: types.UID(claim)}
+		change(pv)
+	}
+}
+
+// newClaim returns a claim. If pod is not empty, it is an ephemeral claim of that Pod.
+func newClaim(name, pod string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name, UID: types.UID(name)}}
+	if pod != "" {
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-" + pod, UID: types.UID(pod), Controller: ptr.To(true)}}
+	}
+	return claim
+}
+
+func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-" + uid, UID: types.UID(uid)},
+		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc-" + uid},
+		}}}},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+}
+
+func newMount(pod, node, volume string, generation int64) *listenersv1alpha1.PodListeners {
+	return &listenersv1alpha1.PodListeners{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod-" + pod, Generation: generation},
+		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{
+			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: volume, ListenerName: key.Name},
+		}},
+	}
+}
+
+// servedKind is the view of a kind that the cluster serves.
+type servedKind struct{ client.Reader }
+
+func (servedKind) Served() bool { return true }
+
+// unservedKind is the view of a kind that the cluster does not serve.
+type unservedKind struct{}
+
+func (unservedKind) Served() bool { return false }
+
+func (unservedKind) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return &meta.NoKindMatchError{GroupKind: routeKind.GroupKind()}
+}
+
+func (unservedKind) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return &meta.NoKindMatchError{GroupKind: routeKind.GroupKind()}
+}
+
+// unresponsiveKind is the view of a kind whose API does not respond.
+type unresponsiveKind struct{ unservedKind }
+
+func (unresponsiveKind) Served() bool { return true }
+
+func (unresponsiveKind) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("the API did not respond")
+}
+
+// newReconciler returns a Reconciler for a cluster that serves all kinds of the backends.
+func newReconciler(list backends.List, c client.Client, live client.Reader, recorder events.EventRecorder) *Reconciler {
+	r := &Reconciler{Client: c, Events: recorder, Backends: list}
+	r.initialize(live)
+	for _, backend := range list {
+		for _, kind := range backend.Kinds() {
+			r.kinds[kind.GroupVersionKind] = servedKind{c}
+		}
+	}
+	return r
+}
+
+func ipAddress(address string, port int32) listenersv1alpha1.IngressAddress {
+	return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": port}}
+}
+
+// newRouteState returns a Listener with two ports, its class with spec.route, the Service of an earlier reconciliation,
+// and the Routes.
+func newRouteState(routes ...client.Object) *state {
+	return newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+		s.class.Spec.Route = &listenersv1alpha1.RouteExposure{}
+		s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}, {Name: "admin", Port: 81}}
+		s.service.Spec.Ports = []corev1.ServicePort{{Name: "admin", Protocol: corev1.ProtocolTCP, Port: 81}, {Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
+	}).with(routes...)
+}
+
+// withNodePortService gives the Service the type NodePort, from before a change of the class, and a node with a
+// reservation.
+func withNodePortService(s *state) {
+	s.service.Spec.Type = corev1.ServiceTypeNodePort
+	for i := range s.service.Spec.Ports {
+		s.service.Spec.Ports[i].NodePort = 30000 + s.service.Spec.Ports[i].Port
+	}
+	s.others = append(s.others, newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a")))
+}
+
+// ownRoute returns the Route of a port that the Listener controls.
+func ownRoute(port string, ingresses ...routev1.RouteIngress) *routev1.Route {
+	return &routev1.Route{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name + "-" + port, UID: types.UID("uid-of-" + port),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "listeners.stackable.tech/v1alpha1", Kind: "Listener", Name: key.Name, UID: "listener-uid", Controller: ptr.To(true),
+			}},
+		},
+		Spec: routev1.RouteSpec{
+			Port: &routev1.RoutePort{}, To: routev1.RouteTargetReference{Kind: "Service", Name: key.Name}, TLS: &routev1.TLSConfig{Termination: "passthrough"},
+		},
+		Status: routev1.RouteStatus{Ingress: ingresses},
+	}
+}
+
+func admittedAs(host string) routev1.RouteIngress {
+	return routev1.RouteIngress{RouterName: "default", Host: host, Conditions: []routev1.RouteIngressCondition{{
+		Type: routev1.RouteAdmitted, Status: corev1.ConditionTrue,
+	}}}
+}
+
+func rejectedAs(reason, message string) routev1.RouteIngress {
+	return routev1.RouteIngress{RouterName: "default", Host: "web.example.com", Conditions: []routev1.RouteIngressCondition{{
+		Type: routev1.RouteAdmitted, Status: corev1.ConditionFalse, Reason: reason, Message: message,
+	}}}
+}
+
+// terminating marks an object as being deleted, with a finalizer that is not removed.
+func terminating[T client.Object](o T) T {
+	o.SetDeletionTimestamp(ptr.To(metav1.Now()))
+	o.SetFinalizers([]string{"example.com/cleanup"})
+	return o
+}
+
+// outcome is the state after reconciliations.
+type outcome struct {
+	listener *listenersv1alpha1.Listener
+	service  *corev1.Service // nil if it does not exist
+	routes   map[string]*routev1.Route
+	events   []string
+	err      error // of the last reconciliation
+}
+
+func (o outcome) addresses() []string {
+	addresses := []string{}
+	for _, a := range o.listener.Status.IngressAddresses {
+		addresses = append(addresses, a.Address+fmt.Sprint(a.Ports))
+	}
+	return addresses
+}
+
+func (o outcome) condition(conditionType string) metav1.Condition {
+	if c := meta.FindStatusCondition(o.listener.Status.Conditions, conditionType); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// reconcile reconciles n times without a grace period. change, which may be nil, modifies the Reconciler before.
+func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, change func(*Reconciler)) outcome {
+	t.Helper()
+	status := s.listener.Status
+	s.listener.Status = nil
+	fake := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.objects()...)
+	if status != nil { // applied as the controller does, so that it owns the fields
+		if err := apply.New(fake, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), s.listener, status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := interceptor.NewClient(fake, intercept)
+	recorder := events.NewFakeRecorder(100)
+	r := newReconciler(s.backends, c, c, recorder)
+	r.gracePeriod = 0
+	if change != nil {
+		change(r)
+	}
+	o := outcome{listener: &listenersv1alpha1.Listener{}, service: &corev1.Service{}, routes: map[string]*routev1.Route{}}
+	for range n {
+		listener := &listenersv1alpha1.Listener{}
+		if err := fake.Get(t.Context(), key, listener); err != nil {
+			t.Fatal(err)
+		}
+		_, o.err = r.Reconcile(t.Context(), listener)
+	}
+	var routes routev1.RouteList
+	if err := errors.Join(fake.Get(t.Context(), key, o.listener), fake.List(t.Context(), &routes)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range routes.Items {
+		o.routes[routes.Items[i].Name] = &routes.Items[i]
+	}
+	if err := fake.Get(t.Context(), key, o.service); apierrors.IsNotFound(err) {
+		o.service = nil
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	close(recorder.Events)
+	for e := range recorder.Events {
+		o.events = append(o.events, e)
+	}
+	return o
+}
+
+// countWrites records all writes, and makes the n-th one, counted from 0, fail with err.
+func countWrites(n int, err error) (interceptor.Funcs, *[]string) {
+	writes := &[]string{}
+	fails := func(what string) bool { *writes = append(*writes, what); return len(*writes) == n+1 }
+	return interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			if fails(fmt.Sprintf("apply %s", o.(interface{ GetKind() string }).GetKind())) {
+				return err
+			}
+			return c.Apply(ctx, o, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if fails("delete " + o.GetName()) {
+				return err
+			}
+			return c.Delete(ctx, o, options...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			if fails("apply status") {
+				return err
+			}
+			return c.SubResource(sub).Apply(ctx, o, options...)
+		},
+	}, writes
+}
