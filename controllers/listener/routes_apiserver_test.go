@@ -142,7 +142,7 @@ func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeLoadBalancer))
 	f.Eventually(f.idle).Should(BeTrue())
 	f.eventuallyAddresses("web.example.com")
-	f.Expect(f.listener().Status.Conditions[1].Message).To(ContainSubstring("web.example.com as before, and not yet as ListenerClass " + f.class.Name + " says: no load balancer"))
+	f.Expect(f.listener().Status.Conditions[1].Message).To(ContainSubstring("web.example.com through the previous exposure, until that of ListenerClass " + f.class.Name + " is complete: "))
 	f.route("web-http")
 	service = f.service()
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
