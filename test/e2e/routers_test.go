@@ -193,7 +193,7 @@ func (r *testRouter) stop() error {
 // deleted.
 func (r *testRouter) removeFromRoutes(s *scenario) {
 	s.Helper()
-	if err := router.Forget(s.ctx, api, r.name); err != nil {
+	if err := router.RemoveStatus(s.ctx, api, r.name); err != nil {
 		s.Fatal(err)
 	}
 }

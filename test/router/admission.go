@@ -16,16 +16,16 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// Identity is how a router differs from the other routers of a cluster: an IngressController of OpenShift.
+// Identity distinguishes a router from the other routers of a cluster. On OpenShift it is an IngressController.
 type Identity struct {
-	// Name is what the router calls itself in the status of Routes.
+	// Name is the router's name in the status of Routes.
 	Name string
-	// Domain is what follows spec.subdomain in the host of a Route that has a subdomain and no host. Empty means that
-	// the router leaves such Routes without a host.
+	// Domain is appended to spec.subdomain for the host of a Route without spec.host. If it is empty, such Routes get
+	// no host.
 	Domain string
-	// CanonicalHostname is what host names of Routes may be aliases of. It may be empty.
+	// CanonicalHostname is a name that host names of Routes may be aliases of. It may be empty.
 	CanonicalHostname string
-	// Shard selects, by their labels, the Routes that the router sees. Nil selects all.
+	// Shard selects the Routes of the router by their labels. Nil selects all.
 	Shard labels.Selector
 }
 
@@ -39,29 +39,28 @@ const (
 	reasonInvalidTLS          = "ExtendedValidationFailed"
 )
 
-// refusal is why a router does not admit a Route, in the words of the platform's router.
-type refusal struct {
+// rejection is the reason why a router does not admit a Route, with the same text as the platform's router.
+type rejection struct {
 	reason, message string
 }
 
-// verdict is what a router makes of a Route of its shard.
-type verdict struct {
-	// route is the Route with the host that this router gives it, and with the certificate of its Secret if it names
-	// one.
+// decision is the result of admission for a Route of the router's shard.
+type decision struct {
+	// route is the Route with the host of this router, and with the certificate of the Secret that it refers to.
 	route *routev1.Route
-	// refusal is nil if the Route is admitted.
-	refusal *refusal
+	// rejection is nil if the Route is admitted.
+	rejection *rejection
 }
 
-// secretReader returns a Secret and what keeps the platform's router from reading it. Without any of both the Secret
-// does not exist.
+// secretReader returns a Secret, or nil if it does not exist, and the verbs for which the platform's router has no
+// permission.
 type secretReader func(namespace, name string) (secret *corev1.Secret, missingVerbs []string)
 
-// admit decides on all Routes of the router's shard, the oldest first. Claims are settled as by the platform's router
-// with its default settings: a host belongs to the namespace of its oldest Route, even if that Route is refused later
-// on for another reason, and wildcards are not allowed.
-func admit(id Identity, routes []routev1.Route, secrets secretReader) []verdict {
-	var verdicts []verdict
+// admit decides which Routes of the router's shard are admitted, the oldest first. It follows the platform's router
+// with its default settings: a host belongs to the namespace of its oldest Route, even if that Route is rejected for
+// another reason, and wildcards are not allowed.
+func admit(id Identity, routes []routev1.Route, secrets secretReader) []decision {
+	var decisions []decision
 	claims := map[string][]*routev1.Route{}
 	for _, route := range byAge(routes) {
 		if id.Shard != nil && !id.Shard.Matches(labels.Set(route.Labels)) {
@@ -70,13 +69,13 @@ func admit(id Identity, routes []routev1.Route, secrets secretReader) []verdict 
 		if route.Spec.Host == "" && route.Spec.Subdomain != "" && id.Domain != "" {
 			route.Spec.Host = route.Spec.Subdomain + "." + id.Domain
 		}
-		verdicts = append(verdicts, verdict{route: route, refusal: decide(route, claims, secrets)})
+		decisions = append(decisions, decision{route: route, rejection: decide(route, claims, secrets)})
 	}
-	return verdicts
+	return decisions
 }
 
-// decide takes the steps of the platform's router in their order.
-func decide(route *routev1.Route, claims map[string][]*routev1.Route, secrets secretReader) *refusal {
+// decide runs the checks of the platform's router in the same order.
+func decide(route *routev1.Route, claims map[string][]*routev1.Route, secrets secretReader) *rejection {
 	if r := checkWildcard(route); r != nil {
 		return r
 	}
@@ -104,21 +103,21 @@ func byAge(routes []routev1.Route) []*routev1.Route {
 	return sorted
 }
 
-func checkWildcard(route *routev1.Route) *refusal {
+func checkWildcard(route *routev1.Route) *rejection {
 	switch route.Spec.WildcardPolicy {
 	case routev1.WildcardPolicyNone, "":
 		return nil
 	case routev1.WildcardPolicySubdomain:
-		return &refusal{reasonNotAdmitted, "wildcard routes are not allowed"}
+		return &rejection{reasonNotAdmitted, "wildcard routes are not allowed"}
 	default:
-		return &refusal{reasonNotAdmitted, fmt.Sprintf("unknown wildcard policy %v", route.Spec.WildcardPolicy)}
+		return &rejection{reasonNotAdmitted, fmt.Sprintf("unknown wildcard policy %v", route.Spec.WildcardPolicy)}
 	}
 }
 
-func checkHost(route *routev1.Route) *refusal {
+func checkHost(route *routev1.Route) *rejection {
 	host := route.Spec.Host
 	if host == "" {
-		return &refusal{reasonNoHost, "no host value was defined for the route"}
+		return &rejection{reasonNoHost, "no host value was defined for the route"}
 	}
 	path := field.NewPath("spec", "host")
 	var errs field.ErrorList
@@ -137,33 +136,33 @@ func checkHost(route *routev1.Route) *refusal {
 	for _, err := range errs {
 		messages = append(messages, err.Error())
 	}
-	return &refusal{reasonInvalidHost, "host name validation errors: " + strings.Join(messages, ", ")}
+	return &rejection{reasonInvalidHost, "host name validation errors: " + strings.Join(messages, ", ")}
 }
 
-// claim enters a Route into the claims of its host, unless an older Route stands in its way.
-func claim(route *routev1.Route, claims map[string][]*routev1.Route) *refusal {
+// claim adds a Route to the claims of its host, unless it conflicts with an older Route.
+func claim(route *routev1.Route, claims map[string][]*routev1.Route) *rejection {
 	host := route.Spec.Host
 	holders := claims[host]
 	switch {
 	case len(holders) == 0:
 	case holders[0].Namespace != route.Namespace:
-		return &refusal{reasonHostClaimed, fmt.Sprintf("a route in another namespace holds %s and is older than %s", host, route.Name)}
-	case slices.ContainsFunc(holders, func(holder *routev1.Route) bool { return excludes(holder, route) }):
-		return &refusal{reasonHostClaimed, fmt.Sprintf("route %s already exposes %s and is older", holders[0].Name, host)}
+		return &rejection{reasonHostClaimed, fmt.Sprintf("a route in another namespace holds %s and is older than %s", host, route.Name)}
+	case slices.ContainsFunc(holders, func(holder *routev1.Route) bool { return conflicts(holder, route) }):
+		return &rejection{reasonHostClaimed, fmt.Sprintf("route %s already exposes %s and is older", holders[0].Name, host)}
 	}
 	claims[host] = append(holders, route)
 	return nil
 }
 
-// excludes tells whether two Routes of a namespace cannot share their host: what arrives must be told apart by its
-// path, which the router does not see where TLS passes through.
-func excludes(holder, route *routev1.Route) bool {
+// conflicts reports whether two Routes of a namespace cannot share their host: they must differ by path, which the
+// router cannot read if TLS is passed through.
+func conflicts(holder, route *routev1.Route) bool {
 	return holder.Spec.Path == route.Spec.Path ||
 		holder.Spec.TLS != nil && route.Spec.TLS != nil && holder.Spec.TLS.Termination == routev1.TLSTerminationPassthrough
 }
 
-// readCertificate puts the certificate of the Secret that a Route names into the Route.
-func readCertificate(route *routev1.Route, secrets secretReader) *refusal {
+// readCertificate copies the certificate of the Secret that a Route refers to into the Route.
+func readCertificate(route *routev1.Route, secrets secretReader) *rejection {
 	if route.Spec.TLS == nil || route.Spec.TLS.ExternalCertificate == nil || route.Spec.TLS.ExternalCertificate.Name == "" {
 		return nil
 	}
@@ -181,15 +180,15 @@ func readCertificate(route *routev1.Route, secrets secretReader) *refusal {
 		errs = append(errs, field.Invalid(path, name, fmt.Sprintf("secret of type %q required", corev1.SecretTypeTLS)))
 	}
 	if err := errs.ToAggregate(); err != nil {
-		return &refusal{reasonExternalCertificate, err.Error()}
+		return &rejection{reasonExternalCertificate, err.Error()}
 	}
 	route.Spec.TLS.Certificate = string(secret.Data[corev1.TLSCertKey])
 	route.Spec.TLS.Key = string(secret.Data[corev1.TLSPrivateKeyKey])
 	return nil
 }
 
-// checkTLS finds out what HAProxy could not load.
-func checkTLS(route *routev1.Route) *refusal {
+// checkTLS rejects what HAProxy cannot load.
+func checkTLS(route *routev1.Route) *rejection {
 	if route.Spec.TLS == nil {
 		return nil
 	}
@@ -210,12 +209,12 @@ func checkTLS(route *routev1.Route) *refusal {
 		}
 	}
 	if err := errs.ToAggregate(); err != nil {
-		return &refusal{reasonInvalidTLS, err.Error()}
+		return &rejection{reasonInvalidTLS, err.Error()}
 	}
 	return nil
 }
 
-// checkKey tells what is wrong with a key.
+// checkKey returns an error if the key does not belong to the certificate.
 func checkKey(config *routev1.TLSConfig) error {
 	if config.Key == "" {
 		return errors.New("no key specified")

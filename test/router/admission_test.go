@@ -16,12 +16,12 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
-// newRoute returns a Route that is the older the smaller its age is.
-func newRoute(age int, namespace, name, host string, change ...func(*routev1.Route)) routev1.Route {
+// newRoute returns a Route whose creation timestamp has the given number of seconds.
+func newRoute(second int, namespace, name, host string, change ...func(*routev1.Route)) routev1.Route {
 	route := routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%02d", age)),
-			CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 1, 0, 0, age, 0, time.UTC)),
+			Namespace: namespace, Name: name, UID: types.UID(fmt.Sprintf("uid-%02d", second)),
+			CreationTimestamp: metav1.NewTime(time.Date(2026, 1, 1, 0, 0, second, 0, time.UTC)),
 		},
 		Spec: routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: name}, WildcardPolicy: routev1.WildcardPolicyNone},
 	}
@@ -53,59 +53,59 @@ func subdomain(name string) func(*routev1.Route) {
 	return func(r *routev1.Route) { r.Spec.Subdomain = name }
 }
 
-// noSecrets is for Routes that name none.
+// noSecrets is for Routes that refer to no Secret.
 func noSecrets(string, string) (*corev1.Secret, []string) { return nil, nil }
 
-// outcome is "host" of an admitted Route, or "host: reason: message".
-func outcome(v verdict) string {
-	if v.refusal == nil {
-		return v.route.Spec.Host
+// outcome returns "host" for an admitted Route, otherwise "host: reason: message".
+func outcome(d decision) string {
+	if d.rejection == nil {
+		return d.route.Spec.Host
 	}
-	return fmt.Sprintf("%s: %s: %s", v.route.Spec.Host, v.refusal.reason, v.refusal.message)
+	return fmt.Sprintf("%s: %s: %s", d.route.Spec.Host, d.rejection.reason, d.rejection.message)
 }
 
-func outcomes(verdicts []verdict) map[string]string {
+func outcomes(decisions []decision) map[string]string {
 	got := map[string]string{}
-	for _, v := range verdicts {
-		got[v.route.Namespace+"/"+v.route.Name] = outcome(v)
+	for _, d := range decisions {
+		got[d.route.Namespace+"/"+d.route.Name] = outcome(d)
 	}
 	return got
 }
 
-func TestHostsBelongToTheOldestRoute(t *testing.T) {
+func TestHostBelongsToOldestRoute(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		routes []routev1.Route
 		want   map[string]string
 	}{
-		"a younger Route of the namespace is refused, in whatever order they are seen": {
+		"a younger Route of the namespace is rejected, in any order": {
 			routes: []routev1.Route{newRoute(2, "a", "young", "x.test"), newRoute(1, "a", "old", "x.test")},
 			want:   map[string]string{"a/old": "x.test", "a/young": "x.test: HostAlreadyClaimed: route old already exposes x.test and is older"},
 		},
-		"a Route of another namespace is refused even at another path": {
+		"a Route of another namespace is rejected even with another path": {
 			routes: []routev1.Route{newRoute(1, "a", "old", "x.test"), newRoute(2, "b", "young", "x.test", atPath("/b"))},
 			want: map[string]string{
 				"a/old": "x.test", "b/young": "x.test: HostAlreadyClaimed: a route in another namespace holds x.test and is older than young",
 			},
 		},
-		"Routes of a namespace share a host by their paths": {
+		"Routes of a namespace share a host with different paths": {
 			routes: []routev1.Route{newRoute(1, "a", "root", "x.test"), newRoute(2, "a", "sub", "x.test", atPath("/sub"))},
 			want:   map[string]string{"a/root": "x.test", "a/sub": "x.test"},
 		},
-		"but not with one that passes TLS through": {
+		"a Route with passthrough shares no host": {
 			routes: []routev1.Route{newRoute(1, "a", "through", "x.test", passthrough()), newRoute(2, "a", "sub", "x.test", edge(), atPath("/sub"))},
 			want: map[string]string{
 				"a/through": "x.test", "a/sub": "x.test: HostAlreadyClaimed: route through already exposes x.test and is older",
 			},
 		},
-		"of two that are equally old the uid decides": {
+		"the UID decides between Routes of the same age": {
 			routes: []routev1.Route{
 				newRoute(1, "a", "second", "x.test", func(r *routev1.Route) { r.UID = "b" }),
 				newRoute(1, "a", "first", "x.test", func(r *routev1.Route) { r.UID = "a" }),
 			},
 			want: map[string]string{"a/first": "x.test", "a/second": "x.test: HostAlreadyClaimed: route first already exposes x.test and is older"},
 		},
-		"a Route that is refused for its TLS keeps its host": {
+		"a Route that is rejected for its TLS keeps its host": {
 			routes: []routev1.Route{
 				newRoute(1, "a", "broken", "x.test", withTLS(routev1.TLSConfig{Termination: routev1.TLSTerminationEdge, Certificate: "none"})),
 				newRoute(2, "a", "young", "x.test"),
@@ -127,7 +127,7 @@ func TestHostsBelongToTheOldestRoute(t *testing.T) {
 	}
 }
 
-func TestARouteWithoutAUsableHostIsRefused(t *testing.T) {
+func TestRouteWithoutValidHostIsRejected(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 64)
 	for name, tc := range map[string]struct {
@@ -136,8 +136,8 @@ func TestARouteWithoutAUsableHostIsRefused(t *testing.T) {
 		want   string
 	}{
 		"a subdomain becomes a host below the router's domain": {newRoute(1, "a", "r", "", subdomain("web")), "apps.test", "web.apps.test"},
-		"a host wins over a subdomain":                         {newRoute(1, "a", "r", "x.test", subdomain("web")), "apps.test", "x.test"},
-		"neither":                                              {newRoute(1, "a", "r", ""), "apps.test", ": NoHostValue: no host value was defined for the route"},
+		"a host takes precedence over a subdomain":             {newRoute(1, "a", "r", "x.test", subdomain("web")), "apps.test", "x.test"},
+		"no host and no subdomain":                             {newRoute(1, "a", "r", ""), "apps.test", ": NoHostValue: no host value was defined for the route"},
 		"a subdomain without a domain": {
 			newRoute(1, "a", "r", "", subdomain("web")), "", ": NoHostValue: no host value was defined for the route",
 		},
@@ -160,8 +160,8 @@ func TestARouteWithoutAUsableHostIsRefused(t *testing.T) {
 	}
 }
 
-// TestARouterSeesOnlyItsShard: what it does not see claims no host there either.
-func TestARouterSeesOnlyItsShard(t *testing.T) {
+// A Route outside of the shard claims no host either.
+func TestRouterServesOnlyItsShard(t *testing.T) {
 	t.Parallel()
 	routes := []routev1.Route{
 		newRoute(1, "a", "elsewhere", "x.test"),
@@ -179,7 +179,7 @@ func TestARouterSeesOnlyItsShard(t *testing.T) {
 	}
 }
 
-func TestACertificateComesFromTheSecretThatARouteNames(t *testing.T) {
+func TestCertificateIsReadFromSecretOfRoute(t *testing.T) {
 	t.Parallel()
 	authority, err := pki.NewAuthority("authority")
 	if err != nil {
@@ -230,7 +230,7 @@ func TestACertificateComesFromTheSecretThatARouteNames(t *testing.T) {
 			if diff := cmp.Diff(tc.want, outcome(got[0])); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
-			if got[0].refusal == nil && got[0].route.Spec.TLS.Certificate != string(pair.Cert) {
+			if got[0].rejection == nil && got[0].route.Spec.TLS.Certificate != string(pair.Cert) {
 				t.Error("the Route is not served with the Secret's certificate")
 			}
 		})

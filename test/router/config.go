@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Files that HAProxy reads or makes, in its directory.
+// Files in HAProxy's directory.
 const (
 	configFile      = "haproxy.cfg"
 	certificateList = "certificates.list"
@@ -32,7 +32,7 @@ var configText string
 
 var configTemplate = template.Must(template.New(configFile).Option("missingkey=error").Parse(configText))
 
-// Listen is where a router listens.
+// Listen is the address and the ports that a router listens on.
 type Listen struct {
 	// Address is an IP address of the node.
 	Address string
@@ -40,7 +40,7 @@ type Listen struct {
 	HTTP, HTTPS int
 }
 
-// backend is what HAProxy does for an admitted Route.
+// backend is the backend of an admitted Route in HAProxy's configuration.
 type backend struct {
 	// Name is unique among all backends.
 	Name string
@@ -48,14 +48,13 @@ type backend struct {
 	Host string
 	// Path starts with a slash, or is empty.
 	Path string
-	// Passthrough, Edge, Reencrypt and none of them are the terminations.
+	// Passthrough, Edge and Reencrypt are the terminations. All are false for a Route without TLS.
 	Passthrough, Edge, Reencrypt bool
-	// Insecure and Redirect tell what happens on the port without TLS: the Route answers there, or sends clients to the
-	// other port.
+	// Insecure means that the port without TLS serves the Route, Redirect that it redirects clients to the other port.
 	Insecure, Redirect bool
-	// DestinationCA is the file by which the servers' certificates are checked when TLS is encrypted anew.
+	// DestinationCA is the file with the authority of the servers' certificates, for re-encryption.
 	DestinationCA string
-	// VerifyHost is the name that these certificates must have. Empty means any.
+	// VerifyHost is the name that these certificates must be valid for. Empty means any.
 	VerifyHost string
 	Servers    []server
 }
@@ -65,7 +64,7 @@ type server struct {
 	Name, Address string
 }
 
-// configData is what the template is filled with.
+// configData contains the values for the template.
 type configData struct {
 	Listen   Listen
 	HTTP     string
@@ -74,22 +73,22 @@ type configData struct {
 }
 
 // render returns all files of HAProxy's directory, except for defaultPair and serviceCA, by their path relative to it.
-func render(listen Listen, verdicts []verdict, endpoints []discoveryv1.EndpointSlice) (map[string]string, error) {
+func render(listen Listen, decisions []decision, endpoints []discoveryv1.EndpointSlice) (map[string]string, error) {
 	files := map[string]string{}
 	data := configData{Listen: listen, HTTP: bind(listen.Address, listen.HTTP), HTTPS: bind(listen.Address, listen.HTTPS)}
 	var list strings.Builder
-	for _, v := range verdicts {
-		if v.refusal != nil {
+	for _, d := range decisions {
+		if d.rejection != nil {
 			continue
 		}
-		b := newBackend(v.route, endpoints)
-		if certificate := pair(v.route); certificate != "" {
+		b := newBackend(d.route, endpoints)
+		if certificate := pair(d.route); certificate != "" {
 			file := path.Join("certificates", b.Name+".pem")
 			files[file] = certificate
 			fmt.Fprintf(&list, "%s %s\n", file, b.Host)
 		}
-		if b.Reencrypt && v.route.Spec.TLS.DestinationCACertificate != "" {
-			files[b.DestinationCA] = v.route.Spec.TLS.DestinationCACertificate
+		if b.Reencrypt && d.route.Spec.TLS.DestinationCACertificate != "" {
+			files[b.DestinationCA] = d.route.Spec.TLS.DestinationCACertificate
 		}
 		data.Backends = append(data.Backends, b)
 	}
@@ -105,12 +104,12 @@ func render(listen Listen, verdicts []verdict, endpoints []discoveryv1.EndpointS
 
 func bind(address string, port int) string { return net.JoinHostPort(address, strconv.Itoa(port)) }
 
-// byPath sorts such that the longest path of a host comes first.
+// byPath sorts backends by the length of their paths, the longest first.
 func byPath(backends []backend) {
 	slices.SortStableFunc(backends, func(a, b backend) int { return len(b.Path) - len(a.Path) })
 }
 
-// newBackend turns an admitted Route into its backend.
+// newBackend returns the backend of an admitted Route.
 func newBackend(route *routev1.Route, endpoints []discoveryv1.EndpointSlice) backend {
 	b := backend{
 		Name:    route.Namespace + ":" + route.Name,
@@ -130,7 +129,7 @@ func newBackend(route *routev1.Route, endpoints []discoveryv1.EndpointSlice) bac
 		if route.Spec.TLS.DestinationCACertificate != "" {
 			b.DestinationCA = path.Join("destinations", b.Name+".crt")
 		} else {
-			// Certificates that the platform makes for Services are trusted without being asked for.
+			// The platform's certificates for Services are trusted by default.
 			b.DestinationCA = serviceCA
 			b.VerifyHost = route.Spec.To.Name + "." + route.Namespace + ".svc"
 		}
@@ -142,7 +141,7 @@ func newBackend(route *routev1.Route, endpoints []discoveryv1.EndpointSlice) bac
 	return b
 }
 
-// pair returns a Route's own certificate and key in one, or nothing if the default one serves it.
+// pair returns a Route's own certificate and key in one text, or "" if the Route uses the default certificate.
 func pair(route *routev1.Route) string {
 	if route.Spec.TLS == nil || route.Spec.TLS.Certificate == "" {
 		return ""
@@ -154,7 +153,7 @@ func pair(route *routev1.Route) string {
 	return strings.TrimSpace(strings.Join(parts, "\n")) + "\n"
 }
 
-// servers returns the ready endpoints of a Route's Service, in the order of their addresses.
+// servers returns the ready endpoints of a Route's Service, sorted by address.
 func servers(route *routev1.Route, endpoints []discoveryv1.EndpointSlice) []server {
 	found := map[string]server{}
 	for i := range endpoints {
@@ -163,7 +162,7 @@ func servers(route *routev1.Route, endpoints []discoveryv1.EndpointSlice) []serv
 			continue
 		}
 		for _, port := range slice.Ports {
-			if !carries(port, route.Spec.Port) {
+			if !matchesPort(port, route.Spec.Port) {
 				continue
 			}
 			for _, address := range ready(slice) {
@@ -179,9 +178,9 @@ func servers(route *routev1.Route, endpoints []discoveryv1.EndpointSlice) []serv
 	return result
 }
 
-// carries tells whether a port of endpoints is one that a Route leads to: the one of its name or number, or any if it
-// says none.
-func carries(port discoveryv1.EndpointPort, want *routev1.RoutePort) bool {
+// matchesPort reports whether an endpoint port is the target port of a Route. A Route without a target port matches
+// all.
+func matchesPort(port discoveryv1.EndpointPort, want *routev1.RoutePort) bool {
 	if port.Port == nil || port.Protocol != nil && *port.Protocol != corev1.ProtocolTCP {
 		return false
 	}

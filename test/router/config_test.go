@@ -43,12 +43,11 @@ func toPort(port intstr.IntOrString) func(*routev1.Route) {
 
 var toHTTP = toPort(intstr.FromString("http"))
 
-// testListen is where nothing ever listens: HAProxy only checks it.
+// testListen is only validated by HAProxy, which does not listen on it.
 var testListen = Listen{Address: "127.0.0.1", HTTP: 80, HTTPS: 443}
 
-// TestRoutesBecomeAConfigurationOfHAProxy compares with golden files, and asks HAProxy, where there is one, whether it
-// understands them.
-func TestRoutesBecomeAConfigurationOfHAProxy(t *testing.T) {
+// It compares HAProxy's files with golden files, and validates them with HAProxy if that is installed.
+func TestConfigurationOfRoutes(t *testing.T) {
 	t.Parallel()
 	for name, routes := range map[string][]routev1.Route{
 		"none": nil,
@@ -58,7 +57,7 @@ func TestRoutesBecomeAConfigurationOfHAProxy(t *testing.T) {
 		},
 		"passthrough": {
 			newRoute(1, "a", "web", "Web.test", toHTTP, passthrough()),
-			newRoute(2, "a", "lonely", "lonely.test", toHTTP, withTLS(routev1.TLSConfig{
+			newRoute(2, "a", "no-endpoints", "no-endpoints.test", toHTTP, withTLS(routev1.TLSConfig{
 				Termination: routev1.TLSTerminationPassthrough, InsecureEdgeTerminationPolicy: routev1.InsecureEdgeTerminationPolicyRedirect,
 			})),
 		},
@@ -81,30 +80,30 @@ func TestRoutesBecomeAConfigurationOfHAProxy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var verdicts []verdict
+			var decisions []decision
 			for i := range routes {
-				verdicts = append(verdicts, verdict{route: &routes[i]})
+				decisions = append(decisions, decision{route: &routes[i]})
 			}
-			refused := newRoute(9, "a", "refused", "refused.test", edge())
-			verdicts = append(verdicts, verdict{route: &refused, refusal: &refusal{}})
+			rejected := newRoute(9, "a", "rejected", "rejected.test", edge())
+			decisions = append(decisions, decision{route: &rejected, rejection: &rejection{}})
 			slices := []discoveryv1.EndpointSlice{
 				endpoints("a", "web", "10.0.0.2", "10.0.0.1"), endpoints("a", "web", "10.0.0.2"), endpoints("a", "another", "10.0.0.3"), endpoints("b", "web", "10.0.0.4"),
 			}
-			files, err := render(testListen, verdicts, slices)
+			files, err := render(testListen, decisions, slices)
 			if err != nil {
 				t.Fatal(err)
 			}
 			golden.Compare(t, name, files)
-			understood(t, files)
+			validate(t, files)
 		})
 	}
 }
 
-// understood lets HAProxy check files in which CERTIFICATE, KEY and CA stand for real ones.
-func understood(t *testing.T, files map[string]string) {
+// validate validates files with HAProxy, in which CERTIFICATE, KEY and CA are replaced by real ones.
+func validate(t *testing.T, files map[string]string) {
 	t.Helper()
 	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Log("HAProxy is not installed, so it does not check the configuration")
+		t.Log("HAProxy is not installed, so the configuration is not validated")
 		return
 	}
 	authority, err := pki.NewAuthority("authority")
@@ -136,6 +135,6 @@ func understood(t *testing.T, files map[string]string) {
 		t.Fatal(err)
 	}
 	if h.check(t.Context()) == nil {
-		t.Error("HAProxy understands anything")
+		t.Error("HAProxy accepts an invalid configuration")
 	}
 }

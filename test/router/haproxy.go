@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -20,27 +21,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// reloadTimeout is how long HAProxy may take until only its new configuration counts.
+// reloadTimeout is how long HAProxy may take to use only its new configuration.
 const reloadTimeout = 20 * time.Second
 
-// errHAProxyEnded means that HAProxy is gone without being asked to.
-var errHAProxyEnded = errors.New("HAProxy has ended")
+// errHAProxyExited is returned when HAProxy exits unexpectedly.
+var errHAProxyExited = errors.New("HAProxy has exited")
 
 // haproxy is a HAProxy process and its directory.
 type haproxy struct {
 	dir    string
 	output io.Writer
-	// ended is closed when the process has ended, which err then explains.
-	ended chan struct{}
-	err   error
-	cmd   *exec.Cmd
-	files map[string]string
+	// exited is closed when the process has exited; err is the reason.
+	exited chan struct{}
+	err    error
+	cmd    *exec.Cmd
+	files  map[string]string
 }
 
-// apply makes HAProxy work as the files say, and returns when no connection will be served by the former ones any more.
-// It starts HAProxy if need be. Connections that exist are kept.
+// apply configures HAProxy with the files, and returns when no new connection is served with the previous ones. It
+// starts HAProxy if necessary. Existing connections are kept.
 func (h *haproxy) apply(ctx context.Context, files map[string]string) error {
-	if mapsEqual(h.files, files) {
+	if maps.Equal(h.files, files) {
 		return h.alive()
 	}
 	if err := h.write(files); err != nil {
@@ -62,19 +63,7 @@ func (h *haproxy) apply(ctx context.Context, files map[string]string) error {
 	return err
 }
 
-func mapsEqual(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for key, value := range a {
-		if other, ok := b[key]; !ok || other != value {
-			return false
-		}
-	}
-	return true
-}
-
-// write writes the files into the directory, each at once.
+// write writes the files to the directory, each atomically.
 func (h *haproxy) write(files map[string]string) error {
 	for name, content := range files {
 		file := filepath.Join(h.dir, name)
@@ -91,12 +80,12 @@ func (h *haproxy) write(files map[string]string) error {
 	return nil
 }
 
-// tidy removes certificates that nothing refers to any more.
+// tidy removes certificates that are no longer used.
 func (h *haproxy) tidy() {
 	for _, dir := range []string{"certificates", "destinations"} {
 		_ = filepath.WalkDir(filepath.Join(h.dir, dir), func(file string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
-				return nil //nolint:nilerr // there may be none
+				return nil //nolint:nilerr // the directory may not exist
 			}
 			name, err := filepath.Rel(h.dir, file)
 			if _, used := h.files[name]; err == nil && !used {
@@ -107,7 +96,7 @@ func (h *haproxy) tidy() {
 	}
 }
 
-// check lets HAProxy find out whether it understands the files.
+// check validates the files with HAProxy.
 func (h *haproxy) check(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "haproxy", "-c", "-f", configFile)
 	cmd.Dir = h.dir
@@ -117,24 +106,24 @@ func (h *haproxy) check(ctx context.Context) error {
 	return nil
 }
 
-// start starts HAProxy: a master, which never ends, with one worker for each configuration. It belongs to this
-// process's group, so that who kills the group kills both.
+// start starts HAProxy: a master process, with one worker for each configuration. It belongs to the process group of
+// this process, so that killing the group kills both.
 func (h *haproxy) start(ctx context.Context) error {
-	cmd := exec.Command("haproxy", "-W", "-S", "unix@"+masterSocket, "-f", configFile) //nolint:noctx // it is stopped by stop
+	cmd := exec.Command("haproxy", "-W", "-S", "unix@"+masterSocket, "-f", configFile) //nolint:noctx // stop stops it
 	cmd.Dir, cmd.Stdout, cmd.Stderr = h.dir, h.output, h.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGTERM}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting HAProxy: %w", err)
 	}
-	h.cmd, h.ended = cmd, make(chan struct{})
+	h.cmd, h.exited = cmd, make(chan struct{})
 	go func() {
-		h.err = errors.Join(errHAProxyEnded, cmd.Wait())
-		close(h.ended)
+		h.err = errors.Join(errHAProxyExited, cmd.Wait())
+		close(h.exited)
 	}()
 	return h.await(ctx, nil)
 }
 
-// reload starts a worker with the files as they are now and ends the present one as soon as its connections have ended.
+// reload starts a worker with the current files. The previous worker exits when its connections are closed.
 func (h *haproxy) reload(ctx context.Context) error {
 	before, err := h.workers()
 	if err != nil {
@@ -146,28 +135,28 @@ func (h *haproxy) reload(ctx context.Context) error {
 	return h.await(ctx, before)
 }
 
-// stop ends HAProxy with all its connections.
+// stop stops HAProxy and closes its connections.
 func (h *haproxy) stop() {
 	if h.cmd == nil {
 		return
 	}
 	_ = h.cmd.Process.Signal(unix.SIGTERM)
-	<-h.ended
+	<-h.exited
 }
 
-// alive returns an error if HAProxy has ended.
+// alive returns an error if HAProxy has exited.
 func (h *haproxy) alive() error {
 	select {
-	case <-h.ended:
+	case <-h.exited:
 		return h.err
 	default:
 		return nil
 	}
 }
 
-// await waits until there is a worker that was not there before, and all that were have stopped to accept connections.
+// await waits until a new worker exists, and all previous ones have stopped accepting connections.
 func (h *haproxy) await(ctx context.Context, before []string) error {
-	last := errors.New("no answer")
+	last := errors.New("no response")
 	err := wait.PollUntilContextTimeout(ctx, 2*time.Millisecond, reloadTimeout, true, func(context.Context) (bool, error) {
 		if err := h.alive(); err != nil {
 			return false, err
@@ -179,12 +168,12 @@ func (h *haproxy) await(ctx context.Context, before []string) error {
 		err = errors.Join(err, last)
 	}
 	if err != nil {
-		return fmt.Errorf("waiting for HAProxy's new configuration to count: %w", err)
+		return fmt.Errorf("waiting for HAProxy to use its new configuration: %w", err)
 	}
 	return nil
 }
 
-// settled returns an error as long as there is no new worker, or an old one still accepts connections.
+// settled returns an error while there is no new worker, or an old one still accepts connections.
 func (h *haproxy) settled(before []string) error {
 	now, err := h.workers()
 	if err != nil {
@@ -197,7 +186,7 @@ func (h *haproxy) settled(before []string) error {
 		if !slices.Contains(before, pid) {
 			continue
 		}
-		info, err := h.ask("@!" + pid + " show info")
+		info, err := h.query("@!" + pid + " show info")
 		if err != nil {
 			return err
 		}
@@ -210,12 +199,12 @@ func (h *haproxy) settled(before []string) error {
 
 // workers returns the process ids of all workers.
 func (h *haproxy) workers() ([]string, error) {
-	answer, err := h.ask("show proc")
+	response, err := h.query("show proc")
 	if err != nil {
 		return nil, err
 	}
 	var pids []string
-	for line := range strings.Lines(answer) {
+	for line := range strings.Lines(response) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == "worker" {
 			pids = append(pids, fields[0])
 		}
@@ -223,8 +212,8 @@ func (h *haproxy) workers() ([]string, error) {
 	return pids, nil
 }
 
-// ask sends a command to the master.
-func (h *haproxy) ask(command string) (string, error) {
+// query sends a command to the master process and returns the response.
+func (h *haproxy) query(command string) (string, error) {
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: filepath.Join(h.dir, masterSocket), Net: "unix"})
 	if err != nil {
 		return "", fmt.Errorf("connecting to HAProxy: %w", err)
@@ -233,16 +222,16 @@ func (h *haproxy) ask(command string) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(reloadTimeout)); err != nil {
 		return "", fmt.Errorf("setting a deadline: %w", err)
 	}
-	// HAProxy ends the connection only when nothing more can come.
+	// HAProxy closes the connection only after the client has closed its side.
 	if _, err := io.WriteString(conn, command+"\n"); err != nil {
-		return "", fmt.Errorf("asking HAProxy: %w", err)
+		return "", fmt.Errorf("querying HAProxy: %w", err)
 	}
 	if err := conn.CloseWrite(); err != nil {
-		return "", fmt.Errorf("asking HAProxy: %w", err)
+		return "", fmt.Errorf("querying HAProxy: %w", err)
 	}
-	var answer bytes.Buffer
-	if _, err := answer.ReadFrom(conn); err != nil {
-		return "", fmt.Errorf("reading HAProxy's answer: %w", err)
+	var response bytes.Buffer
+	if _, err := response.ReadFrom(conn); err != nil {
+		return "", fmt.Errorf("reading HAProxy's response: %w", err)
 	}
-	return answer.String(), nil
+	return response.String(), nil
 }

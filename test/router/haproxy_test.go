@@ -29,63 +29,63 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
-// bench is a HAProxy with a server behind it, on this machine's loopback interface.
-type bench struct {
+// fixture is a HAProxy with a server behind it, on the loopback interface.
+type fixture struct {
 	*testing.T
 	haproxy   *haproxy
 	listen    Listen
 	authority *pki.Authority
-	// plain and secure are a server's ports; both answer with their name.
+	// plain and secure are a server's ports. Each responds with its name.
 	plain, secure *httptest.Server
 }
 
-// newBench returns a bench with a HAProxy that serves nothing yet.
-func newBench(t *testing.T) *bench {
+// newFixture returns a fixture with a HAProxy that serves no Route.
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Skip("needs the Debian package haproxy, which every run of the test cluster installs")
+		t.Skip("needs the Debian package haproxy, which the test cluster installs: run `make test-e2e`")
 	}
-	b := &bench{T: t, listen: Listen{Address: "127.0.0.1", HTTP: freePort(t), HTTPS: freePort(t)}}
-	b.haproxy = &haproxy{dir: t.TempDir(), output: &testWriter{t: t}}
+	f := &fixture{T: t, listen: Listen{Address: "127.0.0.1", HTTP: freePort(t), HTTPS: freePort(t)}}
+	f.haproxy = &haproxy{dir: t.TempDir(), output: &testWriter{t: t}}
 	authority, err := pki.NewAuthority("authority")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.authority = authority
-	b.plain = httptest.NewServer(answering("plain"))
-	b.secure = httptest.NewUnstartedServer(answering("secure"))
-	b.secure.TLS = &tls.Config{Certificates: []tls.Certificate{b.certificate("web.test", "web.a.svc")}}
-	b.secure.StartTLS()
-	t.Cleanup(b.plain.Close)
-	t.Cleanup(b.secure.Close)
+	f.authority = authority
+	f.plain = httptest.NewServer(respondWith("plain"))
+	f.secure = httptest.NewUnstartedServer(respondWith("secure"))
+	f.secure.TLS = &tls.Config{Certificates: []tls.Certificate{f.certificate("web.test", "web.a.svc")}}
+	f.secure.StartTLS()
+	t.Cleanup(f.plain.Close)
+	t.Cleanup(f.secure.Close)
 	pair, err := authority.Issue(pki.Request{DNSNames: []string{"*.test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.haproxy.write(map[string]string{
+	if err := f.haproxy.write(map[string]string{
 		defaultPair: string(pair.Cert) + string(pair.Key), serviceCA: string(authority.Cert),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.haproxy.stop)
-	b.serve()
-	return b
+	t.Cleanup(f.haproxy.stop)
+	f.serve()
+	return f
 }
 
-func answering(with string) http.Handler {
+func respondWith(with string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, with) })
 }
 
-// certificate returns a certificate for some names.
-func (b *bench) certificate(names ...string) tls.Certificate {
-	b.Helper()
-	pair, err := b.authority.Issue(pki.Request{DNSNames: names})
+// certificate returns a certificate for the names.
+func (f *fixture) certificate(names ...string) tls.Certificate {
+	f.Helper()
+	pair, err := f.authority.Issue(pki.Request{DNSNames: names})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
 	return certificate
 }
@@ -100,7 +100,7 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// testWriter shows what HAProxy prints in the test's log.
+// testWriter writes HAProxy's output to the test's log.
 type testWriter struct {
 	mu sync.Mutex
 	t  *testing.T
@@ -113,40 +113,41 @@ func (w *testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// serve lets HAProxy serve these Routes, to the Service "web" of the namespace "a".
-func (b *bench) serve(routes ...routev1.Route) {
-	b.Helper()
-	var verdicts []verdict
+// serve configures HAProxy with the Routes, for the Service "web" of the namespace "a".
+func (f *fixture) serve(routes ...routev1.Route) {
+	f.Helper()
+	var decisions []decision
 	for i := range routes {
 		routes[i].Spec.To.Name = "web"
-		verdicts = append(verdicts, verdict{route: &routes[i]})
+		decisions = append(decisions, decision{route: &routes[i]})
 	}
-	files, err := render(b.listen, verdicts, []discoveryv1.EndpointSlice{b.endpoints()})
+	files, err := render(f.listen, decisions, []discoveryv1.EndpointSlice{f.endpoints()})
 	if err != nil {
-		b.Fatal(err)
+		f.Fatal(err)
 	}
-	if err := b.haproxy.apply(b.Context(), files); err != nil {
-		b.Fatal(err)
+	if err := f.haproxy.apply(f.Context(), files); err != nil {
+		f.Fatal(err)
 	}
 }
 
-// endpoints are the servers of the bench, as the ports "plain" and "secure" of a Service.
-func (b *bench) endpoints() discoveryv1.EndpointSlice {
+// endpoints returns the servers as the ports "plain" and "secure" of a Service.
+func (f *fixture) endpoints() discoveryv1.EndpointSlice {
 	port := func(name string, s *httptest.Server) discoveryv1.EndpointPort {
 		number := s.Listener.Addr().(*net.TCPAddr).Port
 		return discoveryv1.EndpointPort{Name: &name, Port: ptr.To(int32(number)), Protocol: ptr.To(corev1.ProtocolTCP)}
 	}
 	return discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		Ports:      []discoveryv1.EndpointPort{port("plain", b.plain), port("secure", b.secure)},
+		Ports:      []discoveryv1.EndpointPort{port("plain", f.plain), port("secure", f.secure)},
 		Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"127.0.0.1"}}},
 	}
 }
 
-// client is an HTTP client that finds every host at HAProxy, trusts the bench's authority, and follows no redirect.
-func (b *bench) client() *http.Client {
+// client returns an HTTP client that sends requests for all hosts to HAProxy, trusts the fixture's authority, and
+// follows no redirects.
+func (f *fixture) client() *http.Client {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(b.authority.Cert)
+	roots.AppendCertsFromPEM(f.authority.Cert)
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       10 * time.Second,
@@ -154,19 +155,19 @@ func (b *bench) client() *http.Client {
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{RootCAs: roots},
 			DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-				port := b.listen.HTTP
+				port := f.listen.HTTP
 				if strings.HasSuffix(address, ":443") {
-					port = b.listen.HTTPS
+					port = f.listen.HTTPS
 				}
-				return (&net.Dialer{}).DialContext(ctx, "tcp", bind(b.listen.Address, port))
+				return (&net.Dialer{}).DialContext(ctx, "tcp", bind(f.listen.Address, port))
 			},
 		},
 	}
 }
 
-// get returns "status body [certificate's names] location", without what there is none of.
-func (b *bench) get(c *http.Client, url string) (string, error) {
-	request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
+// get returns "status body [certificate's names] location". It omits missing parts.
+func (f *fixture) get(c *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(f.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -198,15 +199,14 @@ func insecure(termination routev1.TLSTerminationType, policy routev1.InsecureEdg
 	return withTLS(routev1.TLSConfig{Termination: termination, InsecureEdgeTerminationPolicy: policy})
 }
 
-// TestTrafficEndsWhereTheTerminationSays asks a server through HAProxy in every way that there is.
-func TestTrafficEndsWhereTheTerminationSays(t *testing.T) {
+func TestEveryTerminationIsServed(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	own, err := b.authority.Issue(pki.Request{DNSNames: []string{"own.test"}})
+	f := newFixture(t)
+	own, err := f.authority.Issue(pki.Request{DNSNames: []string{"own.test"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.serve(
+	f.serve(
 		newRoute(1, "a", "none", "none.test", to("plain")),
 		newRoute(2, "a", "web", "web.test", to("secure"), insecure(routev1.TLSTerminationPassthrough, routev1.InsecureEdgeTerminationPolicyRedirect)),
 		newRoute(3, "a", "edge", "edge.test", to("plain"), edge()),
@@ -232,26 +232,26 @@ func TestTrafficEndsWhereTheTerminationSays(t *testing.T) {
 		"https://again.test/":    "200 secure [*.test]",
 		"http://again.test/":     "302 https://again.test/",
 		"https://distrust.test/": "503 [*.test]",
-		"https://wrong.test/":    "400 [*.test]", // TLS is expected, plain HTTP arrives
+		"https://wrong.test/":    "400 [*.test]", // the server expects TLS, and gets plain HTTP
 		"http://unknown.test/":   "503",
 		"https://unknown.test/":  "503 [*.test]",
 	} {
-		if got, err := b.get(b.client(), url); err != nil || got != want {
+		if got, err := f.get(f.client(), url); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", url, got, err, want)
 		}
 	}
 }
 
-// TestAReloadDisturbsNobody: new connections are served all the time, those that exist go on, and only the new
-// configuration counts afterwards.
-func TestAReloadDisturbsNobody(t *testing.T) {
+// New connections are served during a reload, existing ones are kept, and only the new configuration is used
+// afterwards.
+func TestReloadKeepsConnections(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	f := newFixture(t)
 	kept := newRoute(1, "a", "web", "web.test", to("secure"), passthrough())
 	terminated := newRoute(2, "a", "edge", "edge.test", to("plain"), edge())
-	b.serve(kept, terminated)
+	f.serve(kept, terminated)
 
-	conn, err := tls.Dial("tcp", bind(b.listen.Address, b.listen.HTTPS), &tls.Config{InsecureSkipVerify: true, ServerName: "web.test"})
+	conn, err := tls.Dial("tcp", bind(f.listen.Address, f.listen.HTTPS), &tls.Config{InsecureSkipVerify: true, ServerName: "web.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,9 +262,9 @@ func TestAReloadDisturbsNobody(t *testing.T) {
 	var clients sync.WaitGroup
 	for _, url := range []string{"https://web.test/", "https://edge.test/"} {
 		clients.Go(func() {
-			c := b.client()
+			c := f.client()
 			for ctx.Err() == nil {
-				if got, err := b.get(c, url); err != nil || !strings.HasPrefix(got, "200 ") {
+				if got, err := f.get(c, url); err != nil || !strings.HasPrefix(got, "200 ") {
 					t.Errorf("%s while HAProxy reloads: %q, %v", url, got, err)
 				}
 				requests.Add(1)
@@ -273,14 +273,14 @@ func TestAReloadDisturbsNobody(t *testing.T) {
 	}
 	for i := range 10 {
 		host := fmt.Sprintf("new-%d.test", i)
-		b.serve(kept, terminated, newRoute(3, "a", "new", host, to("plain")))
+		f.serve(kept, terminated, newRoute(3, "a", "new", host, to("plain")))
 		for n := range 20 {
-			if got, err := b.get(b.client(), "http://"+host+"/"); err != nil || got != "200 plain" {
+			if got, err := f.get(f.client(), "http://"+host+"/"); err != nil || got != "200 plain" {
 				t.Errorf("request %d to the new host after reload %d: %q, %v", n, i, got, err)
 			}
 		}
-		if got, err := b.get(b.client(), fmt.Sprintf("http://new-%d.test/", i-1)); err != nil || got != "503" {
-			t.Errorf("the former host after reload %d: %q, %v", i, got, err)
+		if got, err := f.get(f.client(), fmt.Sprintf("http://new-%d.test/", i-1)); err != nil || got != "503" {
+			t.Errorf("the previous host after reload %d: %q, %v", i, got, err)
 		}
 	}
 	cancel()
@@ -300,27 +300,25 @@ func TestAReloadDisturbsNobody(t *testing.T) {
 	}
 }
 
-// TestABrokenConfigurationChangesNothing: HAProxy goes on with the former one.
-func TestABrokenConfigurationChangesNothing(t *testing.T) {
+func TestInvalidConfigurationIsNotApplied(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	b.serve(newRoute(1, "a", "none", "none.test", to("plain")))
-	err := b.haproxy.apply(t.Context(), map[string]string{configFile: "nonsense\n"})
+	f := newFixture(t)
+	f.serve(newRoute(1, "a", "none", "none.test", to("plain")))
+	err := f.haproxy.apply(t.Context(), map[string]string{configFile: "nonsense\n"})
 	if err == nil || !strings.Contains(err.Error(), "unknown keyword 'nonsense'") {
 		t.Errorf("applying nonsense: %v", err)
 	}
-	if got, err := b.get(b.client(), "http://none.test/"); err != nil || got != "200 plain" {
-		t.Errorf("after a broken configuration: %q, %v", got, err)
+	if got, err := f.get(f.client(), "http://none.test/"); err != nil || got != "200 plain" {
+		t.Errorf("after an invalid configuration: %q, %v", got, err)
 	}
-	b.serve(newRoute(1, "a", "none", "mended.test", to("plain")))
-	if got, err := b.get(b.client(), "http://mended.test/"); err != nil || got != "200 plain" {
-		t.Errorf("after a mended one: %q, %v", got, err)
+	f.serve(newRoute(1, "a", "none", "fixed.test", to("plain")))
+	if got, err := f.get(f.client(), "http://fixed.test/"); err != nil || got != "200 plain" {
+		t.Errorf("after a valid one: %q, %v", got, err)
 	}
 }
 
-// TestAReloadEndsWhenNoFormerWorkerAcceptsConnections talks to a master that is not real, because the moment in which a
-// former worker still accepts is too short to be met.
-func TestAReloadEndsWhenNoFormerWorkerAcceptsConnections(t *testing.T) {
+// It uses a fake master process, because the time in which a previous worker still accepts connections is very short.
+func TestReloadWaitsForPreviousWorkers(t *testing.T) {
 	t.Parallel()
 	h := &haproxy{dir: t.TempDir()}
 	listener, err := net.Listen("unix", filepath.Join(h.dir, masterSocket))
@@ -347,10 +345,10 @@ func TestAReloadEndsWhenNoFormerWorkerAcceptsConnections(t *testing.T) {
 		answers map[string]string
 		want    string
 	}{
-		"nothing has happened":   {map[string]string{"show proc": master + old}, "no new worker"},
-		"both accept":            {map[string]string{"show proc": master + fresh + old, "@!2 show info": "\nPid: 2\nUptime: 0\n"}, "worker 2 still accepts connections"},
-		"the former one stops":   {map[string]string{"show proc": master + fresh + old, "@!2 show info": "\nPid: 2\nStopping: 1\n"}, ""},
-		"the former one is gone": {map[string]string{"show proc": master + fresh}, ""},
+		"there is no new worker":          {map[string]string{"show proc": master + old}, "no new worker"},
+		"both accept connections":         {map[string]string{"show proc": master + fresh + old, "@!2 show info": "\nPid: 2\nUptime: 0\n"}, "worker 2 still accepts connections"},
+		"the previous worker is stopping": {map[string]string{"show proc": master + fresh + old, "@!2 show info": "\nPid: 2\nStopping: 1\n"}, ""},
+		"the previous worker has exited":  {map[string]string{"show proc": master + fresh}, ""},
 	} {
 		answers <- tc.answers
 		got := ""
@@ -364,19 +362,18 @@ func TestAReloadEndsWhenNoFormerWorkerAcceptsConnections(t *testing.T) {
 	}
 }
 
-// TestTheEndOfHAProxyIsNoticed: nobody waits for what cannot come.
-func TestTheEndOfHAProxyIsNoticed(t *testing.T) {
+func TestApplyFailsAfterHAProxyExits(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	if err := b.haproxy.cmd.Process.Kill(); err != nil {
+	f := newFixture(t)
+	if err := f.haproxy.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-b.haproxy.ended
-	files, err := render(b.listen, nil, nil)
+	<-f.haproxy.exited
+	files, err := render(f.listen, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.haproxy.apply(t.Context(), files); !errors.Is(err, errHAProxyEnded) {
-		t.Errorf("applying to a dead HAProxy: %v", err)
+	if err := f.haproxy.apply(t.Context(), files); !errors.Is(err, errHAProxyExited) {
+		t.Errorf("applying after HAProxy exited: %v", err)
 	}
 }

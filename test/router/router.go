@@ -1,8 +1,8 @@
-// Package router plays the router of OpenShift for tests: it admits Routes by the platform's rules, says so in their
-// status, and lets HAProxy, the proxy that the platform's router is built on, carry their traffic. Which part of the
-// platform each piece stands for is in the README beside it.
+// Package router emulates OpenShift's router for tests: it admits Routes by the platform's rules, reports that in their
+// status, and serves them with HAProxy, which the platform's router also uses. The README lists which part of the
+// platform each file emulates.
 //
-// It must never be imported by anything but tests and test tools.
+// Only tests and test tools may import it.
 package router
 
 import (
@@ -28,59 +28,59 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// retryAfter is when a pass that failed is tried again, if nothing changes before.
+// retryAfter is the delay before a failed reconciliation is retried.
 const retryAfter = time.Second
 
-// Options are what a router is started with.
+// Options configure a router.
 type Options struct {
 	Identity
 	Listen
-	// Config is a configuration of a client of the API server with all rights.
+	// Config is the configuration of a client of the API server with all permissions.
 	Config *rest.Config
-	// Dir is the directory for HAProxy's files, which must be on a short path: there are sockets in it.
+	// Dir is the directory for HAProxy's files. Its path must be short, because it contains sockets.
 	Dir string
-	// DefaultPair is a file with the certificate, and its key, of Routes that bring none of their own: on the platform,
-	// one for all names of the domain.
+	// DefaultPair is a file with the certificate, and its key, for Routes without one. On the platform, it is valid for
+	// all names of the domain.
 	DefaultPair string
-	// ServiceCA is a file with the authority that the platform signs the certificates of Services with. Servers of
-	// Routes that encrypt anew and name no authority must have a certificate of it, for the name of their Service.
+	// ServiceCA is a file with the authority that signs the platform's certificates for Services. Servers of Routes
+	// that re-encrypt, and have no authority of their own, must have such a certificate for the name of their Service.
 	ServiceCA string
-	// Output gets what HAProxy prints. Nil discards it.
+	// Output gets the output of HAProxy. Nil discards it.
 	Output io.Writer
 	// Serving is called once, when the Routes that existed at the start are served. It may be nil.
 	Serving func()
 }
 
-// NewScheme returns a scheme with the kinds that a router reads.
+// NewScheme returns a scheme with the types that a router reads.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), routev1.Install(scheme))
 }
 
-// router is a router at work.
+// router is a running router.
 type router struct {
 	options Options
 	client  client.Client
 	cache   cache.Cache
 	haproxy haproxy
-	// changed has an element if something has changed since the last pass began.
+	// changed has an element if something has changed since the last reconciliation started.
 	changed chan struct{}
 }
 
-// Run serves Routes until ctx is done. Their status stays as it is then.
+// Run serves Routes until ctx is done. It does not remove their status.
 func Run(ctx context.Context, options Options) error {
 	scheme, err := NewScheme()
 	if err != nil {
-		return fmt.Errorf("registering kinds: %w", err)
+		return fmt.Errorf("registering types: %w", err)
 	}
 	r := &router{options: options, changed: make(chan struct{}, 1), haproxy: haproxy{dir: options.Dir, output: options.Output}}
 	if r.client, err = client.New(options.Config, client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	if r.cache, err = cache.New(options.Config, cache.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("making a cache: %w", err)
+		return fmt.Errorf("creating a cache: %w", err)
 	}
-	if err := r.prepare(); err != nil {
+	if err := r.writeStaticFiles(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -97,21 +97,21 @@ func Run(ctx context.Context, options Options) error {
 	return <-stopped
 }
 
-// prepare puts the files into place that stay the same.
-func (r *router) prepare() error {
+// writeStaticFiles writes the files that do not depend on Routes.
+func (r *router) writeStaticFiles() error {
 	files := map[string]string{}
 	for name, source := range map[string]string{defaultPair: r.options.DefaultPair, serviceCA: r.options.ServiceCA} {
 		content, err := os.ReadFile(source)
 		if err != nil {
-			return fmt.Errorf("reading what becomes %s: %w", name, err)
+			return fmt.Errorf("reading %s: %w", name, err)
 		}
 		files[name] = string(content)
 	}
 	return r.haproxy.write(files)
 }
 
-// watch lets every change of what admission or HAProxy depends on start a pass. The platform's router does not watch
-// roles: it would find out later.
+// watch reconciles after every change of an object that admission or HAProxy depends on. The platform's router does not
+// watch roles, and detects their changes later.
 func (r *router) watch(ctx context.Context) error {
 	for _, kind := range []client.Object{
 		&routev1.Route{}, &discoveryv1.EndpointSlice{}, &corev1.Secret{},
@@ -122,29 +122,29 @@ func (r *router) watch(ctx context.Context) error {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { r.wake() },
-			UpdateFunc: func(any, any) { r.wake() },
-			DeleteFunc: func(any) { r.wake() },
+			AddFunc:    func(any) { r.enqueue() },
+			UpdateFunc: func(any, any) { r.enqueue() },
+			DeleteFunc: func(any) { r.enqueue() },
 		}); err != nil {
 			return fmt.Errorf("watching %T: %w", kind, err)
 		}
 	}
 	if !r.cache.WaitForCacheSync(ctx) {
-		return fmt.Errorf("filling the caches: %w", context.Cause(ctx))
+		return fmt.Errorf("waiting for the caches to sync: %w", context.Cause(ctx))
 	}
-	r.wake()
+	r.enqueue()
 	return nil
 }
 
-// wake starts a pass, after the present one if there is one.
-func (r *router) wake() {
+// enqueue starts a reconciliation, after the current one if there is one.
+func (r *router) enqueue() {
 	select {
 	case r.changed <- struct{}{}:
 	default:
 	}
 }
 
-// loop makes a pass after every change, until ctx is done or HAProxy has ended by itself.
+// loop reconciles after every change, until ctx is done or HAProxy exits.
 func (r *router) loop(ctx context.Context) error {
 	logger := logr.FromContextOrDiscard(ctx)
 	serving := r.options.Serving
@@ -152,35 +152,35 @@ func (r *router) loop(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.haproxy.ended:
+		case <-r.haproxy.exited:
 			return r.haproxy.err
 		case <-r.changed:
 		}
-		err := r.pass(ctx)
+		err := r.reconcile(ctx)
 		switch {
 		case err == nil && serving != nil:
 			serving()
 			serving = nil
 		case err != nil && ctx.Err() == nil:
 			logger.Error(err, "Retrying")
-			time.AfterFunc(retryAfter, r.wake)
+			time.AfterFunc(retryAfter, r.enqueue)
 		}
 	}
 }
 
-// pass makes HAProxy and the status of all Routes what they should be. A Route is admitted when it is already served;
-// the platform's router says so a moment before.
-func (r *router) pass(ctx context.Context) error {
+// reconcile configures HAProxy and writes the status of all Routes. It reports a Route as admitted after the Route is
+// served; the platform's router does so a moment before.
+func (r *router) reconcile(ctx context.Context) error {
 	var routes routev1.RouteList
 	var endpoints discoveryv1.EndpointSliceList
 	if err := errors.Join(r.cache.List(ctx, &routes), r.cache.List(ctx, &endpoints)); err != nil {
-		return fmt.Errorf("listing: %w", err)
+		return fmt.Errorf("listing Routes and endpoints: %w", err)
 	}
-	verdicts, err := r.admit(ctx, routes.Items)
+	decisions, err := r.admit(ctx, routes.Items)
 	if err != nil {
 		return err
 	}
-	files, err := render(r.options.Listen, verdicts, endpoints.Items)
+	files, err := render(r.options.Listen, decisions, endpoints.Items)
 	if err != nil {
 		return err
 	}
@@ -192,20 +192,20 @@ func (r *router) pass(ctx context.Context) error {
 		current[client.ObjectKeyFromObject(&routes.Items[i])] = &routes.Items[i]
 	}
 	var errs []error
-	for _, v := range verdicts {
-		err := report(ctx, r.client, r.options.Identity, current[client.ObjectKeyFromObject(v.route)], v)
+	for _, d := range decisions {
+		err := writeDecision(ctx, r.client, r.options.Identity, current[client.ObjectKeyFromObject(d.route)], d)
 		if apierrors.IsConflict(err) {
-			continue // with the newer Route comes the next pass
+			continue // the Route has changed, which starts another reconciliation
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// admit decides on the Routes with the Secrets and the rights that there are.
-func (r *router) admit(ctx context.Context, routes []routev1.Route) ([]verdict, error) {
+// admit decides which Routes are admitted, with the existing Secrets and permissions.
+func (r *router) admit(ctx context.Context, routes []routev1.Route) ([]decision, error) {
 	var errs []error
-	verdicts := admit(r.options.Identity, routes, func(namespace, name string) (*corev1.Secret, []string) {
+	decisions := admit(r.options.Identity, routes, func(namespace, name string) (*corev1.Secret, []string) {
 		missing, err := r.missingVerbs(ctx, namespace, name)
 		errs = append(errs, err)
 		var secret corev1.Secret
@@ -215,11 +215,11 @@ func (r *router) admit(ctx context.Context, routes []routev1.Route) ([]verdict, 
 		}
 		return &secret, missing
 	})
-	return verdicts, errors.Join(errs...)
+	return decisions, errors.Join(errs...)
 }
 
-// missingVerbs returns what the platform's router may not do with a Secret: it needs rights that the Secret's owner has
-// to grant.
+// missingVerbs returns the verbs for which the platform's router has no permission on a Secret. The owner of the Secret
+// must grant them.
 func (r *router) missingVerbs(ctx context.Context, namespace, secret string) ([]string, error) {
 	var missing []string
 	for _, verb := range []string{"get", "watch", "list"} {
@@ -231,7 +231,7 @@ func (r *router) missingVerbs(ctx context.Context, namespace, secret string) ([]
 			},
 		}}
 		if err := r.client.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("asking whether the router may %s Secret %s/%s: %w", verb, namespace, secret, err)
+			return nil, fmt.Errorf("checking whether the router may %s Secret %s/%s: %w", verb, namespace, secret, err)
 		}
 		if !review.Status.Allowed {
 			missing = append(missing, verb)

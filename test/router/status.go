@@ -8,16 +8,16 @@ import (
 
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// report writes a verdict into the Route's status, unless it says so already. The entries of other routers stay.
-func report(ctx context.Context, c client.Client, id Identity, current *routev1.Route, v verdict) error {
-	entry := newEntry(id, v)
+// writeDecision writes a decision to the Route's status if the status differs. It keeps the entries of other routers.
+func writeDecision(ctx context.Context, c client.Client, id Identity, current *routev1.Route, d decision) error {
+	entry := newEntry(id, d)
 	i := slices.IndexFunc(current.Status.Ingress, func(e routev1.RouteIngress) bool { return e.RouterName == id.Name })
-	if i >= 0 && same(current.Status.Ingress[i], entry) {
+	if i >= 0 && equalEntries(current.Status.Ingress[i], entry) {
 		return nil
 	}
 	changed := current.DeepCopy()
@@ -29,24 +29,24 @@ func report(ctx context.Context, c client.Client, id Identity, current *routev1.
 	return writeStatus(ctx, c, current, changed)
 }
 
-// newEntry is what a router says of a Route.
-func newEntry(id Identity, v verdict) routev1.RouteIngress {
+// newEntry returns the status entry of a decision.
+func newEntry(id Identity, d decision) routev1.RouteIngress {
 	now := metav1.Now().Rfc3339Copy()
 	condition := routev1.RouteIngressCondition{Type: routev1.RouteAdmitted, Status: corev1.ConditionTrue, LastTransitionTime: &now}
-	if v.refusal != nil {
-		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, v.refusal.reason, v.refusal.message
+	if d.rejection != nil {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, d.rejection.reason, d.rejection.message
 	}
 	return routev1.RouteIngress{
-		Host:                    v.route.Spec.Host,
+		Host:                    d.route.Spec.Host,
 		RouterName:              id.Name,
 		RouterCanonicalHostname: id.CanonicalHostname,
-		WildcardPolicy:          v.route.Spec.WildcardPolicy,
+		WildcardPolicy:          d.route.Spec.WildcardPolicy,
 		Conditions:              []routev1.RouteIngressCondition{condition},
 	}
 }
 
-// same tells whether two entries differ in nothing but when they were made.
-func same(a, b routev1.RouteIngress) bool {
+// equalEntries reports whether two entries are equal, except for their times.
+func equalEntries(a, b routev1.RouteIngress) bool {
 	if len(a.Conditions) != len(b.Conditions) {
 		return false
 	}
@@ -61,7 +61,8 @@ func same(a, b routev1.RouteIngress) bool {
 		a.WildcardPolicy == b.WildcardPolicy
 }
 
-// writeStatus fails with a conflict if somebody else changed the Route meanwhile: the entries are one list.
+// writeStatus fails with a conflict if the Route was changed meanwhile, because the entries of all routers are one
+// list.
 func writeStatus(ctx context.Context, c client.Client, current, changed *routev1.Route) error {
 	err := c.Status().Patch(ctx, changed, client.MergeFromWithOptions(current, client.MergeFromWithOptimisticLock{}))
 	if err := client.IgnoreNotFound(err); err != nil {
@@ -70,24 +71,24 @@ func writeStatus(ctx context.Context, c client.Client, current, changed *routev1
 	return nil
 }
 
-// Forget removes a router's entries from the status of all Routes. A router never does so itself: its entries stay when
-// it ends, and when a Route leaves its shard. On the platform, the operator of the routers cleans up after one that was
-// deleted.
-func Forget(ctx context.Context, c client.Client, name string) error {
+// RemoveStatus removes a router's entries from the status of all Routes. A router does not do so itself: its entries
+// stay when it stops, and when a Route leaves its shard. On the platform, the ingress operator removes the entries of a
+// router that was deleted.
+func RemoveStatus(ctx context.Context, c client.Client, name string) error {
 	var routes routev1.RouteList
 	if err := c.List(ctx, &routes); err != nil {
 		return fmt.Errorf("listing Routes: %w", err)
 	}
 	var errs []error
 	for i := range routes.Items {
-		errs = append(errs, forget(ctx, c, client.ObjectKeyFromObject(&routes.Items[i]), name))
+		errs = append(errs, removeEntry(ctx, c, client.ObjectKeyFromObject(&routes.Items[i]), name))
 	}
 	return errors.Join(errs...)
 }
 
-// forget removes a router's entry from the status of one Route.
-func forget(ctx context.Context, c client.Client, key client.ObjectKey, name string) error {
-	for {
+// removeEntry removes a router's entry from the status of one Route.
+func removeEntry(ctx context.Context, c client.Client, key client.ObjectKey, name string) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var route routev1.Route
 		if err := c.Get(ctx, key, &route); err != nil {
 			return client.IgnoreNotFound(err)
@@ -97,8 +98,6 @@ func forget(ctx context.Context, c client.Client, key client.ObjectKey, name str
 		if len(changed.Status.Ingress) == len(route.Status.Ingress) {
 			return nil
 		}
-		if err := writeStatus(ctx, c, &route, changed); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
+		return writeStatus(ctx, c, &route, changed)
+	})
 }

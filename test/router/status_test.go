@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// withStatus returns a client of an API server that has the Routes, and counts the status that is written.
+// withStatus returns a client with the Routes that counts status writes.
 func withStatus(t *testing.T, writes *int, routes ...routev1.Route) client.Client {
 	t.Helper()
 	scheme, err := NewScheme()
@@ -43,7 +43,7 @@ func admittedBy(router, host string) routev1.RouteIngress {
 	}
 }
 
-// stored returns a Route's entries, without when they were made.
+// stored returns a Route and its entries, without their times.
 func stored(t *testing.T, c client.Client, name string) (*routev1.Route, []routev1.RouteIngress) {
 	t.Helper()
 	var route routev1.Route
@@ -59,9 +59,8 @@ func stored(t *testing.T, c client.Client, name string) (*routev1.Route, []route
 	return &route, entries
 }
 
-// TestARouterWritesItsOwnEntryAlone: those of others stay, in their places, and what has not changed is not written
-// again.
-func TestARouterWritesItsOwnEntryAlone(t *testing.T) {
+// The entries of other routers stay, in the same order, and an unchanged entry is not written again.
+func TestRouterWritesOnlyItsOwnEntry(t *testing.T) {
 	t.Parallel()
 	existing := newRoute(1, "a", "web", "x.test")
 	existing.Status.Ingress = []routev1.RouteIngress{admittedBy("other", "other.test")}
@@ -70,17 +69,17 @@ func TestARouterWritesItsOwnEntryAlone(t *testing.T) {
 	id := Identity{Name: "own", CanonicalHostname: "router.test"}
 	own := admittedBy("own", "x.test")
 	own.RouterCanonicalHostname = "router.test"
-	refused := own
-	refused.Conditions = []routev1.RouteIngressCondition{{Type: routev1.RouteAdmitted, Status: corev1.ConditionFalse, Reason: "Reason", Message: "message"}}
+	rejected := own
+	rejected.Conditions = []routev1.RouteIngressCondition{{Type: routev1.RouteAdmitted, Status: corev1.ConditionFalse, Reason: "Reason", Message: "message"}}
 	for _, step := range []struct {
-		refusal *refusal
-		entry   routev1.RouteIngress
-		writes  int
+		rejection *rejection
+		entry     routev1.RouteIngress
+		writes    int
 	}{
-		{nil, own, 1}, {nil, own, 1}, {&refusal{"Reason", "message"}, refused, 2}, {&refusal{"Reason", "message"}, refused, 2}, {nil, own, 3},
+		{nil, own, 1}, {nil, own, 1}, {&rejection{"Reason", "message"}, rejected, 2}, {&rejection{"Reason", "message"}, rejected, 2}, {nil, own, 3},
 	} {
 		current, _ := stored(t, c, "web")
-		if err := report(t.Context(), c, id, current, verdict{route: current, refusal: step.refusal}); err != nil {
+		if err := writeDecision(t.Context(), c, id, current, decision{route: current, rejection: step.rejection}); err != nil {
 			t.Fatal(err)
 		}
 		_, got := stored(t, c, "web")
@@ -93,17 +92,16 @@ func TestARouterWritesItsOwnEntryAlone(t *testing.T) {
 	}
 }
 
-// TestAnEntryThatIsWrittenFromAnOldRouteIsNot: the entries are one list, so that it would take away what another router
-// has written since.
-func TestAnEntryThatIsWrittenFromAnOldRouteIsNot(t *testing.T) {
+// The entries are one list, so that writing an outdated one would remove entries that other routers have written since.
+func TestOutdatedEntriesAreNotWritten(t *testing.T) {
 	t.Parallel()
 	var writes int
 	c := withStatus(t, &writes, newRoute(1, "a", "web", "x.test"))
 	old, _ := stored(t, c, "web")
-	if err := report(t.Context(), c, Identity{Name: "other"}, old, verdict{route: old}); err != nil {
+	if err := writeDecision(t.Context(), c, Identity{Name: "other"}, old, decision{route: old}); err != nil {
 		t.Fatal(err)
 	}
-	if err := report(t.Context(), c, Identity{Name: "own"}, old, verdict{route: old}); err == nil {
+	if err := writeDecision(t.Context(), c, Identity{Name: "own"}, old, decision{route: old}); err == nil {
 		t.Error("the entry is written")
 	}
 	_, got := stored(t, c, "web")
@@ -112,8 +110,7 @@ func TestAnEntryThatIsWrittenFromAnOldRouteIsNot(t *testing.T) {
 	}
 }
 
-// TestARouterThatIsForgottenLeavesNoEntry, whatever others do at the same time.
-func TestARouterThatIsForgottenLeavesNoEntry(t *testing.T) {
+func TestRemoveStatusRetriesOnConflict(t *testing.T) {
 	t.Parallel()
 	both, other := newRoute(1, "a", "both", "x.test"), newRoute(2, "a", "other", "y.test")
 	both.Status.Ingress = []routev1.RouteIngress{admittedBy("own", "x.test"), admittedBy("other", "x.test")}
@@ -128,7 +125,7 @@ func TestARouterThatIsForgottenLeavesNoEntry(t *testing.T) {
 			ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
 		) error {
 			writes++
-			if writes == 1 { // somebody else is faster
+			if writes == 1 { // another router writes first
 				var current routev1.Route
 				if err := c.Get(ctx, client.ObjectKeyFromObject(o), &current); err != nil {
 					return err
@@ -141,7 +138,7 @@ func TestARouterThatIsForgottenLeavesNoEntry(t *testing.T) {
 			}
 			return c.SubResource(sub).Patch(ctx, o, patch, options...)
 		}}).Build()
-	if err := Forget(t.Context(), c, "own"); err != nil {
+	if err := RemoveStatus(t.Context(), c, "own"); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]routev1.RouteIngress{"both": {admittedBy("other", "x.test")}, "other": {admittedBy("other", "y.test")}} {

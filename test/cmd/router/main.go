@@ -1,5 +1,5 @@
-// Command router plays a router of OpenShift in the network of one node of the test cluster, with HAProxy. It is a thin
-// layer on the package of the same name; the README beside it says what it stands for.
+// Command router emulates OpenShift's router in the network of one node of the test cluster, with HAProxy. It is a thin
+// layer on the package of the same name, which has a README.
 package main
 
 import (
@@ -53,11 +53,11 @@ func parse(args []string) (router.Options, error) {
 	var o router.Options
 	var kubeconfig, shard string
 	flags := flag.NewFlagSet("router", flag.ContinueOnError)
-	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig with all rights")
-	flags.StringVar(&o.Name, "name", "default", "what the router calls itself in the status of Routes")
-	flags.StringVar(&o.Domain, "domain", "", "domain below which Routes with a subdomain get their host")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig with all permissions")
+	flags.StringVar(&o.Name, "name", "default", "the router's name in the status of Routes")
+	flags.StringVar(&o.Domain, "domain", "", "domain of the hosts of Routes with a subdomain")
 	flags.StringVar(&o.CanonicalHostname, "canonical-hostname", "", "name that hosts of Routes may be aliases of")
-	flags.StringVar(&shard, "labels", "", "selector of the Routes that the router serves; none selects all")
+	flags.StringVar(&shard, "labels", "", "label selector of the Routes that the router serves (default: all)")
 	flags.StringVar(&o.Address, "address", "", "IP address to listen on")
 	flags.IntVar(&o.HTTP, "http-port", 80, "port without TLS")
 	flags.IntVar(&o.HTTPS, "https-port", 443, "port with TLS")
