@@ -35,8 +35,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// fresh returns a client, and a namespace for the operator, after removing what the test before left: most names are
-// those of the cluster.
+// fresh returns a client, and a namespace for the operator, after deleting the objects of the previous test, most of
+// which are cluster-scoped.
 func fresh(t *testing.T) (c client.Client, namespace string) {
 	t.Helper()
 	c, namespace = apiserver.Client(t), apiserver.Namespace(t)
@@ -46,7 +46,7 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 		t.Fatal(err)
 	}
 	leftovers := []client.Object{config}
-	for _, component := range slices.Concat(installation.OperatorPolicy(), everywhere()) {
+	for _, component := range slices.Concat(installation.OperatorPolicy(), alwaysInstalled()) {
 		if object := component.Empty(); !component.Namespaced {
 			object.SetName(component.Name)
 			leftovers = append(leftovers, object)
@@ -57,7 +57,7 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 			t.Fatal(err)
 		}
 	}
-	// It comes with the operator's manifests.
+	// It is part of the operator's manifests.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	if err := c.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func mustReconcile(t *testing.T, r *Reconciler) *operatorv1alpha1.ListenerOperat
 	return config
 }
 
-// optionalAPIs are those that the API server has at the moment, and what it gets and loses until the test ends.
+// optionalAPIs watches the optional APIs of the API server until the test ends.
 func optionalAPIs(t *testing.T) *platform.APIs {
 	t.Helper()
 	apis, err := platform.Watch(t.Context(), apiserver.Config(t))
@@ -107,7 +107,7 @@ func optionalAPIs(t *testing.T) *platform.APIs {
 	return apis
 }
 
-// componentOf returns the component of a kind of which there is one.
+// componentOf returns the only component of a kind.
 func componentOf(t *testing.T, kind string) installation.Component {
 	t.Helper()
 	i := slices.IndexFunc(installation.Components(), func(c installation.Component) bool { return c.Kind == kind })
@@ -117,8 +117,8 @@ func componentOf(t *testing.T, kind string) installation.Component {
 	return installation.Components()[i]
 }
 
-// TestOpenShiftsConstraintsComeAndGoWithTheirKind has the API appear, and disappear, while the operator runs.
-func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
+// TestSecurityContextConstraintsFollowTheirAPI adds and removes the API while the operator runs.
+func TestSecurityContextConstraintsFollowTheirAPI(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	crds.Remove(t, c, crds.SecurityContextConstraints)
@@ -150,12 +150,12 @@ func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 			continue
 		}
 		got, sent := object.Object[field]
-		g.Expect(sent).To(BeTrue(), "%s is there", field)
+		g.Expect(sent).To(BeTrue(), "field %s", field)
 		g.Expect(cmp.Diff(value, got)).To(BeEmpty(), field)
 	}
 	g.Expect(metav1.IsControlledBy(object, config)).To(BeTrue())
 
-	// What somebody changes or deletes comes back.
+	// A changed or deleted object is repaired.
 	g.Expect(unstructured.SetNestedField(object.Object, true, "allowPrivilegedContainer")).To(Succeed())
 	g.Expect(c.Update(t.Context(), object)).To(Succeed())
 	g.Eventually(func() any {
@@ -172,7 +172,7 @@ func TestOpenShiftsConstraintsComeAndGoWithTheirKind(t *testing.T) {
 	crds.Remove(t, c, crds.SecurityContextConstraints)
 }
 
-func TestStartingTheOperatorIsEnough(t *testing.T) {
+func TestOperatorInstallsRepairsAndRemovesByWatches(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
@@ -185,7 +185,7 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	}
 	g.Eventually(available, apiserver.Timeout, "50ms").Should(BeTrue())
 
-	// What somebody deletes or changes comes back, and the status of the agents is followed.
+	// Changed and deleted objects are repaired, and the status follows that of the DaemonSet.
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}
 	g.Expect(c.Delete(t.Context(), class)).To(Succeed())
 	g.Eventually(func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(class), class) }, apiserver.Timeout, "50ms").Should(Succeed())
@@ -207,12 +207,12 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 		return available() && config.Status.NodeAgent.Ready == 2 && meta.IsStatusConditionFalse(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 	}, apiserver.Timeout, "50ms").Should(BeTrue())
 
-	// A volume that is deleted lets a removal go on, whose message follows who uses it.
+	// A removal waits for a volume, with a message that names its users, and continues when the volume is deleted.
 	pv := volume("in-use", "claim", corev1.VolumeBound)
 	pv.Spec.ClaimRef.Namespace = namespace
 	pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: *agents.Spec.Template.Spec.Containers[0].Resources.Requests.Memory()}
 	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-	pod := user("web", "claim")
+	pod := podWithClaims("web", "claim")
 	pod.Namespace = namespace
 	pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
 	g.Expect(c.Create(t.Context(), pv)).To(Succeed())
@@ -229,7 +229,7 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Expect(c.Update(t.Context(), pv)).To(Succeed())
 	g.Expect(c.Delete(t.Context(), pv)).To(Succeed())
 
-	// The rest waits for the agents' Pods.
+	// The other components wait for the agents' Pods.
 	g.Eventually(func() []string {
 		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
 		return agents.Finalizers
@@ -241,20 +241,20 @@ func TestStartingTheOperatorIsEnough(t *testing.T) {
 	g.Eventually(func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))
 	}, apiserver.Timeout, "50ms").Should(BeTrue())
-	for _, component := range everywhere() {
+	for _, component := range alwaysInstalled() {
 		err := c.Get(t.Context(), component.Key(namespace), component.Empty())
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s: %v", component.Kind, err)
 	}
 
-	// The deletion was meant, until somebody creates it again.
+	// A deleted configuration is not created again, except by an administrator.
 	g.Expect((&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context())).To(Succeed())
 	g.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))).To(BeTrue())
 	config = createConfig(t, c)
 	g.Eventually(available, apiserver.Timeout, "50ms").Should(BeTrue())
 }
 
-// collectGarbage does for a DaemonSet that is deleted in the foreground what the garbage collector does once its Pods
-// are gone.
+// collectGarbage finishes the foreground deletion of a DaemonSet, as the garbage collector does once its Pods are
+// deleted.
 func collectGarbage(t *testing.T, c client.Client, agents *appsv1.DaemonSet) {
 	t.Helper()
 	if err := c.Patch(t.Context(), agents, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
@@ -262,7 +262,7 @@ func collectGarbage(t *testing.T, c client.Client, agents *appsv1.DaemonSet) {
 	}
 }
 
-func TestADeletedConfigurationStaysDeleted(t *testing.T) {
+func TestDeletedConfigurationIsNotRecreated(t *testing.T) {
 	c, namespace := fresh(t)
 	step := &firstStart{writer: c, live: c, namespace: namespace}
 	if err := step.Start(t.Context()); err != nil {
@@ -282,11 +282,11 @@ func TestADeletedConfigurationStaysDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("after the deletion, reading the configuration says %v, want not found", err)
+		t.Errorf("after the deletion, reading the configuration returns %v, want not found", err)
 	}
 }
 
-func TestAConfigurationThatIsThereFirstIsKept(t *testing.T) {
+func TestExistingConfigurationIsNotModified(t *testing.T) {
 	c, namespace := fresh(t)
 	before := createConfig(t, c)
 	step := &firstStart{writer: c, live: c, namespace: namespace}
@@ -301,11 +301,11 @@ func TestAConfigurationThatIsThereFirstIsKept(t *testing.T) {
 		t.Errorf("resource version %s became %s", before.ResourceVersion, after.ResourceVersion)
 	}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.Operator}, &corev1.ConfigMap{}); err != nil {
-		t.Errorf("that it existed is not remembered: %v", err)
+		t.Errorf("the ConfigMap that records its creation: %v", err)
 	}
 }
 
-// writeCounter counts the writes of a client, but not those of status.
+// writeCounter counts the writes of a client, except status updates.
 type writeCounter struct {
 	client.Client
 	writes int
@@ -321,29 +321,29 @@ func (c *writeCounter) Create(ctx context.Context, o client.Object, options ...c
 	return c.Client.Create(ctx, o, options...)
 }
 
-func TestNothingToDoCostsNoWrite(t *testing.T) {
+func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	plain, namespace := fresh(t)
 	createConfig(t, plain)
 	counter := &writeCounter{Client: plain}
 	r := reconciler(counter, namespace)
 	config := mustReconcile(t, r)
-	if want := 1 + len(installation.OperatorPolicy()) + len(everywhere()); counter.writes != want {
-		t.Errorf("%d writes to install, want %d: the finalizer, the confinement and the components", counter.writes, want)
+	if want := 1 + len(installation.OperatorPolicy()) + len(alwaysInstalled()); counter.writes != want {
+		t.Errorf("%d writes to install, want %d: the finalizer, the operator's policy and the components", counter.writes, want)
 	}
 	counter.writes = 0
 	before := config.ResourceVersion
 	config = mustReconcile(t, r)
 	if counter.writes != 0 {
-		t.Errorf("%d writes when there is nothing to do", counter.writes)
+		t.Errorf("%d writes although nothing changed", counter.writes)
 	}
 	if config.ResourceVersion != before {
 		t.Error("the status was written although nothing changed")
 	}
 }
 
-// TestTakesOverThePeersStorage is contract 1.7: the CSIDriver and the StorageClass of an earlier installation are
-// immutable, and in use.
-func TestTakesOverThePeersStorage(t *testing.T) {
+// TestStorageOfAnEarlierInstallationIsTakenOver checks contract 1.7: the CSIDriver and the StorageClass of an earlier
+// installation are immutable, and in use.
+func TestStorageOfAnEarlierInstallationIsTakenOver(t *testing.T) {
 	c, namespace := fresh(t)
 	earlier := []client.Object{
 		&storagev1.CSIDriver{
@@ -379,8 +379,9 @@ func TestTakesOverThePeersStorage(t *testing.T) {
 	}
 }
 
-// TestAStorageClassThatCannotBeChanged is told, and does not keep the agents from running.
-func TestAStorageClassThatCannotBeChanged(t *testing.T) {
+// TestImmutableStorageClassIsReported has a StorageClass of another provisioner, which does not keep the agents from
+// running.
+func TestImmutableStorageClassIsReported(t *testing.T) {
 	c, namespace := fresh(t)
 	other := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: "example.com"}
 	if err := c.Create(t.Context(), other); err != nil {

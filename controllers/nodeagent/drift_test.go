@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// repairs returns what is served of listener_operator_drift_repairs_total, by kind and name.
+// repairs returns the metric listener_operator_drift_repairs_total, by kind and name.
 func repairs(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
@@ -41,7 +41,7 @@ func repairs(t *testing.T) map[string]float64 {
 	return found
 }
 
-// since returns by how much the repairs grew.
+// since returns the increase of the metric.
 func since(t *testing.T, before map[string]float64) map[string]float64 {
 	t.Helper()
 	grown := repairs(t)
@@ -52,8 +52,8 @@ func since(t *testing.T, before map[string]float64) map[string]float64 {
 	return grown
 }
 
-// TestRepairsAreCounted goes through all that may lie behind a write, on a real API server, whose defaults and versions
-// matter here. Passes are made by hand, so that each sees what is to be seen.
+// TestRepairsAreCounted covers all reasons for a write, with a real API server, because defaults and resource versions
+// matter. It calls Reconcile without a cache, so that each call observes the latest state.
 func TestRepairsAreCounted(t *testing.T) {
 	c, namespace := fresh(t)
 	config := createConfig(t, c)
@@ -73,9 +73,9 @@ func TestRepairsAreCounted(t *testing.T) {
 		want   map[string]float64
 	}{
 		{"the first install", func() {}, nil},
-		{"nothing", func() {}, nil},
-		{"a wish of the administrator", func() { merge(config, `{"spec":{"nodeAgent":{"logLevel":"debug"}}}`) }, nil},
-		{"a change of an image", func() {
+		{"no change", func() {}, nil},
+		{"a change of the configuration", func() { merge(config, `{"spec":{"nodeAgent":{"logLevel":"debug"}}}`) }, nil},
+		{"a change of an image by another writer", func() {
 			if err := c.Get(t.Context(), agentsKey, agents); err != nil {
 				t.Fatal(err)
 			}
@@ -84,13 +84,13 @@ func TestRepairsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, map[string]float64{daemonSet: 1}},
-		{"a label that is taken away", func() {
+		{"a removed label", func() {
 			merge(&storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}, `{"metadata":{"labels":null}}`)
 		}, map[string]float64{class: 1}},
-		{"what is nobody's but somebody else's", func() {
+		{"a field that another writer owns", func() {
 			merge(&storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}, `{"metadata":{"annotations":{"storageclass.kubernetes.io/is-default-class":"true"}}}`)
 		}, nil},
-		{"a status", func() {
+		{"a change of a status", func() {
 			agents.Status.DesiredNumberScheduled = 3
 			if err := c.Status().Update(t.Context(), agents); err != nil {
 				t.Fatal(err)
@@ -103,16 +103,16 @@ func TestRepairsAreCounted(t *testing.T) {
 				}
 			}
 		}, map[string]float64{daemonSet: 1, driver: 1}},
-		{"a removal, and an installation", func() {
+		{"a removal and a reinstallation", func() {
 			merge(config, `{"spec":{"managementState":"Removed"}}`)
-			for range len(everywhere()) {
+			for range len(alwaysInstalled()) {
 				mustReconcile(t, r)
 				if err := c.Get(t.Context(), agentsKey, agents); err == nil && agents.DeletionTimestamp != nil {
 					collectGarbage(t, c, agents)
 				}
 			}
 			if err := c.Get(t.Context(), agentsKey, agents); err == nil {
-				t.Fatal("the agents are still there")
+				t.Fatal("the agents still exist")
 			}
 			merge(config, `{"spec":{"managementState":"Managed"}}`)
 		}, nil},
@@ -134,7 +134,7 @@ func TestRepairsAreCounted(t *testing.T) {
 	}
 }
 
-// TestEachRepairIsCountedOnce has the operator's cache between it and the API server, which is often behind.
+// TestEachRepairIsCountedOnce reads by the operator's cache, which may lag behind the API server.
 func TestEachRepairIsCountedOnce(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
@@ -150,7 +150,7 @@ func TestEachRepairIsCountedOnce(t *testing.T) {
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(driver), driver)).To(Succeed())
 		driver.Spec.PodInfoOnMount = ptr.To(false)
 		g.Expect(c.Update(t.Context(), driver)).To(Succeed())
-		// What wakes the operator at the same time must not make it count twice.
+		// Another event at the same time must not count the repair twice.
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(class), class)).To(Succeed())
 		class.Annotations = map[string]string{"round": string(rune('a' + i))}
 		g.Expect(c.Update(t.Context(), class)).To(Succeed())

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// failStatus makes every write of a status fail.
+// failStatus lets every status update fail.
 func failStatus(err error) interceptor.Funcs {
 	return interceptor.Funcs{SubResourceApply: func(
 		context.Context, client.Client, string, runtime.ApplyConfiguration, ...client.SubResourceApplyOption,

@@ -20,7 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// agentsIn returns agents in a namespace, of an earlier installation of this configuration.
+// agentsIn returns agents that an earlier installation with this configuration left in a namespace.
 func agentsIn(namespace string, config *operatorv1alpha1.ListenerOperator) *appsv1.DaemonSet {
 	labels := installation.NodeAgentLabels()
 	return &appsv1.DaemonSet{
@@ -38,13 +38,13 @@ func agentsIn(namespace string, config *operatorv1alpha1.ListenerOperator) *apps
 	}
 }
 
-// stuck keeps a deleted DaemonSet there, as its Pods do.
-func stuck(agents *appsv1.DaemonSet) *appsv1.DaemonSet {
+// withDependentsFinalizer lets a DaemonSet exist after its deletion, as long as it has Pods.
+func withDependentsFinalizer(agents *appsv1.DaemonSet) *appsv1.DaemonSet {
 	agents.Finalizers = []string{metav1.FinalizerDeleteDependents}
 	return agents
 }
 
-func (h *harness) unstick(key client.ObjectKey) {
+func (h *harness) finishDeletion(key client.ObjectKey) {
 	h.t.Helper()
 	agents := &appsv1.DaemonSet{}
 	if err := h.Client.Get(h.t.Context(), key, agents); err != nil {
@@ -57,97 +57,95 @@ func (h *harness) unstick(key client.ObjectKey) {
 	h.update(agents)
 }
 
-// TestAgentsOfAnotherNamespaceGoFirst, which an operator left that was uninstalled there.
-func TestAgentsOfAnotherNamespaceGoFirst(t *testing.T) {
-	left := stuck(agentsIn("before", newConfig()))
+func TestAgentsInAnotherNamespaceAreDeletedFirst(t *testing.T) {
+	left := withDependentsFinalizer(agentsIn("before", newConfig()))
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), left)
 	for range 2 {
-		h.mustPass()
-		h.wants(map[string]string{"Available": "False AgentsMoving", "Progressing": "True AgentsMoving", "Degraded": "False AsExpected"}, nil)
+		h.mustReconcile()
+		h.expect(map[string]string{"Available": "False AgentsMoving", "Progressing": "True AgentsMoving", "Degraded": "False AsExpected"}, nil)
 		if got := h.message("Progressing"); !strings.HasSuffix(got, "waiting for the deletion of DaemonSet before/listener-node-agent") {
 			t.Errorf("message is %q, which does not name the DaemonSet", got)
 		}
 	}
-	h.unstick(client.ObjectKeyFromObject(left))
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.finishDeletion(client.ObjectKeyFromObject(left))
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 }
 
-// TestAgentsOfALivingInstallationStay, or two operators would delete each other's.
-func TestAgentsOfALivingInstallationStay(t *testing.T) {
+// TestAgentsOfAnInstalledOperatorAreNotDeleted because otherwise two operators would delete each other's agents.
+func TestAgentsOfAnInstalledOperatorAreNotDeleted(t *testing.T) {
 	account := agentAccount("theirs")
 	account.Namespace = "before"
 	left := agentsIn("before", newConfig())
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), left, account)
-	if _, err := h.pass(); err == nil {
-		t.Error("no error, so that it is not tried again")
+	if _, err := h.reconcileOnce(); err == nil {
+		t.Error("no error, so that it is not retried")
 	}
-	h.wants(map[string]string{"Available": "False ApplyFailed", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, nil)
+	h.expect(map[string]string{"Available": "False ApplyFailed", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, nil)
 	if got := h.message("Degraded"); !strings.Contains(got, "DaemonSet before/listener-node-agent") {
 		t.Errorf("message is %q, which does not name the DaemonSet", got)
 	}
 	if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(left), left); err != nil || !left.DeletionTimestamp.IsZero() {
-		t.Errorf("the DaemonSet is gone: %v, %v", err, left.DeletionTimestamp)
+		t.Errorf("the DaemonSet was deleted: %v, %v", err, left.DeletionTimestamp)
 	}
 	if err := h.Client.Delete(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	h.mustPass()
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 }
 
-func TestAgentsOfSomebodyElseStay(t *testing.T) {
+func TestForeignAgentsAreNotDeleted(t *testing.T) {
 	other := newConfig()
 	other.UID = "other"
 	theirs := agentsIn("before", other)
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), theirs)
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 	if err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestARemovalTakesAgentsOfOtherNamespacesToo, and lets go of the configuration only when they are gone. While it waits
-// for volumes, it makes no second agents.
-func TestARemovalTakesAgentsOfOtherNamespacesToo(t *testing.T) {
+// TestRemovalIncludesAgentsInOtherNamespaces and removes the finalizer only after they are deleted. While it waits for
+// volumes, it installs no second agents.
+func TestRemovalIncludesAgentsInOtherNamespaces(t *testing.T) {
 	for way, begin := range removals {
 		t.Run(way, func(t *testing.T) {
 			config := newConfig()
 			config.Finalizers = []string{operatorv1alpha1.FinalizerNodeAgent}
-			left := stuck(agentsIn("before", config))
-			used := []client.Object{volume("v1", "c1", corev1.VolumeBound), user("web", "c1")}
+			left := withDependentsFinalizer(agentsIn("before", config))
+			used := []client.Object{volume("v1", "c1", corev1.VolumeBound), podWithClaims("web", "c1")}
 			h := newHarness(t, interceptor.Funcs{}, append(used, config, left)...)
 			begin(h)
-			h.mustPass()
-			h.wantsInstalled(nil)
+			h.mustReconcile()
+			h.expectInstalled(nil)
 			for _, o := range used {
 				if err := h.Client.Delete(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
 			}
-			h.mustPass()
+			h.mustReconcile()
 			if got := h.message("Progressing"); got != "the removal waits for the deletion of DaemonSet before/listener-node-agent" {
 				t.Errorf("message is %q", got)
 			}
 			if !slices.Contains(h.config().Finalizers, operatorv1alpha1.FinalizerNodeAgent) {
-				t.Error("the configuration lost its finalizer too early")
+				t.Error("the finalizer was removed too early")
 			}
-			h.unstick(client.ObjectKeyFromObject(left))
+			h.finishDeletion(client.ObjectKeyFromObject(left))
 			if _, err := h.Reconcile(t.Context(), h.config()); err != nil {
 				t.Fatal(err)
 			}
 			err := h.Client.Get(t.Context(), client.ObjectKeyFromObject(config), config)
 			if held := err == nil && slices.Contains(config.Finalizers, operatorv1alpha1.FinalizerNodeAgent); held || client.IgnoreNotFound(err) != nil {
-				t.Errorf("the configuration is still held: %v, %v", err, config.Finalizers)
+				t.Errorf("the configuration still has the finalizer: %v, %v", err, config.Finalizers)
 			}
 		})
 	}
 }
 
-// TestTheMoveIsFinishedByItself when the agents of the other namespace are gone.
-func TestTheMoveIsFinishedByItself(t *testing.T) {
+func TestAgentsAreInstalledOnceThoseInAnotherNamespaceAreDeleted(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	config := createConfig(t, c)

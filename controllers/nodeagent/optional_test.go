@@ -11,9 +11,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// TestOptionalManifestsAreInstalledWhereTheirKindsAre has them accepted by the real definitions, with the rights that
-// the operator has.
-func TestOptionalManifestsAreInstalledWhereTheirKindsAre(t *testing.T) {
+// TestOptionalComponentsAreInstalledWhereServed uses the real CRDs, and the permissions that the operator is installed
+// with.
+func TestOptionalComponentsAreInstalledWhereServed(t *testing.T) {
 	admin, namespace := fresh(t)
 	g := NewWithT(t)
 	names := []crds.CRD{
@@ -21,9 +21,9 @@ func TestOptionalManifestsAreInstalledWhereTheirKindsAre(t *testing.T) {
 	}
 	crds.Install(t, admin, names...)
 	defer crds.Remove(t, admin, names...)
-	grant(t, admin, namespace)
+	installRBAC(t, admin, namespace)
 	createConfig(t, admin)
-	r := reconcilerOf(asOperator(t), admin, namespace)
+	r := reconcilerWithRBAC(asOperator(t), admin, namespace)
 	r.serves = func(schema.GroupVersionKind) bool { return true }
 	installed := mustReconcile(t, r)
 	for _, component := range installation.Components() {
@@ -31,7 +31,7 @@ func TestOptionalManifestsAreInstalledWhereTheirKindsAre(t *testing.T) {
 	}
 	g.Expect(admin.Patch(t.Context(), installed, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"managementState":"Removed"}}`)))).To(Succeed())
 	g.Expect(client.IgnoreNotFound(admin.Get(t.Context(), client.ObjectKeyFromObject(installed), installed))).To(Succeed())
-	for range 2 { // the StorageClass goes with all that nothing waits for
+	for range 2 { // the extras are deleted together with the StorageClass
 		_, err := r.Reconcile(t.Context(), installed)
 		g.Expect(err).NotTo(HaveOccurred())
 	}

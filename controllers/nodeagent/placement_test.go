@@ -23,7 +23,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// linux is the node selector that agents always have, and more.
+// linux returns the node selector that agents always have, with more keys.
 func linux(more ...string) map[string]string {
 	selector := map[string]string{corev1.LabelOSStable: "linux"}
 	for _, key := range more {
@@ -32,7 +32,7 @@ func linux(more ...string) map[string]string {
 	return selector
 }
 
-// at puts a Pod on a node.
+// at returns the Pod, bound to a node.
 func at(node string, pod *corev1.Pod) *corev1.Pod {
 	pod.Spec.NodeName = node
 	return pod
@@ -42,22 +42,22 @@ func node(name string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
-// TestNoAgentLeavesPodsBehind: whoever narrows where agents run does not strand a Pod that uses a volume, but for the
-// meantime changes nothing else than where agents run.
-func TestNoAgentLeavesPodsBehind(t *testing.T) {
-	web := at("worker", user("web", "c1", "c2"))
+// TestPlacementIsKeptWhileDeselectedNodesHaveUsers checks that a new placement waits for Pods that use volumes on nodes
+// that it does not select, and that all other changes of the configuration take effect.
+func TestPlacementIsKeptWhileDeselectedNodesHaveUsers(t *testing.T) {
+	web := at("worker", podWithClaims("web", "c1", "c2"))
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), node("worker", linux()), node("infra", linux("infra")), node("never", nil),
 		volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound), volume("v3", "c3", corev1.VolumeBound),
-		volume("idle", "c4", corev1.VolumeBound), web, at("infra", user("db", "c3")), at("never", user("waiting", "c3")), user("pending", "c3"),
-		at("worker", user("of-nothing", "c9")))
-	h.mustPass()
+		volume("idle", "c4", corev1.VolumeBound), web, at("infra", podWithClaims("db", "c3")), at("never", podWithClaims("waiting", "c3")), podWithClaims("pending", "c3"),
+		at("worker", podWithClaims("of-nothing", "c9")))
+	h.mustReconcile()
 	h.rollOut(2, 2, 2)
 	set := func(change func(*operatorv1alpha1.NodeAgentSpec)) {
 		t.Helper()
 		config := h.config()
 		change(&config.Spec.NodeAgent)
 		h.update(config)
-		h.mustPass()
+		h.mustReconcile()
 	}
 	want := func(selector map[string]string, degraded string) {
 		t.Helper()
@@ -75,47 +75,47 @@ func TestNoAgentLeavesPodsBehind(t *testing.T) {
 	})
 	want(linux(), "True AgentsInUse")
 	if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/web") {
-		t.Errorf("message is %q, which does not name the Pod, or others as well", got)
+		t.Errorf("message is %q, which does not name the Pod, or names others", got)
 	}
 	pod := h.agents().Spec.Template.Spec
 	if !slices.Contains(pod.Containers[0].Args, "--log-level=debug") {
-		t.Errorf("arguments are %v: the rest of the configuration waits as well", pod.Containers[0].Args)
+		t.Errorf("arguments are %v: other changes of the configuration wait as well", pod.Containers[0].Args)
 	}
 	if pod.Affinity != nil || len(pod.Tolerations) != 1 || pod.Tolerations[0].Key != "" {
-		t.Errorf("agents moved: affinity %v, tolerations %v", pod.Affinity, pod.Tolerations)
+		t.Errorf("the placement changed: affinity %v, tolerations %v", pod.Affinity, pod.Tolerations)
 	}
 
-	// A removal that waits for volumes does not move agents either.
+	// A removal that waits for volumes does not change the placement either.
 	h.setState(operatorv1alpha1.Removed)
-	h.mustPass()
+	h.mustReconcile()
 	want(linux(), "True VolumesInUse")
 	h.setState(operatorv1alpha1.Managed)
-	h.mustPass()
+	h.mustReconcile()
 
 	if err := h.Client.Delete(t.Context(), web); err != nil {
 		t.Fatal(err)
 	}
-	h.mustPass()
+	h.mustReconcile()
 	want(linux("infra"), "False AsExpected")
-	if h.mustPass(); h.waitingForUsers.Load() {
-		t.Error("passes go on to follow each change of who uses volumes")
+	if h.mustReconcile(); h.waitingForUsers.Load() {
+		t.Error("changes of the users of volumes still trigger reconciliations")
 	}
 
-	// Wider, or as it is: nothing to wait for.
-	if err := h.Client.Create(t.Context(), at("infra", user("late", "c4"))); err != nil {
+	// A placement that deselects no node takes effect at once.
+	if err := h.Client.Create(t.Context(), at("infra", podWithClaims("late", "c4"))); err != nil {
 		t.Fatal(err)
 	}
 	set(func(agent *operatorv1alpha1.NodeAgentSpec) { agent.NodeSelector = nil })
 	want(linux(), "False AsExpected")
 }
 
-// TestAgentsLeaveWhenTheirPodsHave, or when the node is wanted again, and nobody has to ask for it.
-func TestAgentsLeaveWhenTheirPodsHave(t *testing.T) {
+// TestPlacementChangesWhenNoPodBlocksItAnyMore checks the watches of Pods and Nodes.
+func TestPlacementChangesWhenNoPodBlocksItAnyMore(t *testing.T) {
 	for name, end := range map[string]func(*WithT, client.Client, *corev1.Pod, *corev1.Node){
-		"the Pod goes": func(g *WithT, c client.Client, pod *corev1.Pod, _ *corev1.Node) {
+		"the Pod is deleted": func(g *WithT, c client.Client, pod *corev1.Pod, _ *corev1.Node) {
 			g.Expect(c.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 		},
-		"the node gets the label": func(g *WithT, c client.Client, _ *corev1.Pod, node *corev1.Node) {
+		"the node is selected again": func(g *WithT, c client.Client, _ *corev1.Pod, node *corev1.Node) {
 			g.Expect(c.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"infra":""}}}`)))).To(Succeed())
 		},
 	} {
@@ -127,7 +127,7 @@ func TestAgentsLeaveWhenTheirPodsHave(t *testing.T) {
 			pv.Spec.ClaimRef.Namespace = namespace
 			pv.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
 			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-			pod := at(worker.Name, user("web", "claim"))
+			pod := at(worker.Name, podWithClaims("web", "claim"))
 			pod.Namespace = namespace
 			pod.Spec.Containers = []corev1.Container{{Name: "web", Image: "web"}}
 			for _, o := range []client.Object{worker, pv, pod} {

@@ -27,7 +27,8 @@ var noIntercept interceptor.Funcs
 
 func objectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// ours gives an object our label and an owner, which is the configuration unless another uid is given.
+// ours returns the object with the label of managed objects, and an owner: the configuration, unless another uid is
+// given.
 func ours[T client.Object](o T, uid types.UID) T {
 	if uid == "" {
 		uid = newConfig().UID
@@ -39,7 +40,7 @@ func ours[T client.Object](o T, uid types.UID) T {
 	return o
 }
 
-// leftovers are objects of an earlier version, and others that look like them.
+// leftovers returns objects of an earlier version, and similar ones that must not be pruned.
 func leftovers() (stale, others []client.Object) {
 	stale = []client.Object{
 		ours(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "old-agent"}}, ""),
@@ -68,34 +69,34 @@ func (h *harness) exists(o client.Object) bool {
 	return err == nil
 }
 
-func (h *harness) wantsAll(objects []client.Object, exist bool) {
+func (h *harness) expectExist(objects []client.Object, exist bool) {
 	h.t.Helper()
 	for _, o := range objects {
 		if h.exists(o) != exist {
-			h.t.Errorf("that %T %s exists is %t", o, o.GetName(), !exist)
+			h.t.Errorf("%T %s exists: %t", o, o.GetName(), !exist)
 		}
 	}
 }
 
-func TestWhatEarlierVersionsInstalledIsPruned(t *testing.T) {
+func TestObjectsOfEarlierVersionsArePruned(t *testing.T) {
 	stale, others := leftovers()
 	h := newHarness(t, noIntercept, append(append(stale, others...), newConfig())...)
 	h.setState(operatorv1alpha1.Unmanaged)
-	h.mustPass()
-	h.wantsAll(stale, true)
+	h.mustReconcile()
+	h.expectExist(stale, true)
 
 	h.setState(operatorv1alpha1.Managed)
-	h.mustPass()
-	h.wantsAll(stale, false)
-	h.wantsAll(others, true)
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.expectExist(stale, false)
+	h.expectExist(others, true)
+	h.expectInstalled(allKinds())
 }
 
-func TestARemovalPrunesToo(t *testing.T) {
+func TestRemovalPrunes(t *testing.T) {
 	for way, begin := range removals {
 		t.Run(way, func(t *testing.T) {
 			h := newHarness(t, noIntercept, newConfig())
-			h.mustPass()
+			h.mustReconcile()
 			stale, others := leftovers()
 			for _, o := range append(stale, others...) {
 				if err := h.Client.Create(t.Context(), o); err != nil {
@@ -103,53 +104,54 @@ func TestARemovalPrunesToo(t *testing.T) {
 				}
 			}
 			begin(h)
-			for range needed() + 1 {
-				h.mustPass()
+			for range requiredCount() + 1 {
+				h.mustReconcile()
 			}
-			h.gone()
-			h.wantsAll(stale, false)
-			h.wantsAll(others, true)
+			h.expectNothingInstalled()
+			h.expectExist(stale, false)
+			h.expectExist(others, true)
 		})
 	}
 }
 
-// TestPruningMayFail because a right to the old name is missing. All else is installed by then.
-func TestPruningMayFail(t *testing.T) {
+// TestPruningIsRetried after a failure, for example because of a missing permission. All components are installed by
+// then.
+func TestPruningIsRetried(t *testing.T) {
 	boom := errors.New("boom")
 	stale, _ := leftovers()
-	h := newHarness(t, fakeclient.FailWrite(1+len(installation.OperatorPolicy())+len(everywhere()), boom), append(stale, newConfig())...)
-	if _, err := h.pass(); !errors.Is(err, boom) {
+	h := newHarness(t, fakeclient.FailWrite(1+len(installation.OperatorPolicy())+len(alwaysInstalled()), boom), append(stale, newConfig())...)
+	if _, err := h.reconcileOnce(); !errors.Is(err, boom) {
 		t.Fatalf("error is %v, want boom", err)
 	}
-	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, all())
-	h.mustPass()
-	h.wantsAll(stale, false)
+	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, allKinds())
+	h.mustReconcile()
+	h.expectExist(stale, false)
 }
 
-// TestOnlyWhatWasSeenIsDeletedAndOnce, and of a DaemonSet its Pods first.
-func TestOnlyWhatWasSeenIsDeletedAndOnce(t *testing.T) {
+// TestOptionsOfDeletions checks that only the observed object is deleted, once, and the Pods of a DaemonSet before it.
+func TestOptionsOfDeletions(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: "x", UID: "seen"}
-	going := meta
-	going.DeletionTimestamp = ptr.To(metav1.Now())
+	terminating := meta
+	terminating.DeletionTimestamp = ptr.To(metav1.Now())
 	uid := client.Preconditions{UID: ptr.To(meta.UID)}
 	for name, tc := range map[string]struct {
 		kind   string
 		object client.Object
 		want   []client.DeleteOption
 	}{
-		"a StorageClass":            {"StorageClass", &storagev1.StorageClass{ObjectMeta: meta}, []client.DeleteOption{uid}},
-		"a DaemonSet":               {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, []client.DeleteOption{uid, client.PropagationPolicy("Foreground")}},
-		"a DaemonSet that is going": {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: going}, nil},
+		"a StorageClass":          {"StorageClass", &storagev1.StorageClass{ObjectMeta: meta}, []client.DeleteOption{uid}},
+		"a DaemonSet":             {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: meta}, []client.DeleteOption{uid, client.PropagationPolicy("Foreground")}},
+		"a terminating DaemonSet": {"DaemonSet", &appsv1.DaemonSet{ObjectMeta: terminating}, nil},
 	} {
 		var got []client.DeleteOption
 		h := newHarness(t, interceptor.Funcs{
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 				got = options
-				return c.Delete(ctx, o, options...) // which it is gone for
+				return c.Delete(ctx, o, options...) // which returns that it does not exist
 			},
 		})
 		if err := h.delete(t.Context(), tc.kind, tc.object); err != nil {
-			t.Errorf("%s: %v, although it is gone already", name, err)
+			t.Errorf("%s: %v, although it does not exist", name, err)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: options (-want +got):\n%s", name, diff)
@@ -157,8 +159,8 @@ func TestOnlyWhatWasSeenIsDeletedAndOnce(t *testing.T) {
 	}
 }
 
-// TestAnotherObjectOfTheSameNameIsNotDeleted when the cache still has the one before it.
-func TestAnotherObjectOfTheSameNameIsNotDeleted(t *testing.T) {
+// TestNamesakeIsNotDeleted when the cache still has the object that it replaced.
+func TestNamesakeIsNotDeleted(t *testing.T) {
 	c, namespace := fresh(t)
 	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver), Provisioner: names.Driver}
 	if err := c.Create(t.Context(), class); err != nil {

@@ -35,7 +35,7 @@ const namespace = "somewhere"
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// newConfig returns ListenerOperator/cluster as the API server makes it of an empty one.
+// newConfig returns ListenerOperator/cluster with the API server's defaults.
 func newConfig() *operatorv1alpha1.ListenerOperator {
 	return &operatorv1alpha1.ListenerOperator{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
@@ -48,7 +48,7 @@ func newConfig() *operatorv1alpha1.ListenerOperator {
 	}
 }
 
-// harness is a Reconciler on a fake API server.
+// harness is a Reconciler with a fake client.
 type harness struct {
 	*Reconciler
 	t      *testing.T
@@ -67,32 +67,32 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	return h
 }
 
-// everywhere are the components that are installed on any cluster.
-func everywhere() []installation.Component {
+// alwaysInstalled returns the components that are installed on any cluster.
+func alwaysInstalled() []installation.Component {
 	return slices.DeleteFunc(installation.Components(), func(c installation.Component) bool { return !c.Optional.Empty() })
 }
 
-// needed is how many of them volumes need, each of which is removed in a pass of its own.
-func needed() int {
-	return len(slices.DeleteFunc(everywhere(), func(c installation.Component) bool { return c.Extra }))
+// requiredCount returns how many of them are required; each is removed by a reconciliation of its own.
+func requiredCount() int {
+	return len(slices.DeleteFunc(alwaysInstalled(), func(c installation.Component) bool { return c.Extra }))
 }
 
 func servesNothingOptional(schema.GroupVersionKind) bool { return false }
 
-// agentAccount is the ServiceAccount that the operator's manifests make for the agents.
+// agentAccount returns the agents' ServiceAccount, which is part of the operator's manifests.
 func agentAccount(uid types.UID) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent, UID: uid}}
 }
 
-// pass reconciles the configuration as it is now.
-func (h *harness) pass() (reconcile.Result, error) {
+// reconcileOnce reconciles the current configuration.
+func (h *harness) reconcileOnce() (reconcile.Result, error) {
 	h.t.Helper()
 	return h.Reconcile(h.t.Context(), h.config())
 }
 
-func (h *harness) mustPass() reconcile.Result {
+func (h *harness) mustReconcile() reconcile.Result {
 	h.t.Helper()
-	result, err := h.pass()
+	result, err := h.reconcileOnce()
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func (h *harness) conditions() map[string]string {
 	return found
 }
 
-// wantsUpgradeable checks the condition Upgradeable.
-func (h *harness) wantsUpgradeable(want metav1.ConditionStatus, reason string) {
+// expectUpgradeable checks the condition Upgradeable.
+func (h *harness) expectUpgradeable(want metav1.ConditionStatus, reason string) {
 	h.t.Helper()
 	c := meta.FindStatusCondition(h.config().Status.Conditions, operatorv1alpha1.ConditionUpgradeable)
 	if c == nil || c.Status != want || c.Reason != reason {
@@ -136,14 +136,14 @@ func (h *harness) wantsUpgradeable(want metav1.ConditionStatus, reason string) {
 	}
 }
 
-// passes reconciles until nothing happens any more, as the watches of what is deleted would.
-func (h *harness) passes() {
+// reconcileUntilSettled reconciles until no more components are deleted, as watches of deletions do.
+func (h *harness) reconcileUntilSettled() {
 	h.t.Helper()
 	for before := -1; before != len(h.installed()); {
 		before = len(h.installed())
-		h.mustPass()
+		h.mustReconcile()
 	}
-	h.mustPass()
+	h.mustReconcile()
 }
 
 func (h *harness) message(condition string) string {
@@ -160,11 +160,11 @@ func conditionMessage(config *operatorv1alpha1.ListenerOperator, condition strin
 	return c.Message
 }
 
-// installed returns the kinds of the components that exist, and whose they are.
+// installed returns the kinds of the components that exist, and whether they are foreign.
 func (h *harness) installed() []string {
 	h.t.Helper()
 	var found []string
-	for _, c := range everywhere() {
+	for _, c := range alwaysInstalled() {
 		object := c.Empty()
 		err := h.Client.Get(h.t.Context(), c.Key(namespace), object)
 		if apierrors.IsNotFound(err) {
@@ -182,16 +182,16 @@ func (h *harness) installed() []string {
 	return found
 }
 
-func (h *harness) wants(condition map[string]string, installed []string) {
+func (h *harness) expect(condition map[string]string, installed []string) {
 	h.t.Helper()
 	if diff := cmp.Diff(condition, h.conditions()); diff != "" {
 		h.t.Errorf("conditions (-want +got):\n%s", diff)
 	}
-	h.wantsInstalled(installed)
+	h.expectInstalled(installed)
 }
 
-// wantsInstalled checks which components there are.
-func (h *harness) wantsInstalled(want []string) {
+// expectInstalled checks which components exist.
+func (h *harness) expectInstalled(want []string) {
 	h.t.Helper()
 	if diff := cmp.Diff(want, h.installed()); diff != "" {
 		h.t.Errorf("installed (-want +got):\n%s", diff)
@@ -214,7 +214,7 @@ func (h *harness) update(o client.Object) {
 	}
 }
 
-// rollOut lets the DaemonSet have agents.
+// rollOut sets the status of the DaemonSet.
 func (h *harness) rollOut(desired, updated, ready int32) {
 	h.t.Helper()
 	agents := h.agents()
@@ -227,9 +227,9 @@ func (h *harness) rollOut(desired, updated, ready int32) {
 	}
 }
 
-func all() []string {
+func allKinds() []string {
 	var kinds []string
-	for _, c := range everywhere() {
+	for _, c := range alwaysInstalled() {
 		kinds = append(kinds, c.Kind)
 	}
 	return kinds
@@ -242,115 +242,115 @@ func volume(name, claim string, phase corev1.PersistentVolumePhase) *corev1.Pers
 	return pv
 }
 
-func TestInstallsAndSettles(t *testing.T) {
+func TestInstallationAndRollout(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 	config := h.config()
 	config.Status.NodeAgent.Version = "0.9.0" // before an upgrade
 	if err := h.Client.Status().Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	h.rollOut(3, 2, 1)
-	if got := h.mustPass().RequeueAfter; got != rolloutTimeout {
-		t.Errorf("looks again after %s, want %s", got, rolloutTimeout)
+	if got := h.mustReconcile().RequeueAfter; got != rolloutTimeout {
+		t.Errorf("requeued after %s, want %s", got, rolloutTimeout)
 	}
-	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}, all())
+	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}, allKinds())
 	want := operatorv1alpha1.NodeAgentStatus{Desired: 3, Ready: 1, Updated: 2, Version: "0.9.0"}
 	if diff := cmp.Diff(want, h.config().Status.NodeAgent); diff != "" {
 		t.Errorf("agents (-want +got):\n%s", diff)
 	}
-	h.wantsUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonAgentsRollout)
+	h.expectUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonAgentsRollout)
 
 	h.clock.SetTime(start.Add(rolloutTimeout - time.Second))
-	if got := h.mustPass().RequeueAfter; got != time.Second {
-		t.Errorf("looks again after %s, want 1s", got)
+	if got := h.mustReconcile().RequeueAfter; got != time.Second {
+		t.Errorf("requeued after %s, want 1s", got)
 	}
 	h.clock.SetTime(start.Add(rolloutTimeout))
-	if got := h.mustPass().RequeueAfter; got != 0 {
-		t.Errorf("looks again after %s, want never", got)
+	if got := h.mustReconcile().RequeueAfter; got != 0 {
+		t.Errorf("requeued after %s, want never", got)
 	}
-	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
+	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, allKinds())
 	if diff := cmp.Diff("of the agents of 3 nodes, 2 are up to date and 1 ready, for more than 15 minutes; "+
 		"see the Pods and events of DaemonSet somewhere/listener-node-agent", h.message("Degraded")); diff != "" {
 		t.Errorf("message (-want +got):\n%s", diff)
 	}
 
-	// An upgrade may be what mends it.
-	h.wantsUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
+	// An upgrade may resolve the problem.
+	h.expectUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
 
 	h.rollOut(3, 3, 2)
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, all())
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotReady"}, allKinds())
 
 	h.rollOut(3, 3, 3)
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, all())
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, allKinds())
 	if got := h.config().Status; got.ObservedGeneration != 1 || got.Version != "dev" || got.NodeAgent.Version != "dev" {
 		t.Errorf("observed generation %d and versions %q and %q, want 1 and dev", got.ObservedGeneration, got.Version, got.NodeAgent.Version)
 	}
-	h.wantsUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
+	h.expectUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
 	agents := h.agents()
 	agents.Generation++ // as the API server does when the DaemonSet is changed
 	h.update(agents)
-	h.mustPass()
+	h.mustReconcile()
 	if diff := cmp.Diff("True AgentsRollingOut", h.conditions()["Progressing"]); diff != "" {
 		t.Errorf("when the DaemonSet controller has not seen a change (-want +got):\n%s", diff)
 	}
 	close(h.events.Events)
-	var told []string
+	var emitted []string
 	for e := range h.events.Events {
-		told = append(told, strings.Join(strings.Fields(e)[:2], " "))
+		emitted = append(emitted, strings.Join(strings.Fields(e)[:2], " "))
 	}
-	if diff := cmp.Diff([]string{"Warning AgentsNotReady", "Normal AsExpected"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"Warning AgentsNotReady", "Normal AsExpected"}, emitted); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
 
-// TestAgentsThatAreNotCreatedAreTold: pod security refuses them where the namespace is not labelled, and nothing else
-// would tell.
-func TestAgentsThatAreNotCreatedAreTold(t *testing.T) {
+// TestMissingPodsOfAgentsAreReported because pod security rejects them in a namespace without the label, which is only
+// visible in events of the DaemonSet.
+func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	h.mustPass()
+	h.mustReconcile()
 	agents := h.agents()
 	agents.Status = appsv1.DaemonSetStatus{ObservedGeneration: agents.Generation, DesiredNumberScheduled: 3}
 	if err := h.Client.Status().Update(t.Context(), agents); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.mustPass().RequeueAfter; again != creationTimeout {
-		t.Errorf("looks again after %s, want %s", again, creationTimeout)
+	if again := h.mustReconcile().RequeueAfter; again != creationTimeout {
+		t.Errorf("requeued after %s, want %s", again, creationTimeout)
 	}
 	rolling := map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "False AsExpected"}
-	h.wants(rolling, all())
+	h.expect(rolling, allKinds())
 	h.clock.SetTime(start.Add(creationTimeout))
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, all())
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, allKinds())
 	for _, want := range []string{"3 nodes, 3 are not created", "DaemonSet somewhere/listener-node-agent", "pod-security.kubernetes.io/enforce=privileged"} {
 		if got := h.message(operatorv1alpha1.ConditionDegraded); !strings.Contains(got, want) {
-			t.Errorf("the message does not say %q: %s", want, got)
+			t.Errorf("the message does not contain %q: %s", want, got)
 		}
 	}
-	// Where there are many nodes, it takes a while to create them all.
+	// In a large cluster, it takes longer to create all Pods.
 	agents = h.agents()
 	agents.Status.CurrentNumberScheduled = 1
 	if err := h.Client.Status().Update(t.Context(), agents); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.mustPass().RequeueAfter; again != rolloutTimeout-creationTimeout {
-		t.Errorf("looks again after %s, want %s", again, rolloutTimeout-creationTimeout)
+	if again := h.mustReconcile().RequeueAfter; again != rolloutTimeout-creationTimeout {
+		t.Errorf("requeued after %s, want %s", again, rolloutTimeout-creationTimeout)
 	}
-	h.wants(rolling, all())
+	h.expect(rolling, allKinds())
 }
 
-// TestAgentsAreReplacedWithTheirServiceAccount: the tokens of Pods die with it.
+// TestAgentsAreReplacedWithTheirServiceAccount because the tokens of Pods become invalid with it.
 func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	h.mustPass()
+	h.mustReconcile()
 	before := h.agents().Spec.Template
 	if err := h.Client.Delete(t.Context(), agentAccount("")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.pass(); err == nil || !strings.Contains(err.Error(), "ServiceAccount somewhere/listener-node-agent") {
+	if _, err := h.reconcileOnce(); err == nil || !strings.Contains(err.Error(), "ServiceAccount somewhere/listener-node-agent") {
 		t.Errorf("without the ServiceAccount, the error is %v", err)
 	}
 	if diff := cmp.Diff(before, h.agents().Spec.Template); diff != "" {
@@ -359,15 +359,15 @@ func TestAgentsAreReplacedWithTheirServiceAccount(t *testing.T) {
 	if err := h.Client.Create(t.Context(), agentAccount("made-again")); err != nil {
 		t.Fatal(err)
 	}
-	h.mustPass()
+	h.mustReconcile()
 	if cmp.Equal(before, h.agents().Spec.Template) {
-		t.Error("the agents stay, whose tokens are dead")
+		t.Error("the agents are not replaced, whose tokens are invalid")
 	}
 }
 
 func TestDriftIsRepaired(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	h.mustPass()
+	h.mustReconcile()
 	driver := &storagev1.CSIDriver{}
 	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: names.Driver}, driver); err != nil {
 		t.Fatal(err)
@@ -378,8 +378,8 @@ func TestDriftIsRepaired(t *testing.T) {
 	if err := h.Client.Delete(t.Context(), agents); err != nil {
 		t.Fatal(err)
 	}
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: names.Driver}, driver); err != nil {
 		t.Fatal(err)
 	}
@@ -388,9 +388,9 @@ func TestDriftIsRepaired(t *testing.T) {
 	}
 }
 
-// TestForeignObjectsAreLeftAlone of whatever kind, and nothing is installed beside them. Where all is that the driver's
-// name alone makes ours, see TestForeign.
-func TestForeignObjectsAreLeftAlone(t *testing.T) {
+// TestForeignObjectsAreNeverModified and nothing else is installed. For the components that are taken over because of
+// the driver's name, see TestForeignMessage.
+func TestForeignObjectsAreNeverModified(t *testing.T) {
 	for _, c := range installation.Components() {
 		if c.Adopt {
 			continue
@@ -405,62 +405,62 @@ func TestForeignObjectsAreLeftAlone(t *testing.T) {
 			if err := h.Client.Get(t.Context(), c.Key(namespace), before); err != nil {
 				t.Fatal(err)
 			}
-			h.mustPass()
+			h.mustReconcile()
 			var left []string
 			if c.Optional.Empty() {
 				left = []string{c.Kind + " (foreign)"}
 			}
-			h.wants(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, left)
+			h.expect(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, left)
 			if err := h.Client.Get(t.Context(), c.Key(namespace), after); err != nil || before.GetResourceVersion() != after.GetResourceVersion() {
-				t.Errorf("it was written to (%v)", err)
+				t.Errorf("it was modified (%v)", err)
 			}
 
 			if err := h.Client.Delete(t.Context(), foreign); err != nil {
 				t.Fatal(err)
 			}
-			h.mustPass()
-			h.wantsInstalled(all())
+			h.mustReconcile()
+			h.expectInstalled(allKinds())
 		})
 	}
 }
 
-// othersImage is what somebody else chose for the agents.
-const othersImage = "somebody-elses-choice"
+// foreignImage is the image that another writer sets for the agents.
+const foreignImage = "another-image"
 
-// letOthersManage has somebody else change the agents.
-func (h *harness) letOthersManage() {
+// changeImage changes the agents as another writer.
+func (h *harness) changeImage() {
 	h.t.Helper()
 	h.setState(operatorv1alpha1.Unmanaged)
 	agents := h.agents()
-	agents.Spec.Template.Spec.Containers[0].Image = othersImage
+	agents.Spec.Template.Spec.Containers[0].Image = foreignImage
 	h.update(agents)
 }
 
-// managedByOthers checks that the change is still there.
-func (h *harness) managedByOthers() {
+// expectChangedImage checks that the change is not reverted.
+func (h *harness) expectChangedImage() {
 	h.t.Helper()
-	if got := h.agents().Spec.Template.Spec.Containers[0].Image; got != othersImage {
-		h.t.Errorf("the image is %s again", got)
+	if got := h.agents().Spec.Template.Spec.Containers[0].Image; got != foreignImage {
+		h.t.Errorf("the image is %s", got)
 	}
 }
 
-func TestUnmanagedTouchesNothing(t *testing.T) {
+func TestUnmanagedChangesNothing(t *testing.T) {
 	config := newConfig()
 	config.Spec.ManagementState = operatorv1alpha1.Unmanaged
 	h := newHarness(t, interceptor.Funcs{}, config)
-	h.mustPass()
-	h.wants(map[string]string{"Available": "False Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, nil)
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "False Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, nil)
 
 	h.setState(operatorv1alpha1.Managed)
-	h.mustPass()
-	h.letOthersManage()
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, all())
-	h.managedByOthers()
+	h.mustReconcile()
+	h.changeImage()
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "True Unmanaged", "Progressing": "False Unmanaged", "Degraded": "False AsExpected"}, allKinds())
+	h.expectChangedImage()
 }
 
-// user returns a Pod that mounts the claims.
-func user(name string, claims ...string) *corev1.Pod {
+// podWithClaims returns a Pod that mounts the claims.
+func podWithClaims(name string, claims ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	for _, claim := range claims {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
@@ -470,7 +470,7 @@ func user(name string, claims ...string) *corev1.Pod {
 	return pod
 }
 
-// removals are the two ways to have everything removed.
+// removals start a removal.
 var removals = map[string]func(*harness){
 	"by management state": func(h *harness) { h.setState(operatorv1alpha1.Removed) },
 	"by deletion":         func(h *harness) { h.deleteConfig() },
@@ -490,108 +490,108 @@ func TestRemovalWaitsForVolumesInUse(t *testing.T) {
 			other.Spec.CSI.Driver = "example.com"
 			used := []client.Object{
 				volume("new", "c0", corev1.VolumePending), volume("v1", "c1", corev1.VolumeBound), volume("v2", "c2", corev1.VolumeBound),
-				user("web", "c0", "c1"), user("db", "c1", "of-another-driver"),
+				podWithClaims("web", "c0", "c1"), podWithClaims("db", "c1", "of-another-driver"),
 			}
 			for i := range 5 {
-				used = append(used, user(fmt.Sprintf("z%d", i), "c1"))
+				used = append(used, podWithClaims(fmt.Sprintf("z%d", i), "c1"))
 			}
-			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("failed", "gone", corev1.VolumeFailed), user("of-nothing", "c9")}
-			stranger := user("stranger", "c2")
+			objects := []client.Object{newConfig(), other, volume("released", "gone", corev1.VolumeReleased), volume("failed", "gone", corev1.VolumeFailed), podWithClaims("of-nothing", "c9")}
+			stranger := podWithClaims("stranger", "c2")
 			stranger.Namespace = "elsewhere"
 			h := newHarness(t, interceptor.Funcs{}, append(append(objects, stranger), used...)...)
-			h.mustPass()
+			h.mustReconcile()
 			begin(h)
-			h.mustPass()
-			h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
-			h.wantsUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonVolumesInUse)
+			h.mustReconcile()
+			h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
+			h.expectUpgradeable(metav1.ConditionFalse, operatorv1alpha1.ReasonVolumesInUse)
 			if got := h.message("Degraded"); !strings.HasSuffix(got, ": Pods ns/db, ns/web, ns/z0, ns/z1, ns/z2 and 2 more; claims without a Pod ns/c2") {
 				t.Errorf("message is %q, which does not name the users", got)
 			}
 
-			// Whatever somebody does to it meanwhile, volumes in use keep their agents.
+			// A component that volumes in use need is repaired meanwhile.
 			if err := h.Client.Delete(t.Context(), h.agents()); err != nil {
 				t.Fatal(err)
 			}
-			h.mustPass()
-			h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
+			h.mustReconcile()
+			h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
 
 			for _, o := range used {
 				if err := h.Client.Delete(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
 			}
-			h.mustPass()
+			h.mustReconcile()
 			allButStorage := []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CSIDriver", "DaemonSet"}
-			h.wants(map[string]string{"Available": "True Removed", "Progressing": "True Removed", "Degraded": "False AsExpected"}, allButStorage)
+			h.expect(map[string]string{"Available": "True Removed", "Progressing": "True Removed", "Degraded": "False AsExpected"}, allButStorage)
 
-			// A volume that was on its way holds the rest, but does not bring the StorageClass back.
+			// A volume that was being provisioned delays the removal, but does not recreate the StorageClass.
 			late := volume("late", "late", corev1.VolumePending)
 			if err := h.Client.Create(t.Context(), late); err != nil {
 				t.Fatal(err)
 			}
-			h.mustPass()
-			h.wants(map[string]string{"Available": "False Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allButStorage)
+			h.mustReconcile()
+			h.expect(map[string]string{"Available": "False Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allButStorage)
 			if err := h.Client.Delete(t.Context(), late); err != nil {
 				t.Fatal(err)
 			}
 			for left := 3; left >= 0; left-- {
-				h.mustPass()
-				h.wantsInstalled(upTo(left))
+				h.mustReconcile()
+				h.expectInstalled(upTo(left))
 			}
 		})
 	}
 }
 
-func TestWhatWasRemovedCanBeInstalledAgain(t *testing.T) {
+func TestReinstallationAfterRemoval(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	h.mustPass()
+	h.mustReconcile()
 	h.setState(operatorv1alpha1.Removed)
-	h.passes()
-	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
-	h.wantsUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
-	// So that it may be deleted when the operator is gone.
+	h.reconcileUntilSettled()
+	h.expect(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
+	h.expectUpgradeable(metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected)
+	// So that it can be deleted after the operator is uninstalled.
 	if got := h.config().Finalizers; len(got) > 0 {
 		t.Errorf("the configuration still has finalizers %v", got)
 	}
 	h.setState(operatorv1alpha1.Managed)
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 	if diff := cmp.Diff([]string{operatorv1alpha1.FinalizerNodeAgent}, h.config().Finalizers); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
 }
 
-func TestRemovalLeavesWhatIsForeign(t *testing.T) {
+func TestRemovalKeepsForeignObjects(t *testing.T) {
 	config := newConfig()
 	config.Spec.ManagementState = operatorv1alpha1.Removed
 	foreign := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}
 	h := newHarness(t, interceptor.Funcs{}, config, foreign)
-	h.mustPass()
-	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"},
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"},
 		[]string{"StorageClass (foreign)"})
 }
 
-// TestEveryWriteMayFail fails each write once: the error is returned and told, and the next passes put everything
-// right.
-func TestEveryWriteMayFail(t *testing.T) {
+// TestEveryFailedWriteIsRetried lets each write fail once: the error is returned and reported, and the next
+// reconciliations complete the work.
+func TestEveryFailedWriteIsRetried(t *testing.T) {
 	boom := errors.New("boom")
-	writes := 1 + len(everywhere())                // the finalizer and each component, to install as to remove
+	writes := 1 + len(alwaysInstalled())           // the finalizer and each component, to install as to remove
 	confined := len(installation.OperatorPolicy()) // comes after the finalizer and is left to the garbage collector
 	for n := range writes + confined {
 		t.Run(fmt.Sprintf("installing, write %d", n), func(t *testing.T) {
 			h := newHarness(t, fakeclient.FailWrite(n, boom), newConfig())
-			if _, err := h.pass(); !errors.Is(err, boom) {
+			if _, err := h.reconcileOnce(); !errors.Is(err, boom) {
 				t.Fatalf("error is %v, want boom", err)
 			}
 			available := "False ApplyFailed"
-			if done := n - 1 - confined; done >= 0 && everywhere()[done].Extra {
+			if done := n - 1 - confined; done >= 0 && alwaysInstalled()[done].Extra {
 				available = "True AsExpected"
 			}
-			h.wants(map[string]string{"Available": available, "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n-1-confined))
-			h.mustPass()
+			h.expect(map[string]string{"Available": available, "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n-1-confined))
+			h.mustReconcile()
 			h.rollOut(1, 1, 1)
-			h.mustPass()
-			h.wants(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, all())
+			h.mustReconcile()
+			h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "False AgentsRolledOut", "Degraded": "False AsExpected"}, allKinds())
 		})
 	}
 	for n := range writes {
@@ -602,11 +602,11 @@ func TestEveryWriteMayFail(t *testing.T) {
 					fail++ // the deletion itself
 				}
 				h := newHarness(t, fakeclient.FailWrite(writes+confined+fail, boom), newConfig(), volume("other", "other", corev1.VolumeReleased))
-				h.mustPass()
+				h.mustReconcile()
 				begin(h)
 				var err error
-				for i := 0; i <= n && err == nil; i++ { // a pass may have several writes
-					_, err = h.pass()
+				for i := 0; i <= n && err == nil; i++ { // a reconciliation may have several writes
+					_, err = h.reconcileOnce()
 				}
 				if !errors.Is(err, boom) {
 					t.Fatalf("error is %v, want boom", err)
@@ -616,25 +616,25 @@ func TestEveryWriteMayFail(t *testing.T) {
 				}
 				for range writes {
 					if err = h.Client.Get(t.Context(), client.ObjectKey{Name: "cluster"}, &operatorv1alpha1.ListenerOperator{}); err == nil {
-						h.mustPass()
+						h.mustReconcile()
 					}
 				}
 				err = h.Client.Get(t.Context(), client.ObjectKey{Name: "cluster"}, &operatorv1alpha1.ListenerOperator{})
 				if gone := apierrors.IsNotFound(err); gone != (way == "by deletion") {
-					t.Fatalf("reading the configuration says %v", err)
+					t.Fatalf("reading the configuration returns %v", err)
 				}
-				h.gone()
+				h.expectNothingInstalled()
 			})
 		}
 	}
 }
 
-// gone checks that nothing is installed.
-func (h *harness) gone() {
+// expectNothingInstalled checks that no component exists.
+func (h *harness) expectNothingInstalled() {
 	h.t.Helper()
-	for _, c := range everywhere() {
+	for _, c := range alwaysInstalled() {
 		if err := h.Client.Get(h.t.Context(), c.Key(namespace), c.Empty()); !apierrors.IsNotFound(err) {
-			h.t.Errorf("reading %s %s says %v, want not found", c.Kind, c.Name, err)
+			h.t.Errorf("reading %s %s returns %v, want not found", c.Kind, c.Name, err)
 		}
 	}
 }
@@ -644,35 +644,34 @@ func upTo(n int) []string {
 	if n <= 0 {
 		return nil
 	}
-	return all()[:n]
+	return allKinds()[:n]
 }
 
-func TestStatusThatCannotBeWritten(t *testing.T) {
+func TestFailedStatusWriteIsReturned(t *testing.T) {
 	boom := errors.New("boom")
 	h := newHarness(t, failStatus(boom), newConfig())
-	if _, err := h.pass(); !errors.Is(err, boom) {
+	if _, err := h.reconcileOnce(); !errors.Is(err, boom) {
 		t.Errorf("error is %v, want boom", err)
 	}
-	h.wantsInstalled(all())
+	h.expectInstalled(allKinds())
 }
 
-// TestADeletionEndsWhenEverythingIsGone has a finalizer of somebody else, without which the configuration would be gone
-// before it is looked at.
-func TestADeletionEndsWhenEverythingIsGone(t *testing.T) {
+// TestFinalizerIsRemovedAfterAllComponents has another finalizer, so that the configuration still exists afterwards.
+func TestFinalizerIsRemovedAfterAllComponents(t *testing.T) {
 	config := newConfig()
 	config.Finalizers = []string{"example.com/wait"}
 	h := newHarness(t, interceptor.Funcs{}, config)
-	h.mustPass()
-	h.update(withFinalizers(h.config(), "example.com/wait", operatorv1alpha1.FinalizerNodeAgent)) // the fake client's apply knows no sets
+	h.mustReconcile()
+	h.update(withFinalizers(h.config(), "example.com/wait", operatorv1alpha1.FinalizerNodeAgent)) // the fake client applies lists, not sets
 	h.deleteConfig()
-	h.passes()
-	h.gone()
+	h.reconcileUntilSettled()
+	h.expectNothingInstalled()
 	if diff := cmp.Diff([]string{"example.com/wait"}, h.config().Finalizers); diff != "" {
 		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
-	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
-	h.mustPass()
-	h.gone()
+	h.expect(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
+	h.mustReconcile()
+	h.expectNothingInstalled()
 	if diff := cmp.Diff([]string{"example.com/wait"}, h.config().Finalizers); diff != "" {
 		t.Errorf("finalizers afterwards (-want +got):\n%s", diff)
 	}
@@ -683,54 +682,51 @@ func withFinalizers(config *operatorv1alpha1.ListenerOperator, finalizers ...str
 	return config
 }
 
-// TestADeletionRemovesWhatIsUnmanagedToo because the garbage collector would do it otherwise, with volumes in use or
-// not.
-func TestADeletionRemovesWhatIsUnmanagedToo(t *testing.T) {
+// TestDeletionRemovesUnmanagedComponents because otherwise the garbage collector would, even while volumes are in use.
+func TestDeletionRemovesUnmanagedComponents(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
-	h.mustPass()
-	h.letOthersManage()
+	h.mustReconcile()
+	h.changeImage()
 	h.deleteConfig()
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
-	h.managedByOthers()
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
+	h.expectChangedImage()
 	if err := h.Client.Delete(t.Context(), volume("v", "c", corev1.VolumeBound)); err != nil {
 		t.Fatal(err)
 	}
-	for range needed() + 1 {
-		h.mustPass()
+	for range requiredCount() + 1 {
+		h.mustReconcile()
 	}
-	h.gone()
+	h.expectNothingInstalled()
 }
 
-// TestADeletionThatIsGoingToOrphanTakesNothingAway although no volume is in use: the garbage collector has not come to
-// it yet.
-func TestADeletionThatIsGoingToOrphanTakesNothingAway(t *testing.T) {
+// TestOrphaningDeletionRemovesNothingBeforeGarbageCollection although no volume is in use.
+func TestOrphaningDeletionRemovesNothingBeforeGarbageCollection(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	h.mustPass()
+	h.mustReconcile()
 	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
 	h.deleteConfig()
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 }
 
-// TestADeletionThatOrphansTakesNothingAway is kubectl delete --cascade=orphan: the garbage collector is about to take
-// the owner off all that is installed. Volumes in use do not matter then, and must not bring the owner back, not even
-// of one object.
-func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
+// TestOrphaningDeletionRemovesNothing checks kubectl delete --cascade=orphan while the garbage collector removes the
+// owner references of the components. Volumes in use must not restore any of them.
+func TestOrphaningDeletionRemovesNothing(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), volume("v", "c", corev1.VolumeBound))
-	h.mustPass()
+	h.mustReconcile()
 	h.update(withFinalizers(h.config(), metav1.FinalizerOrphanDependents, operatorv1alpha1.FinalizerNodeAgent))
 	h.deleteConfig()
-	h.mustPass()
-	h.wantsInstalled(all())
-	for i, c := range everywhere() {
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
+	for i, c := range alwaysInstalled() {
 		object := c.Empty()
 		if err := h.Client.Get(t.Context(), c.Key(namespace), object); err != nil {
 			t.Fatal(err)
 		}
 		object.SetOwnerReferences(nil)
 		h.update(object)
-		if i == len(everywhere())-1 {
+		if i == len(alwaysInstalled())-1 {
 			break
 		}
 		seen := h.config()
@@ -743,9 +739,9 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 		}
 	}
 	h.update(withFinalizers(h.config(), operatorv1alpha1.FinalizerNodeAgent))
-	h.mustPass()
+	h.mustReconcile()
 	if err := h.Client.Get(t.Context(), client.ObjectKey{Name: "cluster"}, &operatorv1alpha1.ListenerOperator{}); !apierrors.IsNotFound(err) {
-		t.Errorf("reading the configuration says %v, want not found", err)
+		t.Errorf("reading the configuration returns %v, want not found", err)
 	}
 	h.agents()
 
@@ -754,52 +750,52 @@ func TestADeletionThatOrphansTakesNothingAway(t *testing.T) {
 	if err := h.Client.Create(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
-	h.mustPass()
-	h.wantsInstalled(all())
+	h.mustReconcile()
+	h.expectInstalled(allKinds())
 }
 
-// TestWhatTheCacheLacksCounts: an object of somebody else is left alone, and a volume in use is waited for.
-func TestWhatTheCacheLacksCounts(t *testing.T) {
+// TestObjectsMissingInTheCacheAreFound: a foreign object is not modified, and a removal waits for a volume in use.
+func TestObjectsMissingInTheCacheAreFound(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	upToDate := h.live
 	h.live = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), foreign)
-	h.mustPass()
-	h.wants(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, nil)
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, nil)
 
 	h.live = upToDate
-	h.mustPass()
+	h.mustReconcile()
 	h.setState(operatorv1alpha1.Removed)
 	h.live = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), volume("v", "c", corev1.VolumeBound))
-	h.mustPass()
-	h.wants(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, all())
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
 }
 
-// TestNothingIsInstalledToBeRemoved although volumes are in use, which are another installation's.
-func TestNothingIsInstalledToBeRemoved(t *testing.T) {
+// TestRemovalInstallsNothing although volumes of another installation are in use.
+func TestRemovalInstallsNothing(t *testing.T) {
 	config := newConfig()
 	config.Spec.ManagementState = operatorv1alpha1.Removed
 	h := newHarness(t, interceptor.Funcs{}, config, volume("v", "c", corev1.VolumeBound))
-	h.mustPass()
-	h.wants(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "False Removed", "Progressing": "False Removed", "Degraded": "False AsExpected"}, nil)
 }
 
-// TestARemovalNeedsNoFinalizer: somebody may have taken it off.
-func TestARemovalNeedsNoFinalizer(t *testing.T) {
+// TestRemovalWithoutFinalizer because an administrator may have removed it.
+func TestRemovalWithoutFinalizer(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	h.mustPass()
+	h.mustReconcile()
 	h.update(withFinalizers(h.config()))
 	h.setState(operatorv1alpha1.Removed)
-	h.passes()
-	h.gone()
+	h.reconcileUntilSettled()
+	h.expectNothingInstalled()
 }
 
-// TestNothingHoldsUpADeletionWhereNothingWasInstalled because another installation was in the way, whose volumes are in
-// use.
-func TestNothingHoldsUpADeletionWhereNothingWasInstalled(t *testing.T) {
+// TestNoFinalizerWithoutInstallation: a conflict with another installation, whose volumes are in use, must not delay
+// the deletion of the configuration.
+func TestNoFinalizerWithoutInstallation(t *testing.T) {
 	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
 	h := newHarness(t, interceptor.Funcs{}, newConfig(), foreign, volume("v", "c", corev1.VolumeBound))
-	h.mustPass()
+	h.mustReconcile()
 	if got := h.config().Finalizers; len(got) > 0 {
 		t.Errorf("the configuration has finalizers %v", got)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// TestFinalizersOfOthersStay is a configuration of an earlier version, which had no finalizer of its own. A backup tool
-// may have applied ours as well.
-func TestFinalizersOfOthersStay(t *testing.T) {
+// TestFinalizersOfOthersArePreserved has a configuration of an earlier version, which had no finalizer. A backup tool
+// may have applied the operator's finalizer as well.
+func TestFinalizersOfOthersArePreserved(t *testing.T) {
 	c, namespace := fresh(t)
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: objectMeta(operatorv1alpha1.ListenerOperatorName)}
 	config.Finalizers = []string{"example.com/a"}
@@ -40,7 +40,7 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 	}
 	generation := config.Generation
 
-	// The cache may be behind, and others may write meanwhile.
+	// The cache may lag behind, and other writers may change finalizers meanwhile.
 	config.Finalizers = append(config.Finalizers, "example.com/b")
 	if err := c.Update(t.Context(), config, client.FieldOwner("backup")); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"example.com/a", "example.com/b", operatorv1alpha1.FinalizerNodeAgent}, finalizers()); diff != "" {
-		t.Errorf("finalizers after a late pass (-want +got):\n%s", diff)
+		t.Errorf("finalizers after a reconciliation of a stale object (-want +got):\n%s", diff)
 	}
 	if config.Generation != generation {
 		t.Errorf("generation %d became %d", generation, config.Generation)
@@ -58,7 +58,7 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 	if err := c.Delete(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	for range needed() {
+	for range requiredCount() {
 		mustReconcile(t, r)
 		agents := &appsv1.DaemonSet{}
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents); err == nil && agents.DeletionTimestamp != nil {
@@ -71,8 +71,8 @@ func TestFinalizersOfOthersStay(t *testing.T) {
 	mustReconcile(t, r) // adds none, which the API server would not allow
 }
 
-// TestANamesakeOfTheConfigurationGetsNoFinalizer when the configuration was replaced while the operator looked at it.
-func TestANamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
+// TestNamesakeOfTheConfigurationGetsNoFinalizer if the configuration is replaced during a reconciliation.
+func TestNamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	c, namespace := fresh(t)
 	before := createConfig(t, c)
 	r := reconciler(c, namespace)
@@ -94,10 +94,9 @@ func TestANamesakeOfTheConfigurationGetsNoFinalizer(t *testing.T) {
 	}
 }
 
-// TestWhatIsInstalledOutlivesTheOperator: whoever uninstalls the operator, by deleting its Deployment or its
-// ClusterServiceVersion, takes nothing away from the nodes. Only the configuration owns what is installed, and blocks
-// nobody's deletion.
-func TestWhatIsInstalledOutlivesTheOperator(t *testing.T) {
+// TestComponentsAreOwnedByTheConfigurationAlone so that uninstalling the operator, by deleting its Deployment or its
+// ClusterServiceVersion, removes nothing from the nodes. The owner references block no deletion.
+func TestComponentsAreOwnedByTheConfigurationAlone(t *testing.T) {
 	c, namespace := fresh(t)
 	deployment := operatorDeployment(namespace)
 	if err := c.Create(t.Context(), deployment); err != nil {
@@ -110,7 +109,7 @@ func TestWhatIsInstalledOutlivesTheOperator(t *testing.T) {
 	want := []metav1.OwnerReference{{
 		APIVersion: operatorv1alpha1.GroupVersion.String(), Kind: "ListenerOperator", Name: "cluster", UID: config.UID, Controller: ptr.To(true),
 	}}
-	for _, component := range everywhere() {
+	for _, component := range alwaysInstalled() {
 		object := component.Empty()
 		if err := c.Get(t.Context(), component.Key(namespace), object); err != nil {
 			t.Fatal(err)
@@ -123,13 +122,13 @@ func TestWhatIsInstalledOutlivesTheOperator(t *testing.T) {
 		t.Errorf("the configuration has owners %v", owners)
 	}
 
-	// That there was a configuration is forgotten with the Deployment, so that the next installation makes one.
-	memory := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.Operator}, memory); err != nil {
+	// The ConfigMap is deleted with the Deployment, so that the next installation creates a configuration.
+	marker := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.Operator}, marker); err != nil {
 		t.Fatal(err)
 	}
 	want = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: names.Operator, UID: deployment.UID}}
-	if diff := cmp.Diff(want, memory.OwnerReferences); diff != "" {
-		t.Errorf("owners of the memory (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, marker.OwnerReferences); diff != "" {
+		t.Errorf("owners of the ConfigMap (-want +got):\n%s", diff)
 	}
 }

@@ -36,9 +36,9 @@ func operatorDeployment(namespace string) *appsv1.Deployment {
 	}
 }
 
-// TestAgentsFollowTheOperatorsDeployment as it is changed, but not when it is deleted: the operator is being
+// TestAgentsFollowTheOperatorDeployment when it is changed, but not when it is deleted, because the operator is being
 // uninstalled then.
-func TestAgentsFollowTheOperatorsDeployment(t *testing.T) {
+func TestAgentsFollowTheOperatorDeployment(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	deployment := operatorDeployment(namespace)

@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
-// lifecycleManager installs the kind OperatorCondition, and returns a client that knows it.
+// lifecycleManager installs the CRD of OperatorConditions, and returns a client with their type.
 func lifecycleManager(t *testing.T) client.Client {
 	t.Helper()
 	crds.Install(t, apiserver.Client(t), crds.OperatorConditions)
@@ -33,7 +33,7 @@ func lifecycleManager(t *testing.T) client.Client {
 	return c
 }
 
-// grantCondition gives the operator the right to its condition, and no other, as the Operator Lifecycle Manager does.
+// grantCondition permits the operator to write its OperatorCondition, as the Operator Lifecycle Manager does.
 func grantCondition(t *testing.T, c client.Client, namespace, name string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -53,70 +53,71 @@ func grantCondition(t *testing.T, c client.Client, namespace, name string) {
 	}
 }
 
-func TestTheLifecycleManagerLearnsWhenAnUpgradeHadBetterWait(t *testing.T) {
+func TestUpgradeableIsReportedToOLM(t *testing.T) {
 	admin, namespace := fresh(t)
 	g := NewWithT(t)
 	olm := lifecycleManager(t)
 	condition := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "listener-operator.v1.2.3"}}
 	condition.Spec.Deployments = []string{names.Operator}
 	config := createConfig(t, admin)
-	grant(t, admin, namespace)
-	r := reconcilerOf(asOperator(t), admin, namespace)
+	installRBAC(t, admin, namespace)
+	r := reconcilerWithRBAC(asOperator(t), admin, namespace)
 	r.OperatorCondition = condition.Name
 	_, err := r.Reconcile(t.Context(), config)
-	g.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "before OLM grants the right: %v", err)
+	g.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "without the permission: %v", err)
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
-	g.Expect(meta.IsStatusConditionTrue(config.Status.Conditions, operatorv1alpha1.ConditionAvailable)).To(BeTrue(), "all else is done")
+	g.Expect(meta.IsStatusConditionTrue(config.Status.Conditions, operatorv1alpha1.ConditionAvailable)).To(BeTrue(), "everything else is done")
 	grantCondition(t, admin, namespace, condition.Name)
-	g.Eventually(func() error { // the right takes a moment
+	g.Eventually(func() error { // until the authorizer has observed the Role
 		_, err := r.Reconcile(t.Context(), config)
 		return err
-	}, apiserver.Timeout, "50ms").Should(Succeed(), "before there is a condition")
+	}, apiserver.Timeout, "50ms").Should(Succeed(), "without an OperatorCondition")
 	g.Expect(olm.Create(t.Context(), condition)).To(Succeed())
 
-	told := func() string {
+	reported := func() string {
 		g.Expect(olm.Get(t.Context(), client.ObjectKeyFromObject(condition), condition)).To(Succeed())
-		g.Expect(condition.Spec.Deployments).To(Equal([]string{names.Operator}), "what is not ours")
+		g.Expect(condition.Spec.Deployments).To(Equal([]string{names.Operator}), "fields of OLM")
 		c := meta.FindStatusCondition(condition.Spec.Conditions, operatorsv2.Upgradeable)
 		if c == nil {
 			return "nothing"
 		}
 		return string(c.Status) + " " + c.Reason
 	}
-	pass := func() string {
+	reconcileAndRead := func() string {
 		mustReconcileWith(t, admin, r)
-		return told()
+		return reported()
 	}
-	g.Expect(pass()).To(Equal("False AgentsRollingOut"))
+	g.Expect(reconcileAndRead()).To(Equal("False AgentsRollingOut"))
 
 	agents := &appsv1.DaemonSet{}
 	g.Expect(admin.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents)).To(Succeed())
 	agents.Status.ObservedGeneration = agents.Generation
 	g.Expect(admin.Status().Update(t.Context(), agents)).To(Succeed())
-	g.Expect(pass()).To(Equal("True AsExpected"))
+	g.Expect(reconcileAndRead()).To(Equal("True AsExpected"))
 	version := condition.ResourceVersion
-	g.Expect(pass()).To(Equal("True AsExpected"))
-	g.Expect(condition.ResourceVersion).To(Equal(version), "nothing new is not written")
+	g.Expect(reconcileAndRead()).To(Equal("True AsExpected"))
+	g.Expect(condition.ResourceVersion).To(Equal(version), "an unchanged condition is not written")
 
-	// A new version of the operator has a condition of its own, and the old one may be gone before it.
+	// A new version of the operator has another OperatorCondition, and the old one may be deleted before the old
+	// operator.
 	g.Expect(olm.Delete(t.Context(), condition)).To(Succeed())
 	agents.Status.ObservedGeneration = 0
 	g.Expect(admin.Status().Update(t.Context(), agents)).To(Succeed())
 	mustReconcileWith(t, admin, r)
-	g.Expect(apierrors.IsNotFound(olm.Get(t.Context(), client.ObjectKeyFromObject(condition), condition))).To(BeTrue(), "none is made")
+	g.Expect(apierrors.IsNotFound(olm.Get(t.Context(), client.ObjectKeyFromObject(condition), condition))).To(BeTrue(), "none is created")
 }
 
-// TestWithoutTheLifecycleManagerNobodyIsTold is the name of a condition on a cluster that has no such kind.
-func TestWithoutTheLifecycleManagerNobodyIsTold(t *testing.T) {
+// TestOLMIsOptional sets the name of an OperatorCondition on a cluster that does not serve the kind.
+func TestOLMIsOptional(t *testing.T) {
 	h := newHarness(t, noIntercept, newConfig())
 	h.OperatorCondition = "listener-operator.v1.2.3"
-	h.mustPass()
+	h.mustReconcile()
 	if diff := h.conditions()["Available"]; diff != "True AsExpected" {
 		t.Errorf("Available is %s, want True AsExpected", diff)
 	}
 }
 
-// mustReconcileWith makes passes of a reconciler without rights to prepare them.
+// mustReconcileWith reconciles with a Reconciler that may not read the configuration by itself.
 func mustReconcileWith(t *testing.T, admin client.Client, r *Reconciler) {
 	t.Helper()
 	for range 2 {

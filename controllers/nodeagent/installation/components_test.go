@@ -23,7 +23,7 @@ func testSettings() Settings {
 	return Settings{Namespace: namespace, Image: "listener-operator:test", ServiceAccount: "made-first"}
 }
 
-// newConfig returns ListenerOperator/cluster as the API server makes it of an empty one.
+// newConfig returns ListenerOperator/cluster with the API server's defaults.
 func newConfig() *operatorv1alpha1.ListenerOperator {
 	return &operatorv1alpha1.ListenerOperator{
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "c0f1c0f1-0000-4000-8000-000000000001", Generation: 1},
@@ -57,7 +57,7 @@ func configured() *operatorv1alpha1.ListenerOperator {
 	return config
 }
 
-// componentOf returns the component of a kind of which there is one.
+// componentOf returns the only component of a kind.
 func componentOf(t *testing.T, kind string) Component {
 	t.Helper()
 	i := slices.IndexFunc(Components(), func(c Component) bool { return c.Kind == kind })
@@ -69,7 +69,7 @@ func componentOf(t *testing.T, kind string) Component {
 
 func TestGolden(t *testing.T) {
 	for _, c := range OperatorPolicy() {
-		t.Run("confinement "+c.Kind, func(t *testing.T) {
+		t.Run("operator policy "+c.Kind, func(t *testing.T) {
 			object, err := c.Desired(newConfig(), testSettings())
 			if err != nil {
 				t.Fatal(err)
@@ -97,8 +97,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestOnOpenShiftPrometheusVerifiesTheOperator, which gets its certificate there by an annotation.
-func TestOnOpenShiftPrometheusVerifiesTheOperator(t *testing.T) {
+// TestServingCertificateOnOpenShift checks the annotation that requests a certificate, and that Prometheus verifies it.
+func TestServingCertificateOnOpenShift(t *testing.T) {
 	s := testSettings()
 	s.OpenShift = true
 	for _, kind := range []string{"Service", "ServiceMonitor"} {
@@ -112,7 +112,7 @@ func TestOnOpenShiftPrometheusVerifiesTheOperator(t *testing.T) {
 	}
 }
 
-// TestDaemonSetWithoutDefaults is for a configuration that is older than the defaults of its fields.
+// TestDaemonSetWithoutDefaults has a configuration that is older than the defaults of its fields.
 func TestDaemonSetWithoutDefaults(t *testing.T) {
 	bare := newConfig()
 	bare.Spec = operatorv1alpha1.ListenerOperatorSpec{}
@@ -129,7 +129,7 @@ func TestDaemonSetWithoutDefaults(t *testing.T) {
 	}
 }
 
-func TestForeign(t *testing.T) {
+func TestForeignMessage(t *testing.T) {
 	controlledBy := func(kind, name string, uid types.UID) func(client.Object) {
 		return func(o client.Object) {
 			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: kind, Name: name, UID: uid, Controller: ptr.To(true)}})
@@ -141,15 +141,15 @@ func TestForeign(t *testing.T) {
 		change    func(client.Object)
 		want      string
 	}{
-		"our own":                    {component: agents, change: controlledBy("ListenerOperator", "cluster", newConfig().UID)},
-		"an orphan with our label":   {component: agents, change: func(o client.Object) { o.SetLabels(map[string]string{LabelManagedBy: "listener-operator"}) }},
-		"a DaemonSet of somebody":    {component: agents, want: "DaemonSet listener-node-agent exists and does not belong to this operator; delete or rename it"},
-		"a StorageClass of our name": {component: class},
-		"a StorageClass with an owner": {component: class, change: func(o client.Object) {
+		"a component of the configuration":            {component: agents, change: controlledBy("ListenerOperator", "cluster", newConfig().UID)},
+		"an orphan with the label of managed objects": {component: agents, change: func(o client.Object) { o.SetLabels(map[string]string{LabelManagedBy: "listener-operator"}) }},
+		"another DaemonSet of this name":              {component: agents, want: "DaemonSet listener-node-agent exists and does not belong to this operator; delete or rename it"},
+		"a StorageClass without owners":               {component: class},
+		"a StorageClass with an owner that is no controller": {component: class, change: func(o client.Object) {
 			o.SetOwnerReferences([]metav1.OwnerReference{{Kind: "ClusterRole", Name: "deployer", UID: "other"}})
 		}},
-		"a StorageClass in other hands": {component: class, change: controlledBy("Deployer", "d", "other"), want: "StorageClass listeners.stackable.tech belongs to Deployer d; remove that installation first"},
-		"a predecessor waiting to be collected": {
+		"a StorageClass with another controller": {component: class, change: controlledBy("Deployer", "d", "other"), want: "StorageClass listeners.stackable.tech belongs to Deployer d; remove that installation first"},
+		"a component of an earlier configuration": {
 			component: agents, change: controlledBy("ListenerOperator", "cluster", "earlier"),
 			want: "DaemonSet listener-node-agent belongs to an earlier ListenerOperator cluster; waiting for the garbage collector to delete it",
 		},
@@ -162,7 +162,7 @@ func TestForeign(t *testing.T) {
 				tc.change(object)
 			}
 			if diff := cmp.Diff(tc.want, c.ForeignMessage(newConfig(), object)); diff != "" {
-				t.Errorf("why it is foreign (-want +got):\n%s", diff)
+				t.Errorf("message (-want +got):\n%s", diff)
 			}
 		})
 	}

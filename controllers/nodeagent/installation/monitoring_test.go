@@ -21,7 +21,7 @@ func TestEachAlertHasARunbook(t *testing.T) {
 	}
 	for line := range strings.Lines(string(page)) {
 		if name, ok := strings.CutPrefix(line, "## Listener"); ok && !slices.Contains(known, "Listener"+strings.TrimSpace(name)) {
-			t.Errorf("docs/alerts.md explains %s, which there is not", strings.TrimSpace(line))
+			t.Errorf("docs/alerts.md explains %s, which does not exist", strings.TrimSpace(line))
 		}
 	}
 }

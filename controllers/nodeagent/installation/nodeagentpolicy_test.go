@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// agentOn returns a client with the identity that the API server gives to a token of the node agent's Pod on a node; ""
-// for one that is bound to no node. It differs in nothing but that no token is asked for.
+// agentOn returns a client that impersonates the identity of a token of the node agent's Pod on a node, or of a token
+// that is not bound to a node if node is "".
 func agentOn(t *testing.T, namespace, node string) client.Client {
 	t.Helper()
 	config := apiserver.Config(t)
@@ -40,8 +40,8 @@ func agentOn(t *testing.T, namespace, node string) client.Client {
 	return c
 }
 
-// permitEverything gives the node agent all rights to our kinds, far more than its ClusterRole, so that only the policy
-// is in the way.
+// permitEverything gives the node agent all permissions in the API group, far more than its ClusterRole, so that only
+// the policy restricts it.
 func permitEverything(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{
@@ -79,7 +79,7 @@ func hint(namespace, node, uid string) *listenersv1alpha1.PodListeners {
 	return listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: namespace, Name: "web-0"}, types.UID(uid), node)
 }
 
-// What a denial says.
+// Messages of denials.
 const (
 	onlyCreate = "a node agent may only create PodListeners"
 	otherNode  = "of the node that its token is bound to"
@@ -92,7 +92,7 @@ func denied(err error, message string) bool {
 	return err != nil && strings.Contains(err.Error(), message)
 }
 
-// confined returns an administrator's client and the operator's namespace, once the policy is in force.
+// confined returns an administrator's client and the operator's namespace, once the policy is enforced.
 func confined(t *testing.T) (admin client.Client, namespace string) {
 	t.Helper()
 	admin, namespace = apiserver.Client(t), apiserver.Namespace(t)
@@ -103,25 +103,25 @@ func confined(t *testing.T) (admin client.Client, namespace string) {
 		}
 	}
 	agent := agentOn(t, namespace, "node-a")
-	// The API server takes a moment to put a new policy, and new rights, in force.
+	// It takes a moment until the API server enforces a new policy, and grants new permissions.
 	NewWithT(t).Eventually(func() error {
 		return agent.Create(t.Context(), hint(namespace, "node-b", "probe"), client.DryRunAll)
 	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(otherNode)))
 	return admin, namespace
 }
 
-func TestANodeAgentAnnouncesMountsOfItsNodeAlone(t *testing.T) {
+func TestNodeAgentAnnouncesMountsOnItsNodeOnly(t *testing.T) {
 	_, namespace := confined(t)
 	for name, tc := range map[string]struct {
 		node   string // the token's; "none" for no node
 		change func(*listenersv1alpha1.PodListeners)
 		want   string // "" for allowed
 	}{
-		"its own node":       {},
-		"another node":       {change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "node-b" }, want: otherNode},
-		"no node":            {change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "" }, want: otherNode},
-		"a token of no node": {node: "none", want: otherNode},
-		"no node and a token of no node": {
+		"its own node":                     {},
+		"another node":                     {change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "node-b" }, want: otherNode},
+		"no node":                          {change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "" }, want: otherNode},
+		"a token that is bound to no node": {node: "none", want: otherNode},
+		"no node, and a token that is bound to no node": {
 			node: "none", change: func(p *listenersv1alpha1.PodListeners) { p.Spec.NodeName = "" }, want: otherNode,
 		},
 		"addresses": {
@@ -155,7 +155,7 @@ func TestANodeAgentAnnouncesMountsOfItsNodeAlone(t *testing.T) {
 	}
 }
 
-func TestANodeAgentWritesNothingElse(t *testing.T) {
+func TestNodeAgentWritesNothingElse(t *testing.T) {
 	admin, namespace := confined(t)
 	agent := agentOn(t, namespace, "node-a")
 	own := hint(namespace, "node-a", "2")
@@ -197,7 +197,7 @@ func TestANodeAgentWritesNothingElse(t *testing.T) {
 			t.Error(err)
 		}
 		if err := agentOn(t, "elsewhere", "node-a").Get(t.Context(), client.ObjectKeyFromObject(own), own); err == nil {
-			t.Error("a ServiceAccount of this name in another namespace has rights")
+			t.Error("a ServiceAccount of this name in another namespace has permissions")
 		}
 	})
 }

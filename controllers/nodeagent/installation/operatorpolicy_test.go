@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// What a denial of the operator says.
+// Messages of denials of the operator.
 const (
 	onlyLabel   = "the listener operator may only label Pods"
 	onlyLabels  = "may change nothing of a Pod but its labels"
@@ -38,8 +38,8 @@ func operatorOf(t *testing.T, namespace string) client.Client {
 	return c
 }
 
-// permitPods gives the operator all rights to Pods, far more than its ClusterRole, so that only the policy is in the
-// way.
+// permitPods gives the operator all permissions on Pods, far more than its ClusterRole, so that only the policy
+// restricts it.
 func permitPods(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{
@@ -58,8 +58,8 @@ func permitPods(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// TestTheOperatorLabelsPodsAndNothingElse in whatever namespace it runs: here it is not the one of the reconciler.
-func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
+// TestOperatorOnlyLabelsPods in any namespace: here in another one than that of the installation.
+func TestOperatorOnlyLabelsPods(t *testing.T) {
 	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
 	for _, c := range OperatorPolicy() {
 		mustApply(t, admin, c, "elsewhere")
@@ -77,7 +77,7 @@ func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
 	if err := admin.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	// The API server takes a moment to put a new policy, and new rights, in force.
+	// It takes a moment until the API server enforces a new policy, and grants new permissions.
 	NewWithT(t).Eventually(func() error {
 		return operator.Delete(t.Context(), pod.DeepCopy(), client.DryRunAll)
 	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(onlyLabel)))
@@ -86,13 +86,13 @@ func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string // "" for allowed
 	}{
-		"a label of a mount":             {change: func(p *corev1.Pod) { p.Labels[label] = "web" }},
-		"another value of such a label":  {change: func(p *corev1.Pod) { p.Labels[names.PodMountLabel("an-earlier-uid")] = "other" }},
-		"the removal of such a label":    {change: func(p *corev1.Pod) { delete(p.Labels, names.PodMountLabel("an-earlier-uid")) }},
+		"a mount label":                  {change: func(p *corev1.Pod) { p.Labels[label] = "web" }},
+		"another value of a mount label": {change: func(p *corev1.Pod) { p.Labels[names.PodMountLabel("an-earlier-uid")] = "other" }},
+		"the removal of a mount label":   {change: func(p *corev1.Pod) { delete(p.Labels, names.PodMountLabel("an-earlier-uid")) }},
 		"another label":                  {change: func(p *corev1.Pod) { p.Labels["role"] = "primary" }, want: otherLabels},
 		"another value of another label": {change: func(p *corev1.Pod) { p.Labels["app"] = "shop" }, want: otherLabels},
 		"the removal of another label":   {change: func(p *corev1.Pod) { delete(p.Labels, "app") }, want: otherLabels},
-		"a label of a mount and another": {change: func(p *corev1.Pod) { p.Labels[label], p.Labels["app"] = "web", "shop" }, want: otherLabels},
+		"a mount label and another one":  {change: func(p *corev1.Pod) { p.Labels[label], p.Labels["app"] = "web", "shop" }, want: otherLabels},
 		"an annotation":                  {change: func(p *corev1.Pod) { p.Annotations["a"] = "c" }, want: onlyLabels},
 		"no annotations":                 {change: func(p *corev1.Pod) { p.Annotations = nil }, want: onlyLabels},
 		"no finalizers":                  {change: func(p *corev1.Pod) { p.Finalizers = nil }, want: onlyLabels},
@@ -101,10 +101,10 @@ func TestTheOperatorLabelsPodsAndNothingElse(t *testing.T) {
 		}, want: onlyLabels},
 		"an image":   {change: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "evil:1" }, want: onlyLabels},
 		"a deadline": {change: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }, want: onlyLabels},
-		"toleration": {change: func(p *corev1.Pod) {
+		"a toleration": {change: func(p *corev1.Pod) {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: "Exists"})
 		}, want: onlyLabels},
-		"the last of": {change: func(p *corev1.Pod) { p.Labels = map[string]string{} }, want: otherLabels},
+		"no labels": {change: func(p *corev1.Pod) { p.Labels = map[string]string{} }, want: otherLabels},
 	} {
 		t.Run("patching "+name, func(t *testing.T) {
 			changed := pod.DeepCopy()

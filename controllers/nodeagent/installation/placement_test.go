@@ -11,7 +11,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 )
 
-// linux is the node selector that agents always have, and more.
+// linux returns the node selector that agents always have, with more keys.
 func linux(more ...string) map[string]string {
 	selector := map[string]string{corev1.LabelOSStable: "linux"}
 	for _, key := range more {
@@ -20,8 +20,8 @@ func linux(more ...string) map[string]string {
 	return selector
 }
 
-// TestTheConfigurationWins over each setting that is handed on, by itself.
-func TestTheConfigurationWins(t *testing.T) {
+// TestConfigurationOverridesInheritedPlacement for each field independently.
+func TestConfigurationOverridesInheritedPlacement(t *testing.T) {
 	operator := subscribed().Spec.Template.Spec
 	theirs := Placement{linux("node-role.kubernetes.io/infra"), operator.Tolerations, &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}}
 	toPods := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
@@ -41,25 +41,25 @@ func TestTheConfigurationWins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.agent.Placement = operatorv1alpha1.PlacementLikeOperator
 			if diff := cmp.Diff(test.want, DesiredPlacement(test.agent, operator)); diff != "" {
-				t.Errorf("where agents run (-want +got):\n%s", diff)
+				t.Errorf("placement (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestNothingIsHandedOnWhereNothingIsSet(t *testing.T) {
+func TestNothingIsInheritedFromAnOperatorWithoutSettings(t *testing.T) {
 	everywhere := Placement{linux(), []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, nil}
 	operator := corev1.PodSpec{Containers: []corev1.Container{{Name: componentOperator}}, Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}}
 	agent := operatorv1alpha1.NodeAgentSpec{Placement: operatorv1alpha1.PlacementLikeOperator}
 	if diff := cmp.Diff(everywhere, DesiredPlacement(agent, operator)); diff != "" {
-		t.Errorf("where agents run (-want +got):\n%s", diff)
+		t.Errorf("placement (-want +got):\n%s", diff)
 	}
 	if env := proxyEnv(operator); env != nil {
 		t.Errorf("variables are %v, want none", env)
 	}
 }
 
-func TestWhichNodesHaveAnAgent(t *testing.T) {
+func TestPlacementSelects(t *testing.T) {
 	in := func(values ...string) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -74,22 +74,22 @@ func TestWhichNodesHaveAnAgent(t *testing.T) {
 		taints []corev1.Taint
 		want   bool
 	}{
-		"all":                       {want: true},
-		"with the label":            {agents: Placement{NodeSelector: linux()}, labels: linux(), want: true},
-		"without the label":         {agents: Placement{NodeSelector: linux("infra")}, labels: linux()},
-		"in the zone":               {agents: Placement{Affinity: in("a", "b")}, labels: map[string]string{"zone": "b"}, want: true},
-		"in another zone":           {agents: Placement{Affinity: in("a")}, labels: map[string]string{"zone": "b"}},
-		"with a tolerated taint":    {agents: Placement{Tolerations: []corev1.Toleration{infra}}, taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}, want: true},
-		"with a taint":              {taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}},
-		"with one that evicts":      {taints: []corev1.Taint{{Key: "infra", Effect: "NoExecute"}}},
-		"with one that advises":     {taints: []corev1.Taint{{Key: "infra", Effect: "PreferNoSchedule"}}, want: true},
-		"with one that passes":      {taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}}, want: true},
-		"with two, one of them not": {agents: Placement{Tolerations: []corev1.Toleration{infra}}, taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}, {Key: "gpu", Effect: "NoSchedule"}}},
+		"everything":                      {want: true},
+		"a node with the label":           {agents: Placement{NodeSelector: linux()}, labels: linux(), want: true},
+		"a node without the label":        {agents: Placement{NodeSelector: linux("infra")}, labels: linux()},
+		"a node in the zone":              {agents: Placement{Affinity: in("a", "b")}, labels: map[string]string{"zone": "b"}, want: true},
+		"a node in another zone":          {agents: Placement{Affinity: in("a")}, labels: map[string]string{"zone": "b"}},
+		"a tolerated taint":               {agents: Placement{Tolerations: []corev1.Toleration{infra}}, taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}, want: true},
+		"a taint":                         {taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}}},
+		"a taint that evicts":             {taints: []corev1.Taint{{Key: "infra", Effect: "NoExecute"}}},
+		"a taint that is a preference":    {taints: []corev1.Taint{{Key: "infra", Effect: "PreferNoSchedule"}}, want: true},
+		"a temporary taint of Kubernetes": {taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: "NoExecute"}}, want: true},
+		"one of two taints tolerated":     {agents: Placement{Tolerations: []corev1.Toleration{infra}}, taints: []corev1.Taint{{Key: "infra", Effect: "NoSchedule"}, {Key: "gpu", Effect: "NoSchedule"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}, Spec: corev1.NodeSpec{Taints: test.taints}}
 			if got, err := test.agents.Selects(node); err != nil || got != test.want {
-				t.Errorf("says %v, %v, want %v", got, err, test.want)
+				t.Errorf("Selects returns %v, %v, want %v", got, err, test.want)
 			}
 		})
 	}

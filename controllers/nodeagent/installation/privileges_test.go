@@ -14,23 +14,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestEachPrivilegeHasAReason compares what DaemonSet and SecurityContextConstraints ask for and allow with the list of
-// reasons. Everything in a Pod that is not known to be harmless counts as a privilege, so that a new one is noticed.
+// TestEachPrivilegeHasAReason compares what the DaemonSet requests, and what the SecurityContextConstraints allow, with
+// the list of privileges. Every field of a Pod that is not known to be harmless counts as a privilege, so that a new
+// one fails the test.
 func TestEachPrivilegeHasAReason(t *testing.T) {
 	var want []string
 	for _, p := range privileges() {
 		if !strings.HasSuffix(p.why, ".") {
-			t.Errorf("%s has no reason, or one that is no sentence: %q", p.what, p.why)
+			t.Errorf("%s has no reason, or one that is not a sentence: %q", p.what, p.why)
 		}
 		want = append(want, p.what)
 	}
 	slices.Sort(want)
 
-	asked := slices.Sorted(slices.Values(askedFor(t)))
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("the DaemonSet asks for (-with a reason +asked for):\n%s", diff)
+	got := slices.Sorted(slices.Values(requested(t)))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the DaemonSet requests (-with a reason +requested):\n%s", diff)
 	}
-	// To constraints, host paths are all the same.
+	// Constraints do not distinguish host paths.
 	hostPath := func(what string) string {
 		if strings.HasPrefix(what, "host path") {
 			return "host path"
@@ -47,8 +48,8 @@ func TestEachPrivilegeHasAReason(t *testing.T) {
 	}
 }
 
-// askedFor returns the privileges that the DaemonSet's Pods ask for.
-func askedFor(t *testing.T) []string {
+// requested returns the privileges that the DaemonSet's Pods request.
+func requested(t *testing.T) []string {
 	t.Helper()
 	object, err := componentOf(t, "DaemonSet").Desired(newConfig(), testSettings())
 	if err != nil {
@@ -58,58 +59,58 @@ func askedFor(t *testing.T) []string {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &agents); err != nil {
 		t.Fatal(err)
 	}
-	var asked []string
+	var found []string
 	pod := agents.Spec.Template.Spec
-	ask := func(format string, args ...any) { asked = append(asked, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if len(pod.Containers) != 1 || len(pod.InitContainers) > 0 {
-		t.Fatal("this test looks at one container")
+		t.Fatal("this test expects one container")
 	}
 	for _, v := range pod.Volumes {
 		kind := "another"
 		if v.HostPath != nil {
 			kind = "host path"
 		}
-		ask("%s %s", kind, v.Name)
+		add("%s %s", kind, v.Name)
 	}
 	for name, set := range map[string]bool{"host network": pod.HostNetwork, "host PID": pod.HostPID, "host IPC": pod.HostIPC} {
 		if set {
-			ask("%s", name)
+			add("%s", name)
 		}
 	}
 
-	// Take away from the security contexts what is harmless, and what is known to be a privilege. Nothing may be left.
+	// Remove harmless fields and known privileges from the security contexts. Nothing may remain.
 	of := pod.SecurityContext
-	ask("SELinux type %s", of.SELinuxOptions.Type)
+	add("SELinux type %s", of.SELinuxOptions.Type)
 	of.SELinuxOptions.Type = ""
 	if diff := cmp.Diff(&corev1.PodSecurityContext{
 		SELinuxOptions: &corev1.SELinuxOptions{Level: "s0"},
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}, of); diff != "" {
-		ask("security context of the Pod:\n%s", diff)
+		add("security context of the Pod:\n%s", diff)
 	}
 	c := pod.Containers[0].SecurityContext
-	ask("user %d", *c.RunAsUser)
+	add("user %d", *c.RunAsUser)
 	for _, capability := range c.Capabilities.Add {
-		ask("capability %s", capability)
+		add("capability %s", capability)
 	}
 	c.Capabilities.Add = nil
 	if diff := cmp.Diff(&corev1.SecurityContext{
 		RunAsUser: ptr.To[int64](0), RunAsGroup: ptr.To[int64](0), AllowPrivilegeEscalation: ptr.To(false), Privileged: ptr.To(false),
 		ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}, c); diff != "" {
-		ask("security context of the container:\n%s", diff)
+		add("security context of the container:\n%s", diff)
 	}
 	for _, m := range pod.Containers[0].VolumeMounts {
 		if m.MountPropagation != nil {
-			ask("mount propagation of %s", m.Name)
+			add("mount propagation of %s", m.Name)
 		}
 	}
 	for _, p := range pod.Containers[0].Ports {
 		if p.HostPort != 0 {
-			ask("host port %d", p.HostPort)
+			add("host port %d", p.HostPort)
 		}
 	}
-	return asked
+	return found
 }
 
 // allowedBy returns the privileges that the constraints allow.
@@ -152,7 +153,7 @@ func allowedBy(t *testing.T) []string {
 	return allowed
 }
 
-func TestThePageOnConstraintsGivesEachReason(t *testing.T) {
+func TestDocumentationHasEachPrivilege(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/openshift-scc.md")
 	if err != nil {
 		t.Fatal(err)

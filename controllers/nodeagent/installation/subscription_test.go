@@ -13,8 +13,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
-// subscribed returns the operator's Deployment as the Operator Lifecycle Manager makes it of a Subscription that sets
-// everything, and of a bundle whose images take a password.
+// subscribed returns the operator's Deployment as OLM creates it for a Subscription with all settings, and for a bundle
+// whose images need pull secrets.
 func subscribed() *appsv1.Deployment {
 	labels := map[string]string{"app": "operator"}
 	return &appsv1.Deployment{
@@ -58,7 +58,7 @@ func subscribed() *appsv1.Deployment {
 	}
 }
 
-func TestSettingsOfASubscriptionAreHandedOn(t *testing.T) {
+func TestSubscriptionSettingsAreInherited(t *testing.T) {
 	for name, placement := range map[string]operatorv1alpha1.Placement{
 		"subscribed": operatorv1alpha1.PlacementEverywhere, "like-operator": operatorv1alpha1.PlacementLikeOperator,
 	} {

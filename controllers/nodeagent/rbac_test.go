@@ -17,8 +17,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// grant gives the operator what config/rbac gives it, in this namespace.
-func grant(t *testing.T, c client.Client, namespace string) {
+// installRBAC creates the RBAC objects of config/rbac for an operator in this namespace.
+func installRBAC(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
 	if err != nil {
@@ -32,14 +32,14 @@ func grant(t *testing.T, c client.Client, namespace string) {
 		if !strings.HasPrefix(object.GetKind(), "Cluster") {
 			object.SetNamespace(namespace)
 		}
-		if err := c.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil { // those of the cluster, by an earlier test
+		if err := c.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil { // cluster-scoped ones exist since an earlier test
 			t.Fatal(err)
 		}
 	}
 }
 
-// cached reads as the manager's cache does, by other requests than single objects, and writes with the operator's own
-// rights.
+// cached reads as an administrator, because the manager's cache does not get single objects, and writes with the
+// operator's permissions.
 type cached struct {
 	client.Client
 	cache client.Reader
@@ -53,14 +53,14 @@ func (c *cached) List(ctx context.Context, list client.ObjectList, options ...cl
 	return c.cache.List(ctx, list, options...)
 }
 
-// reconcilerOf returns a Reconciler with the rights of an operator.
-func reconcilerOf(operator, admin client.Client, namespace string) *Reconciler {
+// reconcilerWithRBAC returns a Reconciler with the permissions of the operator.
+func reconcilerWithRBAC(operator, admin client.Client, namespace string) *Reconciler {
 	r := reconciler(&cached{Client: operator, cache: admin}, namespace)
 	r.live = operator
 	return r
 }
 
-// asOperator returns a client with the rights of the operator's ServiceAccount, as it is installed.
+// asOperator returns a client with the identity of the operator's ServiceAccount.
 func asOperator(t *testing.T) client.Client {
 	t.Helper()
 	config := apiserver.Config(t)
@@ -72,21 +72,21 @@ func asOperator(t *testing.T) client.Client {
 	return c
 }
 
-// TestRightsOfTheOperatorSuffice runs with the rights that the operator is installed with, and with
+// TestOperatorPermissionsSuffice uses the permissions that the operator is installed with, and
 // OwnerReferencesPermissionEnforcement, as on OpenShift.
-func TestRightsOfTheOperatorSuffice(t *testing.T) {
+func TestOperatorPermissionsSuffice(t *testing.T) {
 	admin, namespace := fresh(t)
-	grant(t, admin, namespace)
+	installRBAC(t, admin, namespace)
 	c := asOperator(t)
 	if err := (&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r := reconcilerOf(c, admin, namespace)
+	r := reconcilerWithRBAC(c, admin, namespace)
 	installed := mustReconcile(t, r)
 	if err := admin.Delete(t.Context(), installed); err != nil {
 		t.Fatal(err)
 	}
-	for range needed() + 1 {
+	for range requiredCount() + 1 {
 		config := &operatorv1alpha1.ListenerOperator{}
 		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(installed), config); err != nil {
 			t.Fatal(err)
@@ -100,6 +100,6 @@ func TestRightsOfTheOperatorSuffice(t *testing.T) {
 		}
 	}
 	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(installed), installed); !apierrors.IsNotFound(err) {
-		t.Errorf("reading the configuration says %v, want not found", err)
+		t.Errorf("reading the configuration returns %v, want not found", err)
 	}
 }
