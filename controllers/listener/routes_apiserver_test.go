@@ -19,19 +19,19 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
 
-// exposeByRoutes is the spec of a class.
-func exposeByRoutes(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerClassSpec {
+// routeClass returns the spec of a class with Routes.
+func routeClass(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
 }
 
-// newRouteFixture is a fixture on a cluster that serves Routes.
+// newRouteFixture returns a fixture on a cluster that serves Routes, with a class for them.
 func newRouteFixture(t *testing.T, route listenersv1alpha1.RouteExposure) *fixture {
 	t.Helper()
 	serveRoutes(t)
-	return newFixture(t, nil, exposeByRoutes(route))
+	return newFixture(t, nil, routeClass(route))
 }
 
-// serveRoutes has the API server treat Routes as OpenShift's does.
+// serveRoutes makes the API server handle Routes as OpenShift's does.
 func serveRoutes(t *testing.T) {
 	t.Helper()
 	crds.Install(t, apiserver.Client(t), crds.Routes)
@@ -49,8 +49,8 @@ func (f *fixture) route(name string) *routev1.Route {
 	return route
 }
 
-// judge is what a router says about a Route.
-func (f *fixture) judge(name, router, host string, status corev1.ConditionStatus, reason, message string) {
+// setIngress sets the status that a router reports for a Route.
+func (f *fixture) setIngress(name, router, host string, status corev1.ConditionStatus, reason, message string) {
 	f.t.Helper()
 	route := f.route(name)
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
@@ -70,15 +70,15 @@ func (f *fixture) judge(name, router, host string, status corev1.ConditionStatus
 
 func (f *fixture) admit(name, host string) {
 	f.t.Helper()
-	f.judge(name, "default", host, corev1.ConditionTrue, "", "")
+	f.setIngress(name, "default", host, corev1.ConditionTrue, "", "")
 }
 
 func (f *fixture) reject(name, reason, message string) {
 	f.t.Helper()
-	f.judge(name, "default", "taken.example.com", corev1.ConditionFalse, reason, message)
+	f.setIngress(name, "default", "taken.example.com", corev1.ConditionFalse, reason, message)
 }
 
-func TestRoutesAreReportedOnceARouterHasAdmittedThemAll(t *testing.T) {
+func TestHostsAreReportedWhenAllRoutesAreAdmitted(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{port}-{listener}-{namespace}.apps.example.com"})
 	f.createListener(func(l *listenersv1alpha1.Listener) {
 		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "metrics", Port: 9090}, {Name: "kafka", Port: 9093}}
@@ -101,14 +101,14 @@ func TestRoutesAreReportedOnceARouterHasAdmittedThemAll(t *testing.T) {
 	f.Expect(l.Status.NodePorts).To(BeNil())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 
-	// The router lets go of one, and gives the other another host.
+	// The router rejects one of them, and then admits the other one for another host.
 	f.reject("web-metrics", "HostAlreadyClaimed", "again")
 	f.eventuallyAddresses("kafka" + suffix)
 	f.admit("web-kafka", "new.example.com")
 	f.eventuallyAddresses("new.example.com")
 }
 
-func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T) {
+func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	serveRoutes(t)
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceExternalTrafficPolicy: new(corev1.ServiceExternalTrafficPolicyLocal),
@@ -132,7 +132,7 @@ func TestNodePortsStayOpenUntilRoutesAreAdmittedAndTheOtherWayRound(t *testing.T
 	f.admit("web-http", "web.example.com")
 	f.eventuallyAddresses("web.example.com")
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
-	f.Expect(time.Since(admitted)).To(BeNumerically(">=", 10*time.Second), "routers and clients need time")
+	f.Expect(time.Since(admitted)).To(BeNumerically(">=", 10*time.Second), "the grace period")
 	f.Expect(f.listener().Status.NodePorts).To(BeNil())
 	f.Expect(f.service().UID).To(Equal(service.UID))
 
@@ -163,7 +163,7 @@ func (f *fixture) eventuallySpec(name string, want func(routev1.RouteSpec) bool)
 	return route
 }
 
-func TestARouteFollowsItsClassWhateverTheAPIServerLetsChange(t *testing.T) {
+func TestRouteFollowsItsClassAndIsRecreatedIfNecessary(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
 	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
@@ -188,7 +188,7 @@ func TestARouteFollowsItsClassWhateverTheAPIServerLetsChange(t *testing.T) {
 	f.admit("web-http", "web.example.com")
 	f.eventuallyAddresses("web.example.com")
 
-	// A host cannot be taken away, and a wildcard policy not be changed.
+	// A host cannot be removed, and a wildcard policy cannot be changed.
 	f.change(f.class, func() {
 		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "", "{listener}-{namespace}"
 	})
@@ -212,7 +212,7 @@ func TestRoutesFollowThePortsOfTheListener(t *testing.T) {
 		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
 	})
 	f.route("web-admin")
-	f.eventuallyAddresses("http.example.com") // not taken away for the sake of the new one
+	f.eventuallyAddresses("http.example.com") // the existing address stays
 	f.admit("web-admin", "admin.example.com")
 	f.eventuallyAddresses("admin.example.com", "http.example.com")
 	f.change(l, func() { l.Spec.Ports = l.Spec.Ports[:1] })
@@ -227,7 +227,7 @@ func (f *fixture) eventuallyGone(route string) {
 	}).Should(BeTrue())
 }
 
-func TestForeignRouteIsLeftAloneUntilItMakesWay(t *testing.T) {
+func TestForeignRouteIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.example.com"})
 	foreign := &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
@@ -246,7 +246,7 @@ func TestForeignRouteIsLeftAloneUntilItMakesWay(t *testing.T) {
 	f.Expect(f.route("web-http").Spec.Host).To(Equal("web.example.com"))
 }
 
-func TestDeletedRouteIsMadeAnew(t *testing.T) {
+func TestDeletedRouteIsCreatedAgain(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
 	f.admit("web-http", "web.example.com")
@@ -258,7 +258,7 @@ func TestDeletedRouteIsMadeAnew(t *testing.T) {
 	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
 }
 
-func TestRoutesStayWhenTheirClassIsGone(t *testing.T) {
+func TestRoutesStayWhenTheirClassIsDeleted(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
 	f.admit("web-http", "web.example.com")
@@ -269,7 +269,7 @@ func TestRoutesStayWhenTheirClassIsGone(t *testing.T) {
 	f.Expect(f.route("web-http").DeletionTimestamp).To(BeNil())
 }
 
-func TestHostsOfReplicasKeepTheirNumbers(t *testing.T) {
+func TestHostsOfAStatefulSetContainTheOrdinal(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{namespace}.example.com"})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
@@ -290,7 +290,7 @@ func TestHostsOfReplicasKeepTheirNumbers(t *testing.T) {
 	f.admit("web-http", host)
 	f.eventuallyAddresses(host)
 
-	// While the Pod is replaced, nothing changes.
+	// The host does not change while the Pod is replaced.
 	f.Expect(f.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
 	f.change(f.class, func() { f.class.Spec.Route.Annotations = map[string]string{"seen": "true"} })
 	f.Eventually(func() map[string]string { return f.route("web-http").Annotations }).Should(HaveKeyWithValue("seen", "true"))
@@ -298,8 +298,8 @@ func TestHostsOfReplicasKeepTheirNumbers(t *testing.T) {
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
 }
 
-// The operator has all of its rights but the one to choose hosts, which an administrator has taken away.
-func TestWithoutTheRightToHostsThoseOfTheRouterWork(t *testing.T) {
+// The operator has all of its permissions except the one for custom hosts, which an administrator may remove.
+func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 	serveRoutes(t)
 	c, cfg := apiserver.Client(t), apiserver.Config(t)
 	cfg.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":without-hosts"
@@ -320,7 +320,7 @@ func TestWithoutTheRightToHostsThoseOfTheRouterWork(t *testing.T) {
 		}
 	}
 	grant("listener-operator")
-	f := newFixture(t, cfg, exposeByRoutes(listenersv1alpha1.RouteExposure{}))
+	f := newFixture(t, cfg, routeClass(listenersv1alpha1.RouteExposure{}))
 	f.createListener(nil)
 	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
 	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == generated })
@@ -339,10 +339,10 @@ func TestWithoutTheRightToHostsThoseOfTheRouterWork(t *testing.T) {
 	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
 }
 
-func TestListenersFollowAsTheClusterServesRoutesOrNot(t *testing.T) {
+func TestListenersFollowTheAvailabilityOfRoutes(t *testing.T) {
 	c := apiserver.Client(t)
 	crds.Remove(t, c, crds.Routes)
-	f := newFixture(t, nil, exposeByRoutes(listenersv1alpha1.RouteExposure{}))
+	f := newFixture(t, nil, routeClass(listenersv1alpha1.RouteExposure{}))
 	f.createListener(nil)
 	for range 2 {
 		l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)

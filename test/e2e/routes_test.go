@@ -681,9 +681,9 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 		reason    string
 		words     string
 	}{
-		"invalid":   {listenersv1alpha1.RouteExposure{SubdomainTemplate: "-{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonInvalidHost, "is no host name"},
+		"invalid":   {listenersv1alpha1.RouteExposure{SubdomainTemplate: "-{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonInvalidHost, "is not a host name"},
 		"duplicate": {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{namespace}"}, both, accepted, listenersv1alpha1.ReasonInvalidHost, "{port}"},
-		"pod":       {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}"}, tcp, accepted, listenersv1alpha1.ReasonNoSinglePod, "names the Pod"},
+		"pod":       {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}"}, tcp, accepted, listenersv1alpha1.ReasonNoSinglePod, "refers to the Pod"},
 		"udp": {
 			listenersv1alpha1.RouteExposure{}, []listenersv1alpha1.ListenerPort{port("game", 9090, corev1.ProtocolUDP)}, accepted,
 			listenersv1alpha1.ReasonNoRoutablePorts, "TCP",
