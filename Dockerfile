@@ -1,6 +1,6 @@
-# The image has both programs: /operator, and /node-agent for the DaemonSet that the operator installs.
+# The image contains both programs: /operator, and /node-agent for the DaemonSet that the operator installs.
 #
-# BASE is what the image stands on. `scratch` needs no download, as both programs are static; a release is built on UBI.
+# BASE is the base image. Both programs are static, so that `scratch` is enough; releases use UBI.
 ARG BASE=scratch
 ARG GO_VERSION=1.26
 
@@ -20,10 +20,10 @@ LABEL name="listener-operator" \
       version="${VERSION}" \
       release="1" \
       summary="Stable addresses for Pods, from outside the cluster" \
-      description="Gives Pods stable addresses that clients outside a Kubernetes or OpenShift cluster can use, and tells each Pod its own."
+      description="Gives Pods stable addresses that clients outside a Kubernetes or OpenShift cluster can use, and provides each Pod with its own addresses."
 COPY --from=build /src/bin/licenses /licenses
 COPY --from=build /src/bin/operator /operator
 COPY --from=build /src/bin/node-agent /node-agent
-# The DaemonSet alone sets runAsUser: 0, which writing below the kubelet's directory takes.
+# Only the DaemonSet sets runAsUser: 0, to write below the kubelet's directory.
 USER 65532
 ENTRYPOINT ["/operator"]

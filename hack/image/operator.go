@@ -26,7 +26,7 @@ func Operator(licenses, programs, version, architecture string) Spec {
 			"version":     version,
 			"release":     "1",
 			"summary":     "Stable addresses for Pods, from outside the cluster",
-			"description": "Gives Pods stable addresses that clients outside a Kubernetes or OpenShift cluster can use, and tells each Pod its own.",
+			"description": "Gives Pods stable addresses that clients outside a Kubernetes or OpenShift cluster can use, and provides each Pod with its own addresses.",
 		},
 		Architecture: architecture,
 	}
