@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// cluster is an API server on which the provisioner runs. There is no scheduler: claims say themselves which node was
-// selected.
+// cluster is an API server on which the provisioner runs. There is no scheduler: the tests set the selected node of a
+// claim.
 type cluster struct {
 	*WithT
 	t         *testing.T
@@ -56,7 +56,7 @@ func (c *cluster) create(o client.Object) {
 	c.Expect(c.api.Create(c.t.Context(), o)).To(Succeed())
 }
 
-// claim makes a claim whose Pod the scheduler wants on node-1.
+// claim creates a claim with the selected node node-1.
 func (c *cluster) claim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 	c.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{
@@ -75,8 +75,8 @@ func (c *cluster) claim(name, annotation, value string) *corev1.PersistentVolume
 	return claim
 }
 
-// told waits for an event on the claim.
-func (c *cluster) told(claim *corev1.PersistentVolumeClaim, reason string) {
+// waitForEvent waits for an event of the claim.
+func (c *cluster) waitForEvent(claim *corev1.PersistentVolumeClaim, reason string) {
 	c.t.Helper()
 	c.Eventually(func(ctx context.Context) ([]string, error) {
 		var list eventsv1.EventList
@@ -91,8 +91,8 @@ func (c *cluster) told(claim *corev1.PersistentVolumeClaim, reason string) {
 	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(ContainElement(reason))
 }
 
-// provisioned waits for the volume of the claim.
-func (c *cluster) provisioned(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+// waitForVolume waits for the volume of the claim.
+func (c *cluster) waitForVolume(claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	c.t.Helper()
 	pv := &corev1.PersistentVolume{}
 	c.Eventually(func(ctx context.Context) error {
@@ -101,16 +101,16 @@ func (c *cluster) provisioned(claim *corev1.PersistentVolumeClaim) *corev1.Persi
 	return pv
 }
 
-// Nothing is tried again by time here: after each event the claim rests until it is nudged.
-func TestAClaimOfAClassProceedsAsSoonAsWhatItWaitsForAppears(t *testing.T) {
+// The provisioner does not retry by time: after each event the claim is handled again when it is requeued.
+func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 	c := newCluster(t)
 	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.namespace)
-	c.told(claim, "ClassNotFound")
+	c.waitForEvent(claim, "ClassNotFound")
 	c.create(&listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
 	})
-	c.told(claim, "NoConsumer")
+	c.waitForEvent(claim, "NoConsumer")
 	c.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
 		Spec: corev1.PodSpec{
@@ -120,7 +120,7 @@ func TestAClaimOfAClassProceedsAsSoonAsWhatItWaitsForAppears(t *testing.T) {
 			}}},
 		},
 	})
-	pv := c.provisioned(claim)
+	pv := c.waitForVolume(claim)
 	c.Expect(pv.Finalizers).NotTo(ContainElement("external-provisioner.volume.kubernetes.io/finalizer"))
 	c.Expect(pv.Annotations).To(HaveKeyWithValue("pv.kubernetes.io/provisioned-by", "listeners.stackable.tech"))
 	c.Expect(pv.Spec.StorageClassName).To(Equal("listeners.stackable.tech"))
@@ -130,24 +130,24 @@ func TestAClaimOfAClassProceedsAsSoonAsWhatItWaitsForAppears(t *testing.T) {
 	c.Expect(listener.Spec.Ports).To(HaveExactElements(HaveField("Name", "port-8080")))
 	c.Expect(slices.ContainsFunc(listener.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "listeners.stackable.tech/volume" && m.Operation == metav1.ManagedFieldsOperationApply
-	})).To(BeTrue(), "the Listener is applied in the name that the contract says")
+	})).To(BeTrue(), "the field manager of the contract applied the Listener")
 }
 
-func TestAClaimOfAListenerProceedsAsSoonAsWhatItWaitsForAppears(t *testing.T) {
+func TestNamedClaimIsProvisionedWhenListenerAndClassAppear(t *testing.T) {
 	c := newCluster(t)
 	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-name", "late")
-	c.told(claim, "ListenerNotFound")
+	c.waitForEvent(claim, "ListenerNotFound")
 	late := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
 	c.create(late)
-	c.told(claim, "ClassNotSet")
+	c.waitForEvent(claim, "ClassNotSet")
 	before := late.DeepCopy()
 	late.Spec.ClassName = &c.namespace
 	c.Expect(c.api.Patch(t.Context(), late, client.MergeFrom(before))).To(Succeed())
-	c.told(claim, "ClassNotFound")
+	c.waitForEvent(claim, "ClassNotFound")
 	c.create(&listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
 	})
-	pv := c.provisioned(claim)
+	pv := c.waitForVolume(claim)
 	c.Expect(pv.Labels).To(HaveKeyWithValue("listeners.stackable.tech/listener-name", "late"))
 }

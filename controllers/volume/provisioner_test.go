@@ -24,7 +24,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-// world is a claim that is being provisioned for the Pod web-0 on node-1, and what exists beside it.
+// world has the objects that exist while a claim is provisioned for the Pod web-0 on node-1.
 type world struct {
 	pvc   *corev1.PersistentVolumeClaim
 	pod   *corev1.Pod
@@ -60,7 +60,7 @@ func newWorld() *world {
 	}
 }
 
-// byName makes the claim ask for the Listener web, which exists if it is given.
+// byName makes the claim name the Listener web, which exists unless listener is nil.
 func (w *world) byName(listener *listenersv1alpha1.Listener) {
 	w.pvc.Annotations = map[string]string{names.AnnotationListenerName: "web"}
 	if listener != nil {
@@ -85,12 +85,12 @@ func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.Pe
 		PVName: "pvc-claim-uid", PVC: w.pvc, SelectedNodeName: "node-1", StorageClass: &storagev1.StorageClass{},
 	})
 	if state != controller.ProvisioningFinished {
-		t.Errorf("state %s, want finished: nothing goes on in the background", state)
+		t.Errorf("state %s, want finished: nothing continues in the background", state)
 	}
 	return pv, c, recorder.Events, err
 }
 
-func TestAPinnedClassTiesTheVolumeToTheSelectedNode(t *testing.T) {
+func TestVolumeOfAPinnedClassHasTheSelectedNodeAsAffinity(t *testing.T) {
 	pv, _, _, err := newWorld().provision(t, interceptor.Funcs{})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestAPinnedClassTiesTheVolumeToTheSelectedNode(t *testing.T) {
 	}
 }
 
-func TestOnlyPinnedNodePortsTieTheVolume(t *testing.T) {
+func TestOnlyVolumesOfPinnedNodePortsHaveANodeAffinity(t *testing.T) {
 	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{
 		"node ports that are not pinned": {ServiceType: listenersv1alpha1.ServiceTypeNodePort},
 		"a pinned load balancer":         {ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, PinnedNodePorts: true},
@@ -134,13 +134,13 @@ func TestOnlyPinnedNodePortsTieTheVolume(t *testing.T) {
 				t.Fatal(err)
 			}
 			if pv.Spec.NodeAffinity != nil {
-				t.Errorf("the volume is tied to %v", pv.Spec.NodeAffinity)
+				t.Errorf("the volume has the node affinity %v", pv.Spec.NodeAffinity)
 			}
 		})
 	}
 }
 
-func TestTheListenerOfAClassExistsBeforeTheVolume(t *testing.T) {
+func TestListenerOfAClassBasedClaimIsCreatedWithTheVolume(t *testing.T) {
 	_, c, _, err := newWorld().provision(t, interceptor.Funcs{})
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestTheListenerOfAClassExistsBeforeTheVolume(t *testing.T) {
 	}
 }
 
-func TestAnExistingListenerIsUsedAsItIs(t *testing.T) {
+func TestNamedListenerIsUsedUnchanged(t *testing.T) {
 	w := newWorld()
 	w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
 	pv, c, _, err := w.provision(t, interceptor.Funcs{})
@@ -162,24 +162,24 @@ func TestAnExistingListenerIsUsedAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := pv.Labels[names.LabelListenerName]; got != "web" || pv.Spec.NodeAffinity == nil {
-		t.Errorf("the volume is of Listener %q with affinity %v", got, pv.Spec.NodeAffinity)
+		t.Errorf("the volume has Listener %q and node affinity %v", got, pv.Spec.NodeAffinity)
 	}
-	var made listenersv1alpha1.Listener
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &made); !apierrors.IsNotFound(err) {
-		t.Errorf("a Listener was made for a claim that names one: %v", err)
+	var created listenersv1alpha1.Listener
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &created); !apierrors.IsNotFound(err) {
+		t.Errorf("a Listener was created for a claim that names one: %v", err)
 	}
 }
 
-func TestAClaimThatCannotBeServedIsToldWhy(t *testing.T) {
+func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
 		reason string
-		words  string
+		text   string
 	}{
 		"neither annotation":     {func(w *world) { w.pvc.Annotations = nil }, "InvalidClaim", "neither"},
 		"both annotations":       {func(w *world) { w.pvc.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
 		"unknown class":          {func(w *world) { w.class = nil }, "ClassNotFound", `"public"`},
-		"an endless class":       {func(w *world) { w.pvc.Annotations[names.AnnotationListenerClass] = strings.Repeat("a", 5000) }, "ClassNotFound", "aaa"},
+		"class with a long name": {func(w *world) { w.pvc.Annotations[names.AnnotationListenerClass] = strings.Repeat("a", 5000) }, "ClassNotFound", "aaa"},
 		"unknown Listener":       {func(w *world) { w.byName(nil) }, "ListenerNotFound", "shop/web"},
 		"Listener without class": {func(w *world) { w.byName(&listenersv1alpha1.Listener{}) }, "ClassNotSet", "shop/web"},
 		"Listener of an unknown class": {func(w *world) {
@@ -187,18 +187,18 @@ func TestAClaimThatCannotBeServedIsToldWhy(t *testing.T) {
 		}, "ClassNotFound", `"gone"`},
 		"no ports": {func(w *world) { w.pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
 		"no Pod":   {func(w *world) { w.pod = nil }, "NoConsumer", "no Pod"},
-		"a name that starts with a digit": {func(w *world) {
+		"name that starts with a digit": {func(w *world) {
 			w.pvc.Name = "0-web"
 			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "0-web"
 		}, "InvalidName", `"0-web"`},
-		"a name of 64 characters": {func(w *world) {
+		"name of 64 characters": {func(w *world) {
 			w.pvc.Name = strings.Repeat("a", 64)
 			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = w.pvc.Name
 		}, "InvalidName", "no more than 63"},
-		"a user's Listener in the way": {func(w *world) {
+		"Listener of a user with the name of the claim": {func(w *world) {
 			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop"}})
 		}, "ForeignListener", "shop/listener-web-0"},
-		"an earlier Listener on its way out": {func(w *world) {
+		"Listener of an earlier claim that is being deleted": {func(w *world) {
 			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
 				Name: "listener-web-0", Namespace: "shop", DeletionTimestamp: ptr.To(metav1.Now()), Finalizers: []string{"test/keep"},
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-0", UID: "gone"}},
@@ -210,19 +210,19 @@ func TestAClaimThatCannotBeServedIsToldWhy(t *testing.T) {
 			tc.change(w)
 			pv, _, recorded, err := w.provision(t, interceptor.Funcs{})
 			if pv != nil {
-				t.Errorf("a volume was made: %+v", pv)
+				t.Errorf("a volume was provisioned: %+v", pv)
 			}
-			// The library leaves a claim alone after an IgnoredError; anything else would be tried again and again.
+			// The library does not retry after an IgnoredError.
 			if ignored := (*controller.IgnoredError)(nil); !errors.As(err, &ignored) {
-				t.Errorf("error %v, want one that ends the attempts", err)
+				t.Errorf("error %v, want an IgnoredError", err)
 			}
 			select {
 			case event := <-recorded:
 				if note := strings.TrimPrefix(event, "Warning "+tc.reason+" "); len(note) > 1024 {
 					t.Errorf("the API server drops an event of %d bytes", len(note))
 				}
-				if !strings.HasPrefix(event, "Warning "+tc.reason+" ") || !strings.Contains(event, tc.words) {
-					t.Errorf("event %q, want reason %s and the words %s", event, tc.reason, tc.words)
+				if !strings.HasPrefix(event, "Warning "+tc.reason+" ") || !strings.Contains(event, tc.text) {
+					t.Errorf("event %q, want reason %s and %s in the message", event, tc.reason, tc.text)
 				}
 			default:
 				t.Error("no event")
@@ -231,18 +231,18 @@ func TestAClaimThatCannotBeServedIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestAFailedWriteIsTriedAgain(t *testing.T) {
-	broken := errors.New("the API server is away")
+func TestProvisionReturnsAFailedWrite(t *testing.T) {
+	broken := errors.New("the API server is unavailable")
 	_, _, recorded, err := newWorld().provision(t, fakeclient.FailWrite(0, broken))
 	if !errors.Is(err, broken) {
-		t.Errorf("error %v, want the cause, so that the library tries again", err)
+		t.Errorf("error %v, want the cause, so that the library retries", err)
 	}
 	if len(recorded) > 0 {
-		t.Errorf("the user was told of a fault that is not theirs: %s", <-recorded)
+		t.Errorf("unexpected event: %s", <-recorded)
 	}
 }
 
-func TestWaitingClaimsAreNudged(t *testing.T) {
+func TestWaitingClaimsAreRequeued(t *testing.T) {
 	claimFor := func(name, key, value string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Annotations: map[string]string{key: value}}}
 	}
@@ -260,25 +260,25 @@ func TestWaitingClaimsAreNudged(t *testing.T) {
 		claimFor("other", names.AnnotationListenerClass, "other"),
 	)
 	for name, tc := range map[string]struct {
-		object  client.Object
-		waiting func(nudger) waitingFunc
-		want    []string
+		object   client.Object
+		toClaims func(waitingClaims) mapFunc
+		want     []string
 	}{
-		"by their class":    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, func(n nudger) waitingFunc { return n.ofClass }, []string{"by-class", "by-name"}},
-		"by their Listener": {listener, func(n nudger) waitingFunc { return n.ofListener }, []string{"by-name"}},
-		"by their Pod":      {pod, func(n nudger) waitingFunc { return n.ofPod }, []string{"by-class"}},
+		"of a class":    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, func(w waitingClaims) mapFunc { return w.classToClaims }, []string{"by-class", "by-name"}},
+		"of a Listener": {listener, func(w waitingClaims) mapFunc { return w.listenerToClaims }, []string{"by-name"}},
+		"of a Pod":      {pod, func(w waitingClaims) mapFunc { return w.podToClaims }, []string{"by-class"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			n := nudger{reader: c, nudge: func(pvc *corev1.PersistentVolumeClaim) { got = append(got, pvc.Name) }}
-			handler := n.handler(t.Context(), tc.waiting(n))
+			w := waitingClaims{reader: c, requeue: func(pvc *corev1.PersistentVolumeClaim) { got = append(got, pvc.Name) }}
+			handler := w.handler(t.Context(), tc.toClaims(w))
 			handler.OnAdd(tc.object, true)
 			if len(got) > 0 {
-				t.Errorf("nudged %v at the start, when all claims are looked at anyway", got)
+				t.Errorf("requeued %v for the initial list", got)
 			}
 			handler.OnAdd(tc.object, false)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("nudged (-want +got):\n%s", diff)
+				t.Errorf("requeued (-want +got):\n%s", diff)
 			}
 		})
 	}

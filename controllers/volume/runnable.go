@@ -25,15 +25,15 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// workers is how many claims, and how many volumes, are worked on at once. One costs two requests to the API server.
+// workers is the number of claims, and of volumes, that are processed concurrently. Each needs two requests.
 const workers = 16
 
-// Add makes the manager run the provisioner on its own cache, while it is the leader. applier writes the Listeners of
-// class-based claims.
+// Add lets the manager run the provisioner on the cache of the manager, while it is the leader. applier writes the
+// Listeners of class-based claims.
 func Add(mgr manager.Manager, applier *apply.Applier) error {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("making the provisioner's client: %w", err)
+		return fmt.Errorf("creating the client of the provisioner: %w", err)
 	}
 	return mgr.Add(&runnable{mgr: mgr, clientset: clientset, provisioner: &Provisioner{
 		Client:    mgr.GetClient(),
@@ -43,20 +43,20 @@ func Add(mgr manager.Manager, applier *apply.Applier) error {
 	}})
 }
 
-// runnable runs the provisioner library as a part of the manager.
+// runnable runs the provisioner library in the manager.
 type runnable struct {
 	mgr         manager.Manager
 	clientset   kubernetes.Interface
 	provisioner *Provisioner
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: two provisioners would only fight over claims.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: two provisioners would provision the same claims.
 func (r *runnable) NeedLeaderElection() bool { return true }
 
-// Start implements manager.Runnable. It returns when all work has ended after ctx is done.
+// Start implements manager.Runnable. It returns when ctx is done and all workers have stopped.
 func (r *runnable) Start(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, log.FromContext(ctx).WithName("provisioner"))
-	claims := &nudgedInformer{}
+	claims := &requeueInformer{}
 	var err error
 	if claims.SharedIndexInformer, err = r.informer(ctx, &corev1.PersistentVolumeClaim{}); err != nil {
 		return err
@@ -76,8 +76,8 @@ func (r *runnable) Start(ctx context.Context) error {
 		controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0),
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
 		controller.CreateProvisionedPVBackoff(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}),
-		// There is no storage whose deletion a finalizer would have to wait for; without the option, the library takes
-		// the peer's finalizer off the volumes that it left behind.
+		// A volume has no storage whose deletion a finalizer would have to wait for. The library then also removes the
+		// finalizer from volumes that Stackable's listener operator provisioned.
 		controller.AddFinalizer(false),
 	)
 	provision.ControllerWaitGroup(&running)
@@ -89,29 +89,29 @@ func (r *runnable) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch nudges the claims that wait for an object when that object changes.
-func (r *runnable) watch(ctx context.Context, claims *nudgedInformer) error {
-	nudger := nudger{reader: r.mgr.GetClient(), nudge: claims.nudge}
+// watch requeues the claims that wait for an object when that object changes.
+func (r *runnable) watch(ctx context.Context, claims *requeueInformer) error {
+	waiting := waitingClaims{reader: r.mgr.GetClient(), requeue: claims.requeue}
 	for _, w := range []struct {
-		object  client.Object
-		waiting waitingFunc
+		object   client.Object
+		toClaims mapFunc
 	}{
-		{&listenersv1alpha1.ListenerClass{}, nudger.ofClass},
-		{&listenersv1alpha1.Listener{}, nudger.ofListener},
-		{&corev1.Pod{}, nudger.ofPod},
+		{&listenersv1alpha1.ListenerClass{}, waiting.classToClaims},
+		{&listenersv1alpha1.Listener{}, waiting.listenerToClaims},
+		{&corev1.Pod{}, waiting.podToClaims},
 	} {
 		informer, err := r.informer(ctx, w.object)
 		if err != nil {
 			return err
 		}
-		if _, err := informer.AddEventHandler(nudger.handler(ctx, w.waiting)); err != nil {
+		if _, err := informer.AddEventHandler(waiting.handler(ctx, w.toClaims)); err != nil {
 			return fmt.Errorf("watching %T: %w", w.object, err)
 		}
 	}
 	return nil
 }
 
-// informer returns the manager's own informer, so that nothing is cached twice.
+// informer returns the informer of the manager, so that nothing is cached twice.
 func (r *runnable) informer(ctx context.Context, o client.Object) (cache.SharedIndexInformer, error) {
 	informer, err := r.mgr.GetCache().GetInformer(ctx, o)
 	if err != nil {
@@ -124,35 +124,37 @@ func (r *runnable) informer(ctx context.Context, o client.Object) (cache.SharedI
 	return shared, nil
 }
 
-// nudgedInformer is a claim informer that can also be told to handle a claim again. The library has no other way to be
-// told that what a claim waited for has appeared.
-type nudgedInformer struct {
+// requeueInformer is an informer of claims that can requeue a claim. The library has no other means to handle a claim
+// again when an object that it waits for has changed.
+type requeueInformer struct {
 	cache.SharedIndexInformer
 	handler cache.ResourceEventHandler
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer; the library calls it once, before it runs.
-func (i *nudgedInformer) AddEventHandlerWithResyncPeriod(
+func (i *requeueInformer) AddEventHandlerWithResyncPeriod(
 	handler cache.ResourceEventHandler, resync time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	i.handler = handler
 	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(handler, resync)
 }
 
-func (i *nudgedInformer) nudge(claim *corev1.PersistentVolumeClaim) { i.handler.OnUpdate(claim, claim) }
-
-// waitingFunc returns the claims that may wait for an object.
-type waitingFunc func(context.Context, client.Object) []types.NamespacedName
-
-// nudger finds the claims that wait for an object.
-type nudger struct {
-	reader client.Reader
-	nudge  func(*corev1.PersistentVolumeClaim)
+func (i *requeueInformer) requeue(claim *corev1.PersistentVolumeClaim) {
+	i.handler.OnUpdate(claim, claim)
 }
 
-// handler nudges the claims that waiting returns, if they have no volume yet, on every change of an object. What is
-// there at the start is no change: the library looks at all claims then.
-func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.ResourceEventHandler {
+// mapFunc returns the claims that may wait for an object.
+type mapFunc func(context.Context, client.Object) []types.NamespacedName
+
+// waitingClaims requeues claims that wait for an object.
+type waitingClaims struct {
+	reader  client.Reader
+	requeue func(*corev1.PersistentVolumeClaim)
+}
+
+// handler returns an event handler that requeues the claims without a volume that toClaims returns. It ignores the
+// initial list, because the library handles all claims at the start.
+func (w waitingClaims) handler(ctx context.Context, toClaims mapFunc) cache.ResourceEventHandler {
 	changed := func(o any) {
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
@@ -161,8 +163,8 @@ func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.Resource
 		if !ok {
 			return
 		}
-		for _, key := range waiting(ctx, object) {
-			n.nudgeUnbound(ctx, key)
+		for _, key := range toClaims(ctx, object) {
+			w.requeueUnbound(ctx, key)
 		}
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{
@@ -176,33 +178,33 @@ func (n nudger) handler(ctx context.Context, waiting waitingFunc) cache.Resource
 	}
 }
 
-func (n nudger) nudgeUnbound(ctx context.Context, key types.NamespacedName) {
+func (w waitingClaims) requeueUnbound(ctx context.Context, key types.NamespacedName) {
 	var pvc corev1.PersistentVolumeClaim
-	if err := n.reader.Get(ctx, key, &pvc); err != nil || pvc.Spec.VolumeName != "" {
-		return // a claim that is gone, or has its volume, waits for nothing
+	if err := w.reader.Get(ctx, key, &pvc); err != nil || pvc.Spec.VolumeName != "" {
+		return // a claim that does not exist or has a volume does not wait
 	}
-	n.nudge(&pvc)
+	w.requeue(&pvc)
 }
 
-// ofClass returns the claims that ask for the class, and those that name a Listener of the class.
-func (n nudger) ofClass(ctx context.Context, o client.Object) []types.NamespacedName {
-	keys := n.claims(ctx, index.ClaimsByClass, o.GetName())
+// classToClaims returns the claims of the class, and those that name a Listener of the class.
+func (w waitingClaims) classToClaims(ctx context.Context, o client.Object) []types.NamespacedName {
+	keys := w.claims(ctx, index.ClaimsByClass, o.GetName())
 	var listeners listenersv1alpha1.ListenerList
-	index.List(ctx, n.reader, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
+	index.List(ctx, w.reader, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
 	for i := range listeners.Items {
-		keys = append(keys, n.claims(ctx, index.ClaimsByListener, listeners.Items[i].Name, client.InNamespace(listeners.Items[i].Namespace))...)
+		keys = append(keys, w.claims(ctx, index.ClaimsByListener, listeners.Items[i].Name, client.InNamespace(listeners.Items[i].Namespace))...)
 	}
 	return keys
 }
 
-// ofListener returns the claims that name the Listener, and the class-based claim of the same name.
-func (n nudger) ofListener(ctx context.Context, o client.Object) []types.NamespacedName {
-	keys := n.claims(ctx, index.ClaimsByListener, o.GetName(), client.InNamespace(o.GetNamespace()))
+// listenerToClaims returns the claims that name the Listener, and the class-based claim of the same name.
+func (w waitingClaims) listenerToClaims(ctx context.Context, o client.Object) []types.NamespacedName {
+	keys := w.claims(ctx, index.ClaimsByListener, o.GetName(), client.InNamespace(o.GetNamespace()))
 	return append(keys, client.ObjectKeyFromObject(o))
 }
 
-// ofPod returns the claims that the Pod mounts.
-func (n nudger) ofPod(_ context.Context, o client.Object) []types.NamespacedName {
+// podToClaims returns the claims that the Pod mounts.
+func (w waitingClaims) podToClaims(_ context.Context, o client.Object) []types.NamespacedName {
 	var keys []types.NamespacedName
 	for _, name := range index.PodClaims(o) {
 		keys = append(keys, types.NamespacedName{Namespace: o.GetNamespace(), Name: name})
@@ -210,9 +212,9 @@ func (n nudger) ofPod(_ context.Context, o client.Object) []types.NamespacedName
 	return keys
 }
 
-func (n nudger) claims(ctx context.Context, field, value string, options ...client.ListOption) []types.NamespacedName {
+func (w waitingClaims) claims(ctx context.Context, field, value string, options ...client.ListOption) []types.NamespacedName {
 	var claims corev1.PersistentVolumeClaimList
-	index.List(ctx, n.reader, &claims, append(options, client.MatchingFields{field: value})...)
+	index.List(ctx, w.reader, &claims, append(options, client.MatchingFields{field: value})...)
 	keys := make([]types.NamespacedName, 0, len(claims.Items))
 	for i := range claims.Items {
 		keys = append(keys, client.ObjectKeyFromObject(&claims.Items[i]))
