@@ -40,22 +40,22 @@ const (
 	thirdDomain    = "third.example.test"
 )
 
-// openshift is what stories about Routes share besides the cluster, made by the first of them.
+// openshift is what tests of Routes share besides the cluster. The first of them sets it.
 var openshift struct {
 	programs sync.Once
 	platform sync.Once
-	// authority signs the certificates of routers and Pods. Clients trust it.
+	// authority is the CA of the certificates of routers and Pods. Clients trust it.
 	authority *pki.Authority
 	program   string
 	dir       string
-	// apps serves all Routes, and internal those with the label of internalShard.
+	// apps serves all Routes, and internal those with the labels of internalShard.
 	apps, internal *testRouter
 }
 
-// internalShard is the label of Routes that the router "internal" serves, next to the router "default".
+// internalShard has the labels of the Routes that the router "internal" serves in addition to the router "default".
 var internalShard = map[string]string{"type": "internal"}
 
-// onOpenShift makes the cluster one that serves Routes, with two routers, which stay for the stories that follow.
+// ensureRouters makes the cluster serve Routes, and starts two routers, which the following tests share.
 func (s *scenario) ensureRouters() {
 	s.Helper()
 	prepareRouters(s.TB)
@@ -65,11 +65,11 @@ func (s *scenario) ensureRouters() {
 		openshift.internal = startRouter(s.TB, testRouter{name: "internal", domain: internalDomain, node: 2, shard: internalShard})
 	})
 	if openshift.internal == nil {
-		s.Fatal("another story could not start the routers")
+		s.Fatal("another test has failed to start the routers")
 	}
 }
 
-// servesRoutes lets the API server serve Routes as OpenShift's does.
+// serveRoutes makes the API server serve Routes as OpenShift's does.
 func serveRoutes(t testing.TB) {
 	t.Helper()
 	crds.Install(t, api, crds.Routes)
@@ -80,7 +80,7 @@ func serveRoutes(t testing.TB) {
 	}
 }
 
-// preparePrograms builds the router, and makes the authority.
+// prepareRouters builds the router and creates the CA, once.
 func prepareRouters(t testing.TB) {
 	t.Helper()
 	openshift.programs.Do(func() {
@@ -89,7 +89,7 @@ func prepareRouters(t testing.TB) {
 		}
 	})
 	if openshift.dir == "" {
-		t.Fatal("another story could not build the router")
+		t.Fatal("another test has failed to build the router")
 	}
 }
 
@@ -104,15 +104,15 @@ func buildRouter(ctx context.Context) error {
 	if err := build.Run(); err != nil {
 		return fmt.Errorf("building the router: %w", err)
 	}
-	if openshift.authority, err = pki.NewAuthority("stories"); err != nil {
+	if openshift.authority, err = pki.NewAuthority("e2e"); err != nil {
 		return err
 	}
-	// Not a test's own directory: its path would be too long for sockets, and the routers outlive the test.
+	// A test's temporary directory does not fit: its path is too long for sockets, and the routers outlive the test.
 	openshift.dir, err = os.MkdirTemp("", "routers-")
 	return err
 }
 
-// stopRouters stops the routers that the stories left, after the last one.
+// stopRouters stops the shared routers.
 func stopRouters() error {
 	var errs []error
 	for _, r := range []*testRouter{openshift.apps, openshift.internal} {
@@ -126,7 +126,7 @@ func stopRouters() error {
 	return errors.Join(errs...)
 }
 
-// testRouter is a router in the network of a node.
+// testRouter is a router in the network namespace of a node.
 type testRouter struct {
 	name, domain string
 	node         int
@@ -136,7 +136,7 @@ type testRouter struct {
 	out io.ReadCloser
 }
 
-// startRouter starts a router, and returns when it serves. Its log is among those of the cluster.
+// startRouter starts a router and waits until it serves. Its log is in the cluster's log directory.
 func startRouter(t testing.TB, r testRouter) *testRouter {
 	t.Helper()
 	dir := filepath.Join(openshift.dir, r.name)
@@ -179,7 +179,7 @@ func startRouter(t testing.TB, r testRouter) *testRouter {
 
 func (r *testRouter) signal(s unix.Signal) error { return unix.Kill(-r.cmd.Process.Pid, s) }
 
-// stop ends the router, and returns when nothing of it is left but its entries in the status of Routes.
+// stop stops the router. Its entries in the status of Routes remain.
 func (r *testRouter) stop() error {
 	if err := r.signal(unix.SIGTERM); err != nil {
 		return fmt.Errorf("stopping router %s: %w", r.name, err)
@@ -189,8 +189,7 @@ func (r *testRouter) stop() error {
 	return err
 }
 
-// forgotten removes the router's entries from the status of all Routes, as the platform does for a router that was
-// deleted.
+// removeFromRoutes removes the router's entries from the status of all Routes, as OpenShift does for a deleted router.
 func (r *testRouter) removeFromRoutes(s *scenario) {
 	s.Helper()
 	if err := router.RemoveStatus(s.ctx, api, r.name); err != nil {
@@ -198,7 +197,7 @@ func (r *testRouter) removeFromRoutes(s *scenario) {
 	}
 }
 
-// outside returns an HTTP client outside of the cluster that finds every host at the router, and follows no redirect.
+// client returns an HTTP client outside of the cluster that resolves every host to the router, and follows no redirects.
 func (r *testRouter) client() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(openshift.authority.Cert)
@@ -219,19 +218,19 @@ func (r *testRouter) client() *http.Client {
 	}
 }
 
-// answer is what came back from a request.
+// answer is the response to a request.
 type answer struct {
-	// Status is the number, and Location where the client is sent.
+	// Status is the status code, and Location the target of a redirect.
 	Status   int
 	Location string
-	// Body is empty unless the request succeeded.
+	// Body is empty unless the status code is 200.
 	Body string
-	// Subject and Names are those of the certificate that the client was shown.
+	// Subject and Names are the common name and DNS names of the server's certificate.
 	Subject string
 	Names   []string
 }
 
-// ask sends a request through the router, once.
+// request sends one request through the router.
 func (r *testRouter) request(ctx context.Context, url string) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -256,18 +255,18 @@ func (r *testRouter) request(ctx context.Context, url string) (answer, error) {
 	return a, nil
 }
 
-// urlOf is where an address answers. Port is its name.
+// urlOf returns the URL of an address and a port, by the port's name.
 func urlOf(a listenersv1alpha1.IngressAddress, port, path string) string {
 	scheme := map[int32]string{80: "http", 443: "https"}[a.Ports[port]]
 	return scheme + "://" + a.Address + path
 }
 
-// routed is a class whose Listeners are exposed through Routes.
+// routed returns the spec of a class whose Listeners are exposed through Routes.
 func routed(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerClassSpec {
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
 }
 
-// classes makes several classes that go with the story, and returns their names, by suffix.
+// createClasses creates several classes, deletes them at the end of the test, and returns them by suffix of their names.
 func (s *scenario) createClasses(specs map[string]listenersv1alpha1.ListenerClassSpec) map[string]*listenersv1alpha1.ListenerClass {
 	s.Helper()
 	made := map[string]*listenersv1alpha1.ListenerClass{}
@@ -280,10 +279,10 @@ func (s *scenario) createClasses(specs map[string]listenersv1alpha1.ListenerClas
 	return made
 }
 
-// authoritySecret is the Secret with which Pods sign their own certificates.
+// authoritySecret is the name of the Secret with the CA, with which Pods sign their own certificates.
 const authoritySecret = "authority"
 
-// authority makes that Secret.
+// createAuthoritySecret creates the Secret with the CA, for addTLS.
 func (s *scenario) createAuthoritySecret() {
 	s.Helper()
 	s.create(tlsSecret(authoritySecret, openshift.authority.Cert, openshift.authority.Key))
@@ -296,8 +295,7 @@ func tlsSecret(name string, certificate, key []byte) *corev1.Secret {
 	}
 }
 
-// speaksTLS lets the test server serve HTTPS on its port "https", with certificates for the addresses that its volumes
-// say.
+// addTLS makes the test server serve HTTPS on a port "https", with certificates for the addresses in its volumes.
 func addTLS(spec *corev1.PodSpec) {
 	server := &spec.Containers[0]
 	server.Ports = append(server.Ports, corev1.ContainerPort{Name: "https", ContainerPort: 8443, Protocol: corev1.ProtocolTCP})
@@ -307,7 +305,7 @@ func addTLS(spec *corev1.PodSpec) {
 	})
 }
 
-// letRouterRead gives the platform's router the right to a Secret, as its documentation asks users to do.
+// allowRouterToRead permits OpenShift's router to read a Secret, as its documentation instructs users to do.
 func (s *scenario) allowRouterToRead(secret string) {
 	s.Helper()
 	s.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: secret}, Rules: []rbacv1.PolicyRule{{

@@ -29,8 +29,8 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
-// answersAt waits until a URL answers through a router as wanted. HAProxy follows endpoints with a delay that no watch
-// shows.
+// awaitAnswerAt waits until a request through a router gets the expected answer. HAProxy follows endpoints with a delay
+// that no watch shows.
 func (s *scenario) awaitAnswerAt(r *testRouter, url string, want answer) {
 	s.Helper()
 	var got answer
@@ -48,21 +48,21 @@ func (s *scenario) awaitAnswerAt(r *testRouter, url string, want answer) {
 	}
 }
 
-// filesAt returns what the server reads in its volumes, asked through a router.
+// readFilesAt requests, through a router, the files that the test server reads in its volumes.
 func (s *scenario) readFilesAt(r *testRouter, base string) map[string]string {
 	s.Helper()
 	a, err := r.request(s.timeoutContext(), base+"/files")
 	if err != nil || a.Status != http.StatusOK {
-		s.Fatalf("asking %s for the files: status %d, %v", base, a.Status, err)
+		s.Fatalf("requesting the files from %s: status %d, %v", base, a.Status, err)
 	}
 	var files map[string]string
 	if err := json.Unmarshal([]byte(a.Body), &files); err != nil {
-		s.Fatalf("reading the files: %v", err)
+		s.Fatalf("parsing the files: %v", err)
 	}
 	return files
 }
 
-// filesBecome waits until the server reads these addresses in its volume.
+// awaitFiles waits until the test server reads exactly these addresses in its volume.
 func (s *scenario) awaitFiles(r *testRouter, volume string, addresses ...listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	base := strings.TrimSuffix(urlOf(addresses[0], slices.Sorted(maps.Keys(addresses[0].Ports))[0], ""), "/")
@@ -85,7 +85,7 @@ func (s *scenario) awaitFiles(r *testRouter, volume string, addresses ...listene
 	}
 }
 
-// listenerAt waits for a Listener that is ready at these hosts, in this order.
+// awaitHosts waits until a Listener has the addresses of these hosts, in this order.
 func (s *scenario) awaitHosts(name string, hosts ...string) *listenersv1alpha1.Listener {
 	s.Helper()
 	return mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
@@ -101,14 +101,14 @@ func hostsOf(l *listenersv1alpha1.Listener) []string {
 	return hosts
 }
 
-// at is the address of a host with one port.
+// hostAddress returns the address of a host with one port.
 func hostAddress(host, port string, number int32) listenersv1alpha1.IngressAddress {
 	return listenersv1alpha1.IngressAddress{
 		Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
 	}
 }
 
-// listening makes a Listener of a class, for nobody's volume.
+// createListener creates a Listener that no volume uses.
 func (s *scenario) createListener(name string, class *listenersv1alpha1.ListenerClass, ports ...listenersv1alpha1.ListenerPort) {
 	s.Helper()
 	s.create(&listenersv1alpha1.Listener{
@@ -120,7 +120,8 @@ func port(name string, number int32, protocol corev1.Protocol) listenersv1alpha1
 	return listenersv1alpha1.ListenerPort{Name: name, Port: number, Protocol: &protocol}
 }
 
-// TestOpenShiftComesAndGoes starts on a cluster without Routes. Everything follows without a restart of the operator.
+// TestRoutesAreUsedWhileTheyAreServed: Routes are installed and removed on a running cluster, and the operator follows
+// without a restart.
 func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	s := newScenario(t)
 	prepareRouters(t)
@@ -131,12 +132,12 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
-	t.Logf("without Routes, the user is told: %s", message)
+	t.Logf("condition without Routes: %s", message)
 
 	served := time.Now()
 	serveRoutes(t)
 	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
-	t.Logf("%s after Routes are served, the Listener waits for a router", time.Since(served).Round(time.Millisecond))
+	t.Logf("the Listener waits for a router %s after Routes are served", time.Since(served).Round(time.Millisecond))
 	r := startRouter(t, testRouter{name: "first", domain: thirdDomain, node: 3})
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {
@@ -153,13 +154,13 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 
 	crds.Remove(t, api, crds.Routes)
 	message = s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
-	t.Logf("without Routes again, the user is told: %s", message)
+	t.Logf("condition after the removal of Routes: %s", message)
 	if diff := cmp.Diff(operator, s.operatorPods()); diff != "" {
 		t.Errorf("the operator was restarted (-before +after):\n%s", diff)
 	}
 }
 
-// operatorPods returns the restarts of the operator's Pods by uid.
+// operatorPods returns the restart counts of the operator's Pods by uid.
 func (s *scenario) operatorPods() map[string]int32 {
 	s.Helper()
 	var pods corev1.PodList
@@ -177,8 +178,8 @@ func (s *scenario) operatorPods() map[string]int32 {
 	return restarts
 }
 
-// TestEachReplicaHasARouteOfItsOwn is what brokers need: TLS ends in each of them, and the name that the client asks
-// for leads to the right one.
+// TestEachReplicaHasARouteOfItsOwn: as brokers need it, TLS is terminated by each replica, and the requested host name
+// selects the replica.
 func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -192,9 +193,9 @@ func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 		name := fmt.Sprintf("broker-%d", i)
 		p := s.awaitReady(name)
 		own := hostAddress(fmt.Sprintf("%s-%s.%s", name, s.namespace, appsDomain), "https", 443)
-		told := s.awaitPodListener(p, "listener")
-		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, told.IngressAddresses); diff != "" || told.Scope != listenersv1alpha1.ListenerScopeCluster {
-			t.Errorf("%s is told, with scope %s (-want +got):\n%s", name, told.Scope, diff)
+		entry := s.awaitPodListener(p, "listener")
+		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, entry.IngressAddresses); diff != "" || entry.Scope != listenersv1alpha1.ListenerScopeCluster {
+			t.Errorf("addresses of %s, with scope %s (-want +got):\n%s", name, entry.Scope, diff)
 		}
 		s.awaitAnswerAt(openshift.apps, urlOf(own, "https", "/whoami"), answer{Status: 200, Body: name, Subject: name, Names: []string{own.Address}})
 		if diff := cmp.Diff(wantFiles("listener", own), s.readFilesAt(openshift.apps, urlOf(own, "https", ""))); diff != "" {
@@ -204,7 +205,8 @@ func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	}
 }
 
-// noOtherWay fails the story if the client outside reaches a Pod or its Service other than through the router.
+// checkOnlyRouterAccess fails the test if a client outside of the cluster can reach a Pod or its Service other than through
+// the router.
 func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	s.Helper()
 	var found corev1.Service
@@ -212,17 +214,17 @@ func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	for _, address := range []string{p.Status.PodIP, found.Spec.ClusterIP} {
 		if conn, err := testbed.ClientDial(s.ctx, "tcp", net.JoinHostPort(address, "8443")); err == nil {
 			_ = conn.Close()
-			s.Errorf("the client reaches %s at %s: it is not outside", p.Name, address)
+			s.Errorf("the client reaches %s at %s, so it is not outside of the cluster", p.Name, address)
 		}
 	}
 	for _, p := range found.Spec.Ports {
 		if p.NodePort != 0 {
-			s.Errorf("Service %s has the node port %d, and so another way in", service, p.NodePort)
+			s.Errorf("Service %s has the node port %d, so it is reachable without the router", service, p.NodePort)
 		}
 	}
 }
 
-// TestTLSEndsWhereTheClassSays has a Pod with one volume for each termination.
+// TestTLSTerminationFollowsTheClass: a Pod has one volume for each kind of TLS termination.
 func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -248,9 +250,9 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 			Termination: listenersv1alpha1.RouteTerminationReencrypt, SubdomainTemplate: "again-{namespace}", Ports: []string{"https"},
 			DestinationCACertificate: string(openshift.authority.Cert), InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyAllow,
 		}),
-		// The Pod does not speak TLS on the port, and nobody else does.
+		// Neither the Pod nor the router serves TLS on the port.
 		"mistaken": routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "mistaken-{namespace}", Ports: []string{"http"}}),
-		// The platform makes up the host: <name of the Route>-<namespace>.
+		// OpenShift generates the host: <name of the Route>-<namespace>.
 		"chosen": routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationEdge, Ports: []string{"http"}}),
 	})
 	volumes := map[string]map[string]string{}
@@ -269,7 +271,7 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "HTTP response to HTTPS client") {
 			return nil
 		}
-		return fmt.Errorf("TLS that is passed through to a port without TLS: %w", err)
+		return fmt.Errorf("TLS passed through to a port without TLS: error is %w", err)
 	}); err != nil {
 		t.Error(err)
 	}
@@ -290,9 +292,9 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 			"https": {Status: 200, Body: "web", Names: ofRouter}, "http": {Status: 503},
 		}},
 	} {
-		told := s.awaitPodListener(p, volume)
-		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{want.address}, told.IngressAddresses); diff != "" {
-			t.Errorf("for volume %s the Pod is told (-want +got):\n%s", volume, diff)
+		entry := s.awaitPodListener(p, volume)
+		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{want.address}, entry.IngressAddresses); diff != "" {
+			t.Errorf("addresses of volume %s (-want +got):\n%s", volume, diff)
 		}
 		for scheme, answer := range want.answers {
 			s.awaitAnswerAt(openshift.apps, scheme+"://"+want.address.Address+"/whoami", answer)
@@ -300,8 +302,8 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	}
 }
 
-// TestAPodWaitsForARouteThatIsRejected: somebody else has the host. The Pod's user is told so in the router's words,
-// and the Pod starts at once when the host is free.
+// TestAPodWaitsForARejectedRoute: another Route has the host. Condition and events have the router's message, and the Pod
+// starts as soon as the host is free.
 func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
@@ -320,19 +322,19 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteNotAdmitted)
 	words := "HostAlreadyClaimed: a route in another namespace holds " + host + " and is older than web-listener-http"
 	if !strings.Contains(message, words) {
-		t.Errorf("the Listener says %q, not the router's %q", message, words)
+		t.Errorf("the condition is %q, and lacks the router's message %q", message, words)
 	}
 	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress, words)
 	s.awaitEvent("Listener", "web-listener", listenersv1alpha1.ReasonRouteNotAdmitted, words)
 	freed := time.Now()
 	other.remove(first)
 	s.awaitReady("web")
-	t.Logf("ready %s after the host was free", time.Since(freed).Round(time.Millisecond))
+	t.Logf("ready %s after the other Route was deleted", time.Since(freed).Round(time.Millisecond))
 	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 }
 
-// isServed waits until a Route is admitted, and older than all that are made from now on: ages are counted in seconds,
-// and of two that are equal either may have the host.
+// awaitAdmitted waits until a Route is admitted, and until new Routes have a later creation timestamp. Timestamps have a
+// resolution of one second, and of two Routes with the same one either may get the host.
 func (s *scenario) awaitAdmitted(route *routev1.Route) {
 	s.Helper()
 	mustAwait(s, &routev1.Route{}, route.Name, func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
@@ -342,7 +344,7 @@ func (s *scenario) awaitAdmitted(route *routev1.Route) {
 			return err
 		}
 		if !probe.CreationTimestamp.After(route.CreationTimestamp.Time) {
-			return errors.New("it is still the same second")
+			return errors.New("new objects still have the same creation timestamp")
 		}
 		return nil
 	})
@@ -351,12 +353,12 @@ func (s *scenario) awaitAdmitted(route *routev1.Route) {
 	}
 }
 
-// TestFilesFollowTheHostAndTheRouter: the class gets another host, the router goes and is forgotten, and another comes.
+// TestFilesFollowTheHostAndTheRouter: the host in the class changes, the router is deleted, and another one is created.
 func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.ensureRouters()
-	shard := map[string]string{"story": s.namespace}
+	shard := map[string]string{"scenario": s.namespace}
 	third := startRouter(t, testRouter{name: "third", domain: thirdDomain, node: 3, shard: shard})
 	t.Cleanup(func() { _ = third.stop() })
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
@@ -374,7 +376,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	moved := "new-" + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", moved)
 	s.awaitFiles(third, "listener", hostAddress(moved, "http", 80))
-	t.Logf("the files followed within %s", time.Since(changed).Round(time.Millisecond))
+	t.Logf("the files were updated after %s", time.Since(changed).Round(time.Millisecond))
 	s.awaitAnswerAt(third, "http://"+host+"/whoami", answer{Status: 503})
 
 	s.patch(class, func() {
@@ -384,14 +386,14 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	s.awaitHosts("web-listener", own)
 	s.awaitFiles(third, "listener", hostAddress(own, "http", 80))
 
-	// A router that is gone still has its entries, as nobody but the platform could know. The platform removes them.
+	// The status entries of a stopped router remain until OpenShift removes them.
 	if err := third.stop(); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitHosts("web-listener", own)
 	third.removeFromRoutes(s)
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
-	t.Logf("without a router, the user is told: %s", message)
+	t.Logf("condition without a router: %s", message)
 	s.awaitHosts("web-listener")
 
 	s.patch(class, func() {
@@ -407,7 +409,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	}
 }
 
-// TestTheClassSaysWhichRoutersCount: two admit the same Route, each under a host of its own.
+// TestTheClassSelectsTheRouters: two routers admit the same Route, each with its own host.
 func TestTheClassSelectsTheRouters(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -420,7 +422,7 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	apps, internal := "web-"+s.namespace+"."+appsDomain, "web-"+s.namespace+"."+internalDomain
 	l := s.awaitListener("web-listener", 2)
 	if got := slices.Sorted(slices.Values(hostsOf(l))); !slices.Equal(got, []string{apps, internal}) {
-		t.Errorf("without routers in the class, the hosts are %v", got)
+		t.Errorf("hosts of a class that names no routers: %v", got)
 	}
 	for _, routers := range [][]string{{"internal", "default"}, {"default", "internal"}, {"internal"}} {
 		s.patch(class, func() { class.Spec.Route.Routers = routers })
@@ -437,16 +439,16 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	s.awaitAnswerAt(openshift.internal, "http://"+internal+"/whoami", answer{Status: 200, Body: "web"})
 	s.awaitAnswerAt(openshift.internal, "http://"+apps+"/whoami", answer{Status: 503})
 
-	// A Route that no router of the class takes up waits, although another router serves it.
+	// A Listener waits if no router of the class admits its Route, although another router serves it.
 	s.patch(class, func() { class.Spec.Route.Labels = map[string]string{"type": "other"} })
 	mustAwait(s, &routev1.Route{}, "web-listener-http", func(r *routev1.Route) bool { return r.Labels["type"] == "other" })
 	openshift.internal.removeFromRoutes(s)
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
-	t.Logf("out of the shard, the user is told: %s", message)
+	t.Logf("condition outside of the shard: %s", message)
 }
 
-// TestAClassMovesBetweenRouteAndNodePort while a client keeps asking at the address that the Listener says: as long as
-// it is said, it answers. The files follow, and what led to the old address goes.
+// TestAClassChangesBetweenRouteAndNodePort while a client polls the address in the Listener's status, which answers as long
+// as it is there. The files are updated, and what served the old address is deleted.
 func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -498,8 +500,8 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	}
 }
 
-// TestTheOldAddressStaysUntilTheNewOneStands: the way in that is to come needs somebody else, and takes its time. Until
-// then, the one that is there is the Listener's.
+// TestTheOldAddressStaysUntilTheNewOneIsReady: the new exposure depends on another controller, which takes time. Until it
+// has an address, the Listener keeps the previous one.
 func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
@@ -552,8 +554,8 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	s.awaitAnswerAt(openshift.apps, "http://"+own+"/whoami", answer{Status: 200, Body: "web"})
 }
 
-// passed returns when the operator has made another pass over a Listener of the class, so that it has ended the one
-// before.
+// awaitReconcile changes the class and waits until the operator has reconciled a Listener of it, so that an earlier
+// reconciliation is complete.
 func (s *scenario) awaitReconcile(class *listenersv1alpha1.ListenerClass, listener string) {
 	s.Helper()
 	mark := strconv.FormatInt(class.Generation, 10)
@@ -561,7 +563,8 @@ func (s *scenario) awaitReconcile(class *listenersv1alpha1.ListenerClass, listen
 	mustAwait(s, &corev1.Service{}, listener, func(service *corev1.Service) bool { return service.Annotations["e2e.example/mark"] == mark })
 }
 
-// reachableAsBefore waits until a Listener says that its address is the former one, and with these words why.
+// awaitPreviousAddress waits until a Listener is ready at its previous address, with these words in the condition's
+// message.
 func (s *scenario) awaitPreviousAddress(name, address, words string) {
 	s.Helper()
 	mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
@@ -571,16 +574,16 @@ func (s *scenario) awaitPreviousAddress(name, address, words string) {
 	})
 }
 
-// visitor is a client that keeps asking at a Listener's first address.
+// poller is a client that polls a Listener's first address.
 type poller struct {
-	// answered gets each address at which it was answered, and is closed when it leaves.
+	// answers receives each address that has answered, and is closed when the poller stops.
 	answers chan string
 	stop    context.CancelFunc
 }
 
-// visit starts a client. A request that fails although the Listener says the same address before and after it fails the
-// story, once the address has answered: kube-proxy opens a node port a moment after the API server gave it out, which
-// nothing shows.
+// startPolling starts a poller. It fails the test if a request fails although the Listener has the same address before and
+// after it, and the address has answered before: kube-proxy opens a node port some time after the API server has allocated
+// it, which cannot be observed.
 func (s *scenario) startPolling(listener string) *poller {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -600,19 +603,19 @@ func (s *scenario) startPolling(listener string) *poller {
 			}
 			after, readErr := s.firstAddress(ctx, listener)
 			if readErr == nil && fmt.Sprint(after) == fmt.Sprint(before) && before.Address == last {
-				s.Errorf("the Listener says %v, and there: %v", before, err)
+				s.Errorf("requesting the Listener's address %v: %v", before, err)
 			}
 		}
 	}()
 	s.Cleanup(func() {
 		cancel()
-		for range v.answers { // until it has left
+		for range v.answers { // until it has stopped
 		}
 	})
 	return v
 }
 
-// awaitAt waits until the client has been answered at an address.
+// awaitAnswerFrom waits until an address has answered.
 func (v *poller) awaitAnswerFrom(s *scenario, address string) {
 	s.Helper()
 	late := time.After(timeout)
@@ -623,15 +626,15 @@ func (v *poller) awaitAnswerFrom(s *scenario, address string) {
 				return
 			}
 			if !open {
-				s.Fatal("the client has left")
+				s.Fatal("the poller has stopped")
 			}
 		case <-late:
-			s.Fatalf("the client is not answered at %s", address)
+			s.Fatalf("%s does not answer", address)
 		}
 	}
 }
 
-// firstAddress returns the address of a Listener that consumers prefer.
+// firstAddress returns the first address of a Listener, which consumers prefer.
 func (s *scenario) firstAddress(ctx context.Context, listener string) (listenersv1alpha1.IngressAddress, error) {
 	var l listenersv1alpha1.Listener
 	if err := api.Get(ctx, s.key(listener), &l); err != nil {
@@ -646,7 +649,7 @@ func (s *scenario) firstAddress(ctx context.Context, listener string) (listeners
 	return l.Status.IngressAddresses[0], nil
 }
 
-// ring asks at an address once, through the router if it is a host's.
+// poll sends one request to an address, through the router if it is a host name.
 func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
 	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
 		got, err := openshift.apps.request(ctx, urlOf(a, "http", "/whoami"))
@@ -659,7 +662,7 @@ func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress)
 	return err
 }
 
-// TestAWrongRouteClassSaysWhatIsWrong: whoever wrote the class, or the Listener, can read what to mend.
+// TestAnInvalidRouteIsReported: a condition of the Listener says what has to be fixed in the class or in the Listener.
 func TestAnInvalidRouteIsReported(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -713,12 +716,12 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 		s.createListener(name, class, tc.ports...)
 		message := s.awaitCondition(name, tc.condition, metav1.ConditionFalse, tc.reason)
 		if !strings.Contains(message, tc.words) {
-			t.Errorf("%s: the Listener says %q, which lacks %q", name, message, tc.words)
+			t.Errorf("%s: the condition is %q, and lacks %q", name, message, tc.words)
 		}
 		t.Logf("%s: %s", name, message)
 	}
 
-	// What is mended works at once.
+	// The Listener becomes ready when the Secret is created.
 	pair, err := openshift.authority.Issue(pki.Request{DNSNames: []string{"missing.test"}})
 	if err != nil {
 		t.Fatal(err)
@@ -730,13 +733,12 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-unknown"}, Spec: routed(listenersv1alpha1.RouteExposure{HostTemplate: "{node}.test"}),
 	}
 	if err := api.Create(s.ctx, unknown); err == nil || !strings.Contains(err.Error(), "{podIndex}") {
-		t.Errorf("a class with an unknown placeholder: %v", err)
+		t.Errorf("creating a class with an unknown placeholder: error is %v", err)
 		_ = api.Delete(s.ctx, unknown)
 	}
 }
 
-// TestNamesThatAreTooLongAreCutAndStayUnique: two Listeners whose names differ only at the end, where hosts have no
-// room.
+// TestLongHostNamesAreTruncatedAndStayUnique: the names of two Listeners differ only in the part that is truncated.
 func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -761,7 +763,7 @@ func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	}
 }
 
-// TestTwoListenersCannotShareAHost: within a namespace, too, the oldest Route has it.
+// TestTwoListenersCannotShareAHost: within a namespace, too, the oldest Route gets the host.
 func TestTwoListenersCannotShareAHost(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -770,7 +772,7 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 	host := "www-" + s.namespace + "." + appsDomain
 	s.createListener("first", class, port("http", 8080, corev1.ProtocolTCP))
 	s.createListener("second", class, port("http", 8080, corev1.ProtocolTCP))
-	// Routes of the same second are equally old, so that either may have it.
+	// Of two Routes with the same creation timestamp either may get it.
 	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		var first, second listenersv1alpha1.Listener
 		if err := errors.Join(api.Get(ctx, s.key("first"), &first), api.Get(ctx, s.key("second"), &second)); err != nil {
@@ -785,7 +787,7 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 		}
 		why := meta.FindStatusCondition(lacks.Status.Conditions, listenersv1alpha1.ListenerReady)
 		if words := fmt.Sprintf("HostAlreadyClaimed: route %s-http already exposes %s and is older", has.Name, host); !strings.Contains(why.Message, words) {
-			return fmt.Errorf("%s says %q, not the router's %q", lacks.Name, why.Message, words)
+			return fmt.Errorf("the condition of %s is %q, and lacks the router's message %q", lacks.Name, why.Message, words)
 		}
 		return nil
 	})
@@ -794,8 +796,8 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 	}
 }
 
-// TestHostsNeedARightOnlyIfTheClassChoosesThem: without the right, classes that leave the host to the platform, or to
-// the router's domain, work.
+// TestOnlyCustomHostsRequirePermission: without the permission to set hosts, classes that leave the host to OpenShift or to
+// the router's domain still work.
 func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()
@@ -810,12 +812,12 @@ func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 		"subdomain": routed(listenersv1alpha1.RouteExposure{Termination: none, SubdomainTemplate: "sub-{namespace}"}),
 		"own":       routed(listenersv1alpha1.RouteExposure{Termination: none, HostTemplate: "{namespace}.example.test"}),
 	})
-	// The API server learns of the right that is gone a moment later, so the first to be refused is waited for.
+	// The removal of the permission takes effect with a delay, so the first rejected Route is awaited.
 	s.createListener("own", classes["own"], port("http", 8080, corev1.ProtocolTCP))
 	message := s.awaitCondition("own", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteRejected)
 	for _, words := range []string{"spec.host: Forbidden: you do not have permission to set the host field of the route", "listener-operator-custom-host"} {
 		if !strings.Contains(message, words) {
-			t.Errorf("the Listener says %q, which lacks %q", message, words)
+			t.Errorf("the condition is %q, and lacks %q", message, words)
 		}
 	}
 	s.createListener("platform", classes["platform"], port("http", 8080, corev1.ProtocolTCP))

@@ -29,7 +29,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// told returns what a Pod is told of one of its volumes, once it is told an address.
+// awaitPodListener waits until a Pod's PodListeners object has an address for one of its volumes, and returns the entry.
 func (s *scenario) awaitPodListener(p *corev1.Pod, volume string) listenersv1alpha1.PodListener {
 	s.Helper()
 	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID),
@@ -39,8 +39,8 @@ func (s *scenario) awaitPodListener(p *corev1.Pod, volume string) listenersv1alp
 	return found.Spec.Listeners[volume]
 }
 
-// TestEachReplicaIsReachedAtItsOwnAddress is the main job: a client outside of the cluster reaches each replica, and
-// each replica knows the address that leads to it.
+// TestEachReplicaIsReachedAtItsOwnAddress covers the operator's main use: a client outside of the cluster reaches each
+// replica, and each replica reads its own address.
 func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -49,13 +49,13 @@ func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 	for i := range 3 {
 		name := fmt.Sprintf("broker-%d", i)
 		p := s.awaitReady(name)
-		told := s.awaitPodListener(p, "listener")
-		if told.Scope != listenersv1alpha1.ListenerScopeNode || len(told.IngressAddresses) != 1 {
-			t.Fatalf("%s is told %+v, want one address of its node", name, told)
+		entry := s.awaitPodListener(p, "listener")
+		if entry.Scope != listenersv1alpha1.ListenerScopeNode || len(entry.IngressAddresses) != 1 {
+			t.Fatalf("the entry of %s is %+v, want one address of its node", name, entry)
 		}
-		own := told.IngressAddresses[0]
+		own := entry.IngressAddresses[0]
 		if own.Address != testbed.NodeIP(nodeOf(p)) {
-			t.Errorf("%s on %s is told address %s", name, p.Spec.NodeName, own.Address)
+			t.Errorf("%s on %s has the address %s", name, p.Spec.NodeName, own.Address)
 		}
 		s.awaitAnswer(own, name)
 		if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
@@ -63,15 +63,15 @@ func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 		}
 		l := s.awaitListener("listener-"+name, 1)
 		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
-			t.Errorf("addresses of the Listener (-Pod +Listener):\n%s", diff)
+			t.Errorf("addresses (-Pod +Listener):\n%s", diff)
 		}
 		if _, err := testbed.ClientDial(s.ctx, "tcp", net.JoinHostPort(p.Status.PodIP, "8080")); err == nil {
-			t.Errorf("the client reaches Pod %s by its own address: it is not outside", name)
+			t.Errorf("the client reaches the IP address of Pod %s, so it is not outside of the cluster", name)
 		}
 	}
 }
 
-// TestABrokerThatMovesKeepsItsAddress: deletion of a Pod, and a rolling restart, change neither address nor port.
+// TestABrokerThatMovesKeepsItsAddress: the deletion of a Pod and a rolling restart change neither address nor port.
 func TestABrokerThatMovesKeepsItsAddress(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -102,7 +102,7 @@ func TestABrokerThatMovesKeepsItsAddress(t *testing.T) {
 	check("broker-0")
 }
 
-// TestAnAddressFollowsAPodThatIsNotPinned: the Pod starts on another node, and the Listener's address moves with it.
+// TestAnAddressFollowsAPodThatIsNotPinned: when the Pod starts on another node, the Listener gets that node's address.
 func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -113,14 +113,14 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	old := s.awaitPodListener(before, "listener").IngressAddresses[0]
 	s.awaitAnswer(old, "web-0")
 
-	// While the Pod is away, its Listener keeps the address: it does not flap.
+	// While there is no Pod, the Listener keeps the address.
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](0) })
 	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(before))
 	mustAwaitGone(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(before.UID)))
 	var l listenersv1alpha1.Listener
 	s.get(&l, s.key("listener-web-0"))
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{old}, l.Status.IngressAddresses); diff != "" {
-		t.Errorf("addresses while the Pod is away (-before +now):\n%s", diff)
+		t.Errorf("addresses while there is no Pod (-before +now):\n%s", diff)
 	}
 
 	s.patch(set, func() {
@@ -136,7 +136,7 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	after := s.awaitReady("web-0", before)
 	moved := s.awaitPodListener(after, "listener").IngressAddresses[0]
 	if moved.Address != testbed.NodeIP(nodeOf(after)) || !maps.Equal(moved.Ports, old.Ports) {
-		t.Errorf("on %s the Pod is told %+v; before, it was %+v", after.Spec.NodeName, moved, old)
+		t.Errorf("on %s the Pod has the address %+v; before, it was %+v", after.Spec.NodeName, moved, old)
 	}
 	s.awaitAnswer(moved, "web-0")
 	mustAwait(s, &listenersv1alpha1.Listener{}, "listener-web-0", func(l *listenersv1alpha1.Listener) bool {
@@ -144,8 +144,8 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	})
 }
 
-// TestThreeReplicasShareOneListener: each is told its own node, and the Listener has all of them, in the order of node
-// names.
+// TestThreeReplicasShareOneListener: each replica reads the address of its own node, and the Listener has those of all
+// nodes, ordered by node name.
 func TestThreeReplicasShareOneListener(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -159,9 +159,9 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 	want := map[string]bool{}
 	for i := range 3 {
 		p := s.awaitReady(fmt.Sprintf("broker-%d", i))
-		told := s.awaitPodListener(p, "listener")
-		if len(told.IngressAddresses) != 1 || told.IngressAddresses[0].Address != testbed.NodeIP(nodeOf(p)) {
-			t.Errorf("%s on %s is told %+v", p.Name, p.Spec.NodeName, told)
+		entry := s.awaitPodListener(p, "listener")
+		if len(entry.IngressAddresses) != 1 || entry.IngressAddresses[0].Address != testbed.NodeIP(nodeOf(p)) {
+			t.Errorf("the entry of %s on %s is %+v", p.Name, p.Spec.NodeName, entry)
 		}
 		want[testbed.NodeIP(nodeOf(p))] = true
 	}
@@ -177,11 +177,11 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
 	if l.Generation != 1 {
-		t.Errorf("somebody changed the user's Listener: generation %d", l.Generation)
+		t.Errorf("the spec of the user's Listener was changed: generation %d", l.Generation)
 	}
 }
 
-// TestAnEphemeralVolumeVanishesWithItsPod: nothing of it stays, in the API or on the node.
+// TestAnEphemeralVolumeIsDeletedWithItsPod: nothing of it remains, in the API or on the node.
 func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -202,8 +202,8 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	s.awaitPodDirRemoved(p)
 }
 
-// TestAPodWaitsForItsLoadBalancer: the Pod's user is told what is missing, the mount goes on when the address arrives,
-// and the files follow when it changes, without a restart.
+// TestAPodWaitsForItsLoadBalancer: an event on the Pod says what is missing, the mount completes when the address is
+// assigned, and the files are updated when it changes, without a restart.
 func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -213,9 +213,9 @@ func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	note := s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
-	t.Logf("the user is told: %s", note)
+	t.Logf("event: %s", note)
 
-	// The load balancer is simulated: its address is one of a node, where the Service's node port answers.
+	// The load balancer is simulated.
 	var service corev1.Service
 	s.get(&service, s.key("web-listener"))
 	assigned := time.Now()
@@ -224,10 +224,10 @@ func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 	t.Logf("ready %s after the address was assigned", time.Since(assigned).Round(time.Millisecond))
 	a := s.awaitPodListener(p, "listener").IngressAddresses[0]
 	if a.Address != "192.0.2.10" || a.Ports["http"] != 8080 {
-		t.Errorf("the Pod is told %+v", a)
+		t.Errorf("the address of the Pod is %+v", a)
 	}
 
-	// The server is asked through the node port that the Service has beside the load balancer.
+	// The server is reached through the node port of the Service.
 	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(&service, "http")}}
 	s.awaitAnswer(through, "web")
 	if diff := cmp.Diff(wantFiles("listener", a), s.readFiles(through)); diff != "" {
@@ -244,7 +244,7 @@ func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the files followed within %s", time.Since(changed).Round(time.Millisecond))
+	t.Logf("the files were updated after %s", time.Since(changed).Round(time.Millisecond))
 	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the Pod was restarted")
 	}
@@ -259,7 +259,7 @@ func nodePort(service *corev1.Service, name string) int32 {
 	return 0
 }
 
-// TestTwoListenersInOnePod: a broker has an address of its own and one that it shares, in two volumes.
+// TestTwoListenersInOnePod: a broker has its own address and a shared one, in two volumes.
 func TestTwoListenersInOnePod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -285,7 +285,7 @@ func TestTwoListenersInOnePod(t *testing.T) {
 	}
 }
 
-// TestDatagramsArriveToo: a port may be UDP, and its number may be that of a TCP port.
+// TestAPortCanBeUDP: a client outside of the cluster reaches a UDP port.
 func TestAPortCanBeUDP(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -318,10 +318,10 @@ func TestAPortCanBeUDP(t *testing.T) {
 	}
 }
 
-// mostWrites is how many writes a mount may cost the API server, whoever sends them, once the Service exists.
+// mostWrites is the highest number of writes that a mount may cause, from all clients, once the Service exists.
 const mostWrites = 5
 
-// TestAMountCostsFewWrites counts them for a claim that is bound, as it is at each restart of a Pod.
+// TestAMountTakesFewWrites counts the writes for a claim that is bound, as at each restart of a Pod.
 func TestAMountTakesFewWrites(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -343,14 +343,14 @@ func TestAMountTakesFewWrites(t *testing.T) {
 	for _, count := range writes {
 		sum += count
 	}
-	t.Logf("mounting a claim that is bound took these writes: %v", writes)
+	t.Logf("writes for mounting a bound claim: %v", writes)
 	if sum > mostWrites || writes["POST podlisteners"] != 1 {
-		t.Errorf("%v writes, want at most %d, among them the node agent's hint", sum, mostWrites)
+		t.Errorf("%v writes, want at most %d, including the creation of one PodListeners object", sum, mostWrites)
 	}
 }
 
-// ourWrites returns how many writes the API server has served so far of the kinds that the operator and its agents
-// write, events aside.
+// ourWrites returns the number of writes, except for events, that the API server has served for resources that the operator
+// and its agents write, by verb and resource.
 func (s *scenario) ourWrites() map[string]float64 {
 	s.Helper()
 	config, err := testbed.RESTConfig()
@@ -391,13 +391,12 @@ func (s *scenario) ourWrites() map[string]float64 {
 	return writes
 }
 
-// TestAClassThatAppearsLaterIsUsedAtOnce: the claim is told what is missing, and nobody has to do anything but create
-// it.
+// TestAMissingClassIsUsedOnceItIsCreated: an event on the claim says what is missing, and creating it suffices.
 func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(s.namespace)}))
-	t.Logf("the user is told: %s", s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
+	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
 	created := time.Now()
 	s.createClass(unpinned())
 	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
@@ -405,7 +404,7 @@ func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
 	s.awaitAnswer(own, "web")
 }
 
-// TestAListenerThatAppearsLaterIsUsedAtOnce is the same for a Listener by name, which at first also has no class.
+// TestAMissingListenerIsUsedOnceItIsCreated: the same for a Listener that a claim names, which has no class at first.
 func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -423,7 +422,8 @@ func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestAClassThatIsDeletedTakesNothingAway: Service, addresses and files stay, and the Listener says what is wrong.
+// TestListenersKeepTheirAddressesWhenTheClassIsDeleted: Service, addresses and files stay, and a condition of the Listener
+// reports the missing class.
 func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -433,7 +433,7 @@ func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	s.awaitAnswer(own, "web")
 	s.remove(class)
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
-	t.Logf("the user is told: %s", message)
+	t.Logf("condition: %s", message)
 	l := s.awaitListener("web-listener", 1)
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
 		t.Errorf("addresses (-before +after):\n%s", diff)
@@ -444,7 +444,7 @@ func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	}
 }
 
-// TestABadClaimSaysWhatIsWrong: each of these Pods waits, and its user can read why.
+// TestAnInvalidClaimIsReported: each of these Pods waits, and an event on its claim says why.
 func TestAnInvalidClaimIsReported(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -453,7 +453,7 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 	maps.Copy(both, byName("other"))
 	noPorts := pod("no-ports", map[string]map[string]string{"listener": byClass(class.Name)})
 	noPorts.Spec.Containers[0].Ports = nil
-	foreign := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "in-the-way-listener"}}
+	foreign := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "conflict-listener"}}
 	s.create(foreign)
 	for _, tc := range []struct {
 		pod    *corev1.Pod
@@ -463,7 +463,7 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 		{pod("both", map[string]map[string]string{"listener": both}), listenersv1alpha1.ReasonInvalidClaim},
 		{noPorts, listenersv1alpha1.ReasonNoPorts},
 		{pod("0-starts-with-a-digit", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonInvalidName},
-		{pod("in-the-way", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonForeignListener},
+		{pod("conflict", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonForeignListener},
 	} {
 		s.create(tc.pod)
 		t.Logf("%s: %s", tc.pod.Name, s.awaitEvent("PersistentVolumeClaim", tc.pod.Name+"-listener", tc.reason))
@@ -475,48 +475,48 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 	}
 }
 
-// TestAnInlineVolumeIsRefused: the driver has to declare such volumes, but cannot serve them, and says what to use
-// instead.
+// TestAnInlineVolumeIsRefused: the driver declares inline volumes for compatibility (contract 1.2), but does not support
+// them. The event says what to use instead.
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	p := podWith("inline", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: names.Driver, VolumeAttributes: byClass("external-unstable"),
 	}})
-	// Inline CSI volumes of this driver are not for restricted namespaces.
+	// Inline CSI volumes of this driver are not permitted in restricted namespaces.
 	namespace := &corev1.Namespace{}
 	s.get(namespace, client.ObjectKey{Name: s.namespace})
 	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
 	s.create(p)
 	note := s.awaitEvent("Pod", "inline", "FailedMount", "InvalidArgument", "inline", "volumeClaimTemplate", "storageClassName "+names.Driver)
-	t.Logf("the user is told: %s", note)
+	t.Logf("event: %s", note)
 }
 
-// TestASomebodyElsesServiceIsNeverTouched: a Service of the Listener's name stays as it is, and its name is free for
-// the Listener once its owner deletes it.
+// TestForeignServiceIsNeverModified: a Service with the Listener's name that the operator has not created is not changed.
+// Once it is deleted, the operator creates its own.
 func TestForeignServiceIsNeverModified(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	theirs := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-listener", Labels: map[string]string{"whose": "theirs"}},
+	foreign := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-listener", Labels: map[string]string{"owner": "user"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
 	}
-	s.create(theirs)
+	s.create(foreign)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	t.Logf("the user is told: %s", s.awaitCondition("web-listener",
+	t.Logf("condition: %s", s.awaitCondition("web-listener",
 		listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonForeignService))
 	var after corev1.Service
-	s.get(&after, client.ObjectKeyFromObject(theirs))
-	if after.ResourceVersion != theirs.ResourceVersion {
+	s.get(&after, client.ObjectKeyFromObject(foreign))
+	if after.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("the Service was changed: %+v", after)
 	}
-	s.remove(theirs)
+	s.remove(foreign)
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestAVolumeOfThePeerIsFinished: volumes that the peer provisioned go on, lose the finalizer that nobody else would
-// take away, and are deleted with their claims.
+// TestAVolumeOfStackableIsTakenOver: volumes that Stackable's listener operator has provisioned can be mounted, lose the
+// finalizer of its provisioner, and are deleted with their claims.
 func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -525,7 +525,7 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Annotations: byClass(class.Name), Labels: map[string]string{"app": "web"}},
 		Spec:       claimSpec(),
 	}
-	claim.Spec.VolumeName = "peer-" + s.namespace
+	claim.Spec.VolumeName = "stackable-" + s.namespace
 	s.create(claim)
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -553,7 +553,7 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	s.create(set)
 	p := s.awaitReady("web-0")
 	if p.Spec.NodeName != "node-2" {
-		t.Errorf("the Pod runs on %s, the peer's volume is pinned to node-2", p.Spec.NodeName)
+		t.Errorf("the Pod runs on %s, its volume is pinned to node-2", p.Spec.NodeName)
 	}
 	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "web-0")
 	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name},
@@ -569,8 +569,8 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	mustAwaitGone(s, &corev1.Service{}, s.key("listener-web-0"))
 }
 
-// TestTheClientHasNoOtherWayIn guards all other stories: if the client reached Services by their own addresses, they
-// would prove nothing.
+// TestTheClientCannotReachServicesDirectly guards the other tests, which would prove nothing if the client reached the
+// cluster IPs of Services.
 func TestTheClientCannotReachServicesDirectly(t *testing.T) {
 	t.Parallel()
 	var dns corev1.Service
@@ -584,6 +584,6 @@ func TestTheClientCannotReachServicesDirectly(t *testing.T) {
 	defer cancel()
 	if conn, err := testbed.ClientDial(ctx, "tcp", net.JoinHostPort(dns.Spec.ClusterIP, "53")); err == nil {
 		_ = conn.Close()
-		t.Error("the client reaches a Service by its own address")
+		t.Error("the client reaches the cluster IP of a Service")
 	}
 }

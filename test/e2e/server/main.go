@@ -1,6 +1,6 @@
-// Command server is the product that the end-to-end tests run in Pods: it answers clients with its own name, over TCP
-// and UDP, and shows what it reads in its listener volumes. Where it finds an authority, it also speaks TLS, with
-// certificates for the addresses that it reads there. It knows nothing of Kubernetes.
+// Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP and
+// UDP, and returns the files that it reads in its listener volumes. If it finds a CA, it also serves TLS, with
+// certificates for the addresses in its volumes. It does not use the Kubernetes API.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 // mountRoot is where Pods mount their listener volumes, each in a directory of its volume's name.
 const mountRoot = "/listeners"
 
-// authorityDir is where Pods mount tls.crt and tls.key of the authority that signs their certificates.
+// authorityDir is where Pods mount tls.crt and tls.key of the CA that signs their certificates.
 const authorityDir = "/authority"
 
 func main() {
@@ -51,8 +51,8 @@ func main() {
 	os.Exit(1)
 }
 
-// serveTLS answers as the server without TLS does. For each connection it makes a certificate for the addresses that it
-// then reads in its volumes, with its name as the subject.
+// serveTLS serves the handler with TLS. For each connection it issues a certificate for the addresses that are in its
+// volumes at that time, with its name as the subject.
 func serveTLS(handler http.Handler) {
 	authority, err := pki.LoadAuthority(authorityDir, "tls")
 	if err != nil {
@@ -117,7 +117,7 @@ func readAll(root string) (map[string]string, error) {
 		for _, path := range matches {
 			content, err := os.ReadFile(path)
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // replaced between the two
+				continue // replaced since Glob
 			}
 			if err != nil {
 				return nil, err
@@ -128,7 +128,7 @@ func readAll(root string) (map[string]string, error) {
 	return files, nil
 }
 
-// mess does to a volume what a Pod that runs as root can do to it.
+// mess creates files in a volume, as a hostile Pod can as root, that are hard to remove or lead out of the volume.
 func mess(volume string) error {
 	locked := filepath.Join(volume, "locked")
 	sticky := filepath.Join(volume, "sticky")
