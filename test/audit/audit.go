@@ -1,5 +1,5 @@
-// Package audit compares the RBAC permissions of users with the requests in an API server's audit log. It finds permissions
-// that are not used, and requests that were denied.
+// Package audit compares the RBAC permissions of users with the requests in an API server's audit log. It finds
+// permissions that are not used, and requests that were denied.
 //
 // It must be imported by tests only.
 package audit
@@ -49,8 +49,8 @@ func (p Permission) String() string {
 	return s
 }
 
-// Expand returns the permissions of rules in a namespace, or with "" in the whole cluster. It returns an error for rules
-// that cannot be audited: those with wildcards, and those for non-resource URLs.
+// Expand returns the permissions of rules in a namespace, or with "" in the whole cluster. It returns an error for
+// rules that cannot be audited: those with wildcards, and those for non-resource URLs.
 func Expand(rules []rbacv1.PolicyRule, namespace string) ([]Permission, error) {
 	var permissions []Permission
 	for _, rule := range rules {
@@ -132,9 +132,9 @@ func parse(log io.Reader, user string) (*Requests, error) {
 	}
 }
 
-// isDenied reports whether a request was denied for lack of a permission, by the authorizer or by an admission plugin that
-// calls it. Requests that are forbidden because the namespace or the CRD is being deleted are not denied, and neither are
-// those with an owner whose CRD the plugin OwnerReferencesPermissionEnforcement does not know yet.
+// isDenied reports whether a request was denied for lack of a permission, by the authorizer or by an admission plugin
+// that calls it. Requests that are forbidden because the namespace or the CRD is being deleted are not denied, and
+// neither are those with an owner whose CRD the plugin OwnerReferencesPermissionEnforcement does not know yet.
 func isDenied(event *auditv1.Event) bool {
 	status := event.ResponseStatus
 	if status == nil || status.Code != http.StatusForbidden || strings.Contains(status.Message, "cannot find RESTMapping") ||

@@ -5,8 +5,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Unlogged returns the permissions that a ServiceAccount requires although they do not appear in the audit log, each with
-// the reason. TestUnloggedPermissionsAreRequired must have a case for each.
+// Unlogged returns the permissions that a ServiceAccount requires although they do not appear in the audit log, each
+// with the reason. TestUnloggedPermissionsAreRequired must have a case for each.
 func Unlogged(account string) map[Permission]string {
 	listeners := listenersv1alpha1.GroupVersion.Group
 	return map[string]map[Permission]string{

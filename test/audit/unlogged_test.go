@@ -103,8 +103,8 @@ func userWith(t *testing.T, permissions []Permission) user {
 	return u
 }
 
-// review checks a permission like an admission plugin that calls the authorizer. It returns an error if the user lacks the
-// permission.
+// review checks a permission like an admission plugin that calls the authorizer. It returns an error if the user lacks
+// the permission.
 func (u user) review(t *testing.T, permission Permission) error {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

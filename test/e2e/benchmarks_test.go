@@ -32,8 +32,9 @@ type variant struct {
 	pod  func(name string) *corev1.Pod
 }
 
-// variants returns the same Pod with an emptyDir, with a listener volume whose claim is bound, and with a listener volume
-// whose claim is new, as at the first start of a StatefulSet. It creates and binds the claims for Pods with these names.
+// variants returns the same Pod with an emptyDir, with a listener volume whose claim is bound, and with a listener
+// volume whose claim is new, as at the first start of a StatefulSet. It creates and binds the claims for Pods with
+// these names.
 func (s *scenario) variants(class string, pods ...string) []variant {
 	s.Helper()
 	bound := func(name string) *corev1.Pod {
@@ -56,8 +57,8 @@ func (s *scenario) variants(class string, pods ...string) []variant {
 	}
 }
 
-// timeStart creates Pods concurrently, waits until their containers run, and removes them and their ephemeral volumes. It
-// returns the time that each took from the beginning.
+// timeStart creates Pods concurrently, waits until their containers run, and removes them and their ephemeral volumes.
+// It returns the time that each took from the beginning.
 func (s *scenario) timeStart(pods []*corev1.Pod) []time.Duration {
 	s.Helper()
 	ctx := s.timeoutContext()
@@ -119,9 +120,9 @@ func (s *scenario) removeAll(pods []*corev1.Pod) {
 	}
 }
 
-// BenchmarkPodToRunning compares the time from the creation of a Pod until its container runs, one Pod after the other. It
-// includes up to a second for a new claim of any driver that waits for the Pod's node: the scheduler checks such claims
-// once a second.
+// BenchmarkPodToRunning compares the time from the creation of a Pod until its container runs, one Pod after the other.
+// It includes up to a second for a new claim of any driver that waits for the Pod's node: the scheduler checks such
+// claims once a second.
 func BenchmarkPodToRunning(b *testing.B) {
 	s := newScenario(b)
 	all := s.variants(s.createClass(unpinned()).Name, "web")

@@ -88,8 +88,8 @@ func (s *scenario) awaitNewAgent(gone *corev1.Pod) {
 	}
 }
 
-// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled, and the same Pods run again at
-// their addresses.
+// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled, and the same Pods run again
+// at their addresses.
 func TestANodeRestartsWithItsPods(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinned())
@@ -139,8 +139,8 @@ func TestTheKubeletRestarts(t *testing.T) {
 	}
 }
 
-// TestAnAgentUpdatesVolumesAfterItsRestart: addresses that changed while no agent ran on the node are written when it runs
-// again.
+// TestAnAgentUpdatesVolumesAfterItsRestart: addresses that changed while no agent ran on the node are written when it
+// runs again.
 func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
 	s := newScenario(t)
 	spec := loadBalanced()
@@ -168,8 +168,8 @@ func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
 	}
 }
 
-// TestADeletedPodIsCleanedUpWhenTheKubeletRestarts: a Pod is force-deleted while the kubelet is stopped, and its directory
-// is removed when the kubelet runs again.
+// TestADeletedPodIsCleanedUpWhenTheKubeletRestarts: a Pod is force-deleted while the kubelet is stopped, and its
+// directory is removed when the kubelet runs again.
 func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -187,8 +187,8 @@ func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 	s.awaitPodDirRemoved(p)
 }
 
-// TestAHostilePodCannotPreventItsDeletion: whatever a Pod that runs as root creates in its volume, the Pod can be deleted,
-// and its directory is removed.
+// TestAHostilePodCannotPreventItsDeletion: whatever a Pod that runs as root creates in its volume, the Pod can be
+// deleted, and its directory is removed.
 func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -254,8 +254,8 @@ func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 	s.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: s.namespace}}, client.GracePeriodSeconds(0))
 }
 
-// TestPodsRunWhileTheOperatorIsDown: running Pods are not affected, and a Pod that was created meanwhile starts when the
-// operator is back.
+// TestPodsRunWhileTheOperatorIsDown: running Pods are not affected, and a Pod that was created meanwhile starts when
+// the operator is back.
 func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -275,8 +275,8 @@ func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 	s.awaitAnswer(before, "before")
 }
 
-// TestInstalledObjectsAreRepaired: installed objects that an administrator changes or deletes are restored, and volumes can
-// be mounted afterwards.
+// TestInstalledObjectsAreRepaired: installed objects that an administrator changes or deletes are restored, and volumes
+// can be mounted afterwards.
 func TestInstalledObjectsAreRepaired(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
@@ -305,8 +305,8 @@ func TestInstalledObjectsAreRepaired(t *testing.T) {
 }
 
 // TestCRDsOfStackableAreTakenOver: the CustomResourceDefinitions of Stackable's listener operator have a conversion
-// webhook, which stops working when that operator is uninstalled. Deploying this operator removes the webhook. If another
-// field manager owns it, deploying fails.
+// webhook, which stops working when that operator is uninstalled. Deploying this operator removes the webhook. If
+// another field manager owns it, deploying fails.
 func TestCRDsOfStackableAreTakenOver(t *testing.T) {
 	s := newScenario(t)
 	s.setConversionWebhook(stackableFieldManager)
@@ -334,8 +334,8 @@ const stackableFieldManager = "listener-operator"
 // takenOverCRD is a CRD that Stackable's listener operator also installs.
 var takenOverCRD = client.ObjectKey{Name: "listeners.listeners.stackable.tech"}
 
-// setConversionWebhook adds a conversion webhook to the CRD, as Stackable's listener operator does: it applies the whole
-// object, with force, as this field manager.
+// setConversionWebhook adds a conversion webhook to the CRD, as Stackable's listener operator does: it applies the
+// whole object, with force, as this field manager.
 func (s *scenario) setConversionWebhook(owner string) {
 	s.Helper()
 	crd := &unstructured.Unstructured{}

@@ -44,8 +44,8 @@ type scenario struct {
 	namespace string
 }
 
-// newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. At the end of the
-// test it deletes the namespace, and if the test has failed it first logs what is in it.
+// newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. At the end of
+// the test it deletes the namespace, and if the test has failed it first logs what is in it.
 func newScenario(t testing.TB) *scenario {
 	t.Helper()
 	s := &scenario{TB: t, ctx: t.Context()}
@@ -206,8 +206,8 @@ func podSpec(volumes ...string) corev1.PodSpec {
 	}
 }
 
-// pod returns a Pod that runs the test server. volumes are its ephemeral listener volumes, with the annotations of their
-// claims.
+// pod returns a Pod that runs the test server. volumes are its ephemeral listener volumes, with the annotations of
+// their claims.
 func pod(name string, volumes map[string]map[string]string) *corev1.Pod {
 	spec := podSpec()
 	for volume, annotations := range volumes {
@@ -521,7 +521,8 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 	return nil
 }
 
-// readFiles requests the files that the test server reads in its volumes, through an address from outside of the cluster.
+// readFiles requests the files that the test server reads in its volumes, through an address from outside of the
+// cluster.
 func (s *scenario) readFiles(a listenersv1alpha1.IngressAddress) map[string]string {
 	s.Helper()
 	body, err := request(s.timeoutContext(), a, "/files")

@@ -102,8 +102,8 @@ func (s *scenario) setManagementState(state operatorv1alpha1.ManagementState) {
 	s.patch(o, func() { o.Spec.ManagementState = state })
 }
 
-// awaitConfig waits until the operator has observed the current generation of ListenerOperator/cluster, and it meets the
-// condition.
+// awaitConfig waits until the operator has observed the current generation of ListenerOperator/cluster, and it meets
+// the condition.
 func (s *scenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator) bool) {
 	s.Helper()
 	last := &operatorv1alpha1.ListenerOperator{}

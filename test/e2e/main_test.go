@@ -3,8 +3,8 @@
 // Package e2e has the end-to-end tests of the operator, on a real cluster: three nodes, a real API server, kubelets and
 // containers, and a client outside of the cluster that reaches nodes but neither Pods nor Services.
 //
-// The cluster is started before the first test and stopped after the last one. KEEP=1 keeps it running, and a cluster that
-// runs is reused.
+// The cluster is started before the first test and stopped after the last one. KEEP=1 keeps it running, and a cluster
+// that runs is reused.
 package e2e
 
 import (

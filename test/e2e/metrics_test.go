@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestMetricsRequirePermission: a ServiceAccount with permission to get /metrics reads them. One without it is forbidden,
-// and a request without a token is unauthorized.
+// TestMetricsRequirePermission: a ServiceAccount with permission to get /metrics reads them. One without it is
+// forbidden, and a request without a token is unauthorized.
 func TestMetricsRequirePermission(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -60,12 +60,12 @@ func (i images) mirror(ctx context.Context, refs ...string) error {
 }
 
 // imagesOf returns the images that a catalog refers to, as docs/disconnected.md describes it.
-func imagesOf(ctx context.Context, catalogue string) ([]string, error) {
+func imagesOf(ctx context.Context, catalog string) ([]string, error) {
 	programs, err := olm.Programs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rendered, err := output(ctx, catalogue, nil, filepath.Join(programs, "opm"), "render", ".", "--output=json")
+	rendered, err := output(ctx, catalog, nil, filepath.Join(programs, "opm"), "render", ".", "--output=json")
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func imagesOf(ctx context.Context, catalogue string) ([]string, error) {
 	}
 }
 
-// withPullSecret adds the pull secret to the operator's Deployment in the manifests, as an administrator does if the nodes
-// have no credentials.
+// withPullSecret adds the pull secret to the operator's Deployment in the manifests, as an administrator does if the
+// nodes have no credentials.
 func withPullSecret(manifests []byte) ([]byte, error) {
 	const account = "      serviceAccountName: listener-operator\n"
 	if !bytes.Contains(manifests, []byte(account)) {

@@ -40,25 +40,24 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 )
 
-// underOLM says that the cluster gets the Operator Lifecycle Manager in place of the operator, for
-// TestTheOperatorUnderOLM alone.
+// underOLM is set if the Operator Lifecycle Manager is installed instead of the operator, for TestTheOperatorUnderOLM
+// only.
 var underOLM = os.Getenv("INSTALL") == "olm"
 
-// prepareOLM installs the manager.
+// prepareOLM installs the Operator Lifecycle Manager.
 func prepareOLM(ctx context.Context) error {
 	return olm.Install(ctx, testbed, os.Stderr)
 }
 
-// podSecurity is the label of a namespace that says what its Pods may do.
+// podSecurity is the label of a namespace with the Pod security standard that it enforces.
 const podSecurity = "pod-security.kubernetes.io/enforce"
 
-// catalogueName is the CatalogSource's name.
-const catalogueName = "listener-operator-catalog"
+// catalogName is the CatalogSource's name.
+const catalogName = "listener-operator-catalog"
 
-// TestTheOperatorUnderOLM tells what an administrator does with the operator and a real Operator Lifecycle Manager,
-// from the first installation to the last trace, on a cluster without the internet (docs/disconnected.md): images have
-// their published names, and come from a mirror that speaks TLS and asks for a password. Its chapters build on one
-// another.
+// TestTheOperatorUnderOLM covers the life of an installation by a real Operator Lifecycle Manager, from the first
+// installation to its complete removal, on a disconnected cluster (docs/disconnected.md): images have their published
+// names, and are pulled from a mirror that requires TLS and a password. Its steps build on each other.
 func TestTheOperatorUnderOLM(t *testing.T) {
 	if !underOLM {
 		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
@@ -66,14 +65,14 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 	m := &olmScenario{scenario: newScenario(t), t: t}
 	m.publishReleases(mustRelease(t, "0.1.0"))
 
-	m.step("it comes up in any namespace, and says what keeps its agents away", (*olmScenario).installAnywhere)
+	m.step("it installs into any namespace, and reports a missing label", (*olmScenario).installAnywhere)
 	m.step("the scorecard passes", (*olmScenario).runScorecard)
-	m.step("an administrator installs it from a catalogue", (*olmScenario).install)
-	m.step("it is upgraded while Pods mount and clients talk to them", func(m *olmScenario) { m.upgrade(mustRelease(t, "0.2.0")) })
+	m.step("an administrator installs it from a catalog", (*olmScenario).install)
+	m.step("it is upgraded without affecting Pods and clients", func(m *olmScenario) { m.upgrade(mustRelease(t, "0.2.0")) })
 	m.step("settings of its Subscription reach its agents", (*olmScenario).configure)
-	m.step("without it, Pods go on", (*olmScenario).reinstall)
+	m.step("Pods keep running while it is uninstalled", (*olmScenario).reinstall)
 	m.step("it moves to another namespace", (*olmScenario).move)
-	m.step("it is uninstalled without a trace", (*olmScenario).uninstall)
+	m.step("it is uninstalled completely", (*olmScenario).uninstall)
 }
 
 func mustRelease(t *testing.T, version string) release {
@@ -85,28 +84,29 @@ func mustRelease(t *testing.T, version string) release {
 	return r
 }
 
-// managed is a story of an operator that OLM manages.
+// olmScenario is the scenario of an operator that OLM manages.
 type olmScenario struct {
 	*scenario
-	// t is the story's test, or that of the chapter that is told.
+	// t is the test of the scenario, or that of the current step.
 	t *testing.T
-	// releases are those in the catalogue.
+	// releases are the releases in the catalog.
 	releases []release
-	// namespace is the operator's namespace.
+	// operatorNamespace is the operator's namespace.
 	operatorNamespace string
-	// before is what the cluster had before the operator.
+	// objectsBefore has the objects of the cluster before the installation of the operator, as listObjects returns
+	// them.
 	objectsBefore map[string]bool
 }
 
-// within is a context that ends when patience with the manager does: its steps have many parts.
+// timeoutContext returns a context with a longer timeout than that of scenario, because OLM takes longer.
 func (m *olmScenario) timeoutContext() context.Context {
 	ctx, cancel := context.WithTimeout(m.ctx, 3*timeout)
 	m.Cleanup(cancel)
 	return ctx
 }
 
-// chapter tells a part of the story. What follows needs it.
-func (m *olmScenario) step(name string, tell func(*olmScenario)) {
+// step runs a subtest, and ends the test if it fails, because the following steps depend on it.
+func (m *olmScenario) step(name string, run func(*olmScenario)) {
 	m.Helper()
 	outer, whole := *m.scenario, m.t
 	ok := whole.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func (m *olmScenario) step(name string, tell func(*olmScenario)) {
 		inner.TB, inner.ctx = t, t.Context()
 		m.scenario, m.t = &inner, t
 		began := time.Now()
-		tell(m)
+		run(m)
 		t.Logf("took %s", time.Since(began).Round(time.Second))
 	})
 	m.scenario, m.t = &outer, whole
@@ -123,17 +123,17 @@ func (m *olmScenario) step(name string, tell func(*olmScenario)) {
 	}
 }
 
-// offer adds releases to the catalogue that the cluster has.
+// publishReleases adds releases to the catalog of the cluster.
 func (m *olmScenario) publishReleases(releases ...release) {
 	m.Helper()
 	m.releases = append(m.releases, releases...)
-	image, err := newCatalogue(m.ctx, filepath.Join(m.TempDir(), "catalogue"), m.releases...)
+	image, err := newCatalog(m.ctx, filepath.Join(m.TempDir(), "catalog"), m.releases...)
 	if err != nil {
 		m.Fatal(err)
 	}
 	source := &operatorsv1alpha1.CatalogSource{
 		TypeMeta:   metav1.TypeMeta{APIVersion: operatorsv1alpha1.SchemeGroupVersion.String(), Kind: operatorsv1alpha1.CatalogSourceKind},
-		ObjectMeta: metav1.ObjectMeta{Name: catalogueName, Namespace: olm.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: catalogName, Namespace: olm.Namespace},
 		Spec: operatorsv1alpha1.CatalogSourceSpec{
 			SourceType:  operatorsv1alpha1.SourceTypeGrpc,
 			Secrets:     []string{pullSecret},
@@ -158,10 +158,10 @@ func (m *olmScenario) publishReleases(releases ...release) {
 	m.patch(existing, func() { existing.Spec.Image = image })
 }
 
-// latest is the release at the head of the catalogue.
+// latest returns the release at the head of the channel.
 func (m *olmScenario) latest() release { return m.releases[len(m.releases)-1] }
 
-// settle makes a namespace for the operator, with an OperatorGroup for all namespaces.
+// createOperatorNamespace creates the namespace of the operator, with an OperatorGroup for all namespaces.
 func (m *olmScenario) createOperatorNamespace(namespace *corev1.Namespace) {
 	m.Helper()
 	m.create(namespace)
@@ -174,18 +174,18 @@ func (m *olmScenario) operatorGroup() *operatorsv1.OperatorGroup {
 	return &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace}}
 }
 
-// subscribe asks for the operator in that namespace: nothing else is needed.
+// subscribe creates the Subscription that installs the operator in its namespace.
 func (m *olmScenario) subscribe() {
 	m.Helper()
 	m.create(&operatorsv1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace},
 		Spec: &operatorsv1alpha1.SubscriptionSpec{
-			CatalogSource: catalogueName, CatalogSourceNamespace: olm.Namespace, Package: names.Operator, Channel: "stable",
+			CatalogSource: catalogName, CatalogSourceNamespace: olm.Namespace, Package: names.Operator, Channel: "stable",
 		},
 	})
 }
 
-// succeeded waits until OLM has installed the release at the head.
+// awaitInstalled waits until OLM has installed the latest release.
 func (m *olmScenario) awaitInstalled() {
 	m.Helper()
 	if _, err := await(m.timeoutContext(), &operatorsv1alpha1.ClusterServiceVersion{},
@@ -198,7 +198,8 @@ func (m *olmScenario) awaitInstalled() {
 	}
 }
 
-// available waits until the operator of the latest release reports that its agents are ready everywhere.
+// awaitAvailable waits until the operator of the latest release reports that its agents are updated and ready on all
+// nodes.
 func (m *olmScenario) awaitAvailable() *operatorv1alpha1.ListenerOperator {
 	m.Helper()
 	return m.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
@@ -208,7 +209,7 @@ func (m *olmScenario) awaitAvailable() *operatorv1alpha1.ListenerOperator {
 	})
 }
 
-// configured waits until ListenerOperator/cluster fulfils the condition.
+// awaitConfig waits until ListenerOperator/cluster meets the condition.
 func (m *olmScenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator) bool) *operatorv1alpha1.ListenerOperator {
 	m.Helper()
 	o, err := await(m.timeoutContext(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, condition)
@@ -219,23 +220,23 @@ func (m *olmScenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOpera
 	return o
 }
 
-// degraded waits until the condition Degraded has the reason, and returns what the administrator is told.
+// awaitDegraded waits until the condition Degraded has the reason, and returns its message.
 func (m *olmScenario) awaitDegraded(reason string) string {
 	m.Helper()
-	var told string
+	var message string
 	m.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
 		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
 		if c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason {
 			return false
 		}
-		told = c.Message
+		message = c.Message
 		return true
 	})
-	m.Logf("the administrator is told: %s", told)
-	return told
+	m.Logf("condition Degraded: %s", message)
+	return message
 }
 
-// showOLM prints what OLM thinks.
+// dumpOLM logs the objects and events of the installation.
 func (m *olmScenario) dumpOLM() {
 	for _, args := range [][]string{
 		{"get", "catalogsources,subscriptions,installplans,clusterserviceversions,jobs,pods", "-A", "-o", "wide"},
@@ -247,7 +248,7 @@ func (m *olmScenario) dumpOLM() {
 	}
 }
 
-// suggestedNamespace returns the namespace that the bundle suggests, which is the one that OpenShift's console makes.
+// suggestedNamespace returns the namespace that the bundle suggests, and that OpenShift's console creates.
 func (m *olmScenario) suggestedNamespace() *corev1.Namespace {
 	m.Helper()
 	data, err := os.ReadFile(filepath.Join(m.latest().dir, "bundle/manifests/listener-operator.clusterserviceversion.yaml"))
@@ -265,8 +266,8 @@ func (m *olmScenario) suggestedNamespace() *corev1.Namespace {
 	return namespace
 }
 
-// comesUpAnywhere: OpenShift's certification installs operators into a namespace of its own choice, and an
-// administrator may forget a label. The operator itself needs no privilege; its agents do.
+// installAnywhere installs the operator into a namespace without the label that permits privileged Pods, as OpenShift's
+// certification does, and an administrator may. The operator itself runs there; its agents need the label.
 func (m *olmScenario) installAnywhere() {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "anywhere-", Labels: map[string]string{podSecurity: "restricted"},
@@ -276,14 +277,14 @@ func (m *olmScenario) installAnywhere() {
 	m.awaitInstalled()
 	message := m.awaitDegraded(operatorv1alpha1.ReasonAgentsNotCreated)
 	if !strings.Contains(message, podSecurity) {
-		m.Errorf("nobody tells the administrator of the label %s", podSecurity)
+		m.Errorf("the message lacks the label %s", podSecurity)
 	}
 	m.patch(namespace, func() { namespace.Labels[podSecurity] = "privileged" })
 	m.awaitAvailable()
 	m.uninstallFrom(namespace)
 }
 
-// leave takes an installation away without a trace, and its namespace.
+// uninstallFrom uninstalls the operator completely, and deletes its namespace.
 func (m *olmScenario) uninstallFrom(namespace *corev1.Namespace) {
 	m.Helper()
 	m.remove(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
@@ -294,16 +295,16 @@ func (m *olmScenario) uninstallFrom(namespace *corev1.Namespace) {
 	mustAwaitGone(m.scenario, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace))
 }
 
-// isInstalled: with nothing more to do than to subscribe, the first Pod mounts a listener volume and is reached from
-// outside.
+// install installs the operator by a Subscription, and checks that the first Pod with a listener volume is reachable
+// from outside of the cluster.
 func (m *olmScenario) install() {
 	m.createOperatorNamespace(m.suggestedNamespace())
 	m.objectsBefore = m.listObjects()
-	// The kinds that are there may be the peer's, and name a webhook that is gone with it.
+	// The CRDs may have been left by Stackable's listener operator, with a conversion webhook that no longer works.
 	m.setConversionWebhook(stackableFieldManager)
 	m.subscribe()
 	subscribed := time.Now()
-	// It may be there before the operator is.
+	// A Pod may be created before the operator runs.
 	m.create(pod("first", map[string]map[string]string{"listener": byClass("external-unstable")}))
 	m.awaitInstalled()
 	m.Logf("Subscription created to CSV Succeeded: %s", time.Since(subscribed).Round(time.Second))
@@ -319,8 +320,7 @@ func (m *olmScenario) install() {
 	m.Logf("Subscription created to all agents ready: %s", time.Since(subscribed).Round(time.Second))
 }
 
-// isUpgraded: through the channel, while Pods of a StatefulSet and a single one are used from outside, and new ones
-// start.
+// upgrade upgrades the operator through the channel, while clients outside of the cluster use Pods, and Pods start.
 func (m *olmScenario) upgrade(next release) {
 	class := m.createLastingClass(pinned())
 	m.create(statefulSet("broker", 3, byClass(class)))
@@ -334,21 +334,21 @@ func (m *olmScenario) upgrade(next release) {
 	m.publishReleases(next)
 	offered := time.Now()
 	m.awaitInstalled()
-	m.Logf("new catalogue to CSV Succeeded: %s", time.Since(offered).Round(time.Second))
+	m.Logf("new catalog to CSV Succeeded: %s", time.Since(offered).Round(time.Second))
 	m.awaitAvailable()
-	m.Logf("new catalogue to all agents replaced: %s", time.Since(offered).Round(time.Second))
+	m.Logf("new catalog to all agents replaced: %s", time.Since(offered).Round(time.Second))
 	mustAwaitGone(m.scenario, &operatorsv1alpha1.ClusterServiceVersion{},
 		client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator + ".v" + m.releases[0].version})
 	load.stopAndCheck(m)
 
 	m.checkNotRecreated(agents)
 	if diff := cmp.Diff(before, m.collectUserData()); diff != "" {
-		m.Errorf("the upgrade changed what users have (-before +after):\n%s", diff)
+		m.Errorf("the upgrade changed data of users (-before +after):\n%s", diff)
 	}
 }
 
-// isConfigured: who needs a proxy, or keeps the operator on some nodes, says so in the Subscription, as for any
-// operator.
+// configure sets environment variables, tolerations and a node selector in the Subscription, and checks that the agents
+// follow.
 func (m *olmScenario) configure() {
 	subscription := &operatorsv1alpha1.Subscription{}
 	m.get(subscription, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator})
@@ -362,7 +362,7 @@ func (m *olmScenario) configure() {
 	m.patch(config, func() { config.Spec.NodeAgent.Placement = operatorv1alpha1.PlacementLikeOperator })
 	m.awaitAgentsWith(direct, infra)
 
-	// Who keeps the operator on one node strands no Pod on another.
+	// Restricting the operator to one node does not remove agents from nodes whose Pods have listener volumes.
 	one := &corev1.Node{}
 	m.get(one, client.ObjectKey{Name: testbed.NodeName(testbed.Nodes()[0])})
 	m.patch(one, func() { one.Labels["example.com/operators"] = "" })
@@ -370,7 +370,7 @@ func (m *olmScenario) configure() {
 	message := m.awaitDegraded(operatorv1alpha1.ReasonAgentsInUse)
 	for name, d := range m.collectUserData() {
 		if strings.Contains(message, m.namespace+"/"+name) == (d.Node == one.Name) {
-			m.Errorf("%s on %s: named if and only if it is where the operator may run", name, d.Node)
+			m.Errorf("Pod %s on %s: the message must name exactly the Pods on nodes that the node selector excludes", name, d.Node)
 		}
 	}
 	m.patch(subscription, func() { subscription.Spec.Config.NodeSelector = nil })
@@ -380,7 +380,7 @@ func (m *olmScenario) configure() {
 	m.awaitAgentsWith(direct, infra)
 }
 
-// agentsHave waits until all agents run with the variable and the toleration.
+// awaitAgentsWith waits until all agents are ready with the environment variable and the toleration.
 func (m *olmScenario) awaitAgentsWith(variable corev1.EnvVar, toleration corev1.Toleration) {
 	m.Helper()
 	if _, err := await(m.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.NodeAgent},
@@ -394,7 +394,8 @@ func (m *olmScenario) awaitAgentsWith(variable corev1.EnvVar, toleration corev1.
 	}
 }
 
-// isAway: whoever deletes the Subscription and the CSV takes the operator away, and only that.
+// reinstall deletes the Subscription and the CSV, which removes the operator but not its agents, checks that Pods can
+// run and end meanwhile, and installs the operator again.
 func (m *olmScenario) reinstall() {
 	before, agents := m.collectUserData(), m.daemonSet()
 	m.unsubscribe()
@@ -415,8 +416,8 @@ func (m *olmScenario) reinstall() {
 	m.awaitAnswer(m.awaitPodListener(m.awaitReady("late"), "listener").IngressAddresses[0], "late")
 }
 
-// isMoved: whoever deletes the Subscription and the CSV may install the operator somewhere else. Its agents follow, and
-// Pods go on.
+// move installs the operator in another namespace, after deleting the Subscription and the CSV. Its agents follow, and
+// Pods keep running.
 func (m *olmScenario) move() {
 	before, left := m.collectUserData(), m.daemonSet()
 	m.unsubscribe()
@@ -437,8 +438,8 @@ func (m *olmScenario) move() {
 	m.remove(abandoned)
 	mustAwaitGone(m.scenario, abandoned, client.ObjectKeyFromObject(abandoned))
 
-	// The new namespace is as the first was, before the operator was there: with a pull secret, and an OperatorGroup
-	// that OLM makes roles for.
+	// The objects of the new namespace are not the operator's, as those of the first one: its pull secret, and the
+	// OperatorGroup, for which OLM creates roles.
 	for _, o := range []string{
 		"namespaces /" + m.operatorNamespace, "serviceaccounts " + m.operatorNamespace + "/default", "configmaps " + m.operatorNamespace + "/kube-root-ca.crt",
 		"secrets " + m.operatorNamespace + "/" + pullSecret, "operatorgroups.operators.coreos.com " + client.ObjectKeyFromObject(m.operatorGroup()).String(),
@@ -452,15 +453,15 @@ func (m *olmScenario) move() {
 	}
 }
 
-// isUninstalled: first the configuration, which waits until no volume is in use, then Subscription and CSV, then the
-// kinds, which OLM leaves.
+// uninstall deletes the configuration, which waits until no volume is in use, then the Subscription and the CSV, and
+// then the CRDs, which OLM does not delete.
 func (m *olmScenario) uninstall() {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	m.remove(config)
 	message := m.awaitDegraded(operatorv1alpha1.ReasonVolumesInUse)
 	for _, name := range []string{"broker-0", "late"} {
 		if !strings.Contains(message, m.namespace+"/"+name) {
-			m.Errorf("the Pod %s is not named", name)
+			m.Errorf("the message lacks Pod %s", name)
 		}
 	}
 	m.checkUserData(m.collectUserData())
@@ -475,37 +476,37 @@ func (m *olmScenario) uninstall() {
 	m.removeTopologyLabels()
 	m.awaitNoTraces("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
 		"operators.operators.coreos.com /"+names.Operator+".")
-	for _, kind := range []string{
+	for _, name := range []string{
 		"listeners.listeners.stackable.tech", "listenerclasses.listeners.stackable.tech", "podlisteners.listeners.stackable.tech",
 		"listeneroperators.listener-operator.dev",
 	} {
-		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind}}
-		m.remove(definition)
-		mustAwaitGone(m.scenario, definition, client.ObjectKeyFromObject(definition))
+		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		m.remove(crd)
+		mustAwaitGone(m.scenario, crd, client.ObjectKeyFromObject(crd))
 	}
-	// They come back if OLM has not seen yet that the kinds are gone.
+	// OLM recreates them until it has observed the deletion of the CRDs.
 	if err := eventually(m.timeoutContext(), func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) }); err != nil {
 		m.Error(err)
 	}
 }
 
-// forget deletes the objects in which OLM collects what belongs to the operator, one for each namespace that it was in:
-// it never does so itself.
+// deleteOperators deletes the Operator objects, in which OLM lists the components of an operator, one for each
+// namespace in which it was installed. OLM does not delete them.
 func (m *olmScenario) deleteOperators(ctx context.Context) error {
-	var collections operatorsv1.OperatorList
-	if err := api.List(ctx, &collections); err != nil {
+	var operators operatorsv1.OperatorList
+	if err := api.List(ctx, &operators); err != nil {
 		return err
 	}
 	var errs []error
-	for i := range collections.Items {
-		if c := &collections.Items[i]; !m.objectsBefore["operators.operators.coreos.com /"+c.Name] {
-			errs = append(errs, client.IgnoreNotFound(api.Delete(ctx, c)))
+	for i := range operators.Items {
+		if o := &operators.Items[i]; !m.objectsBefore["operators.operators.coreos.com /"+o.Name] {
+			errs = append(errs, client.IgnoreNotFound(api.Delete(ctx, o)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// lasting makes a class that lives longer than the chapter, and returns its name.
+// createLastingClass creates a class that is not deleted at the end of the step, and returns its name.
 func (m *olmScenario) createLastingClass(spec listenersv1alpha1.ListenerClassSpec) string {
 	m.Helper()
 	class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: m.namespace}, Spec: spec}
@@ -513,7 +514,7 @@ func (m *olmScenario) createLastingClass(spec listenersv1alpha1.ListenerClassSpe
 	return class.Name
 }
 
-// agents returns the DaemonSet.
+// daemonSet returns the DaemonSet of the agents.
 func (m *olmScenario) daemonSet() *appsv1.DaemonSet {
 	m.Helper()
 	agents := &appsv1.DaemonSet{}
@@ -521,15 +522,15 @@ func (m *olmScenario) daemonSet() *appsv1.DaemonSet {
 	return agents
 }
 
-// sameAs checks that the DaemonSet was changed, if at all, and not made anew.
+// checkNotRecreated checks that the DaemonSet was not deleted and recreated.
 func (m *olmScenario) checkNotRecreated(agents *appsv1.DaemonSet) {
 	m.Helper()
 	if after := m.daemonSet(); after.UID != agents.UID {
-		m.Errorf("the DaemonSet was made anew: its uid was %s and is %s", agents.UID, after.UID)
+		m.Errorf("the DaemonSet was recreated: its uid was %s and is %s", agents.UID, after.UID)
 	}
 }
 
-// unsubscribe deletes the Subscription and what it installed, and waits until the operator is gone.
+// unsubscribe deletes the Subscription and the CSV, and waits until the operator is deleted.
 func (m *olmScenario) unsubscribe() {
 	m.Helper()
 	m.remove(&operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace}})
@@ -543,7 +544,7 @@ func (m *olmScenario) unsubscribe() {
 	mustAwaitGone(m.scenario, &corev1.ServiceAccount{}, operator)
 }
 
-// unlabel takes off the Nodes what kubelets leave there of a driver that is gone.
+// removeTopologyLabels removes the labels that kubelets set on Nodes for the driver, and do not remove.
 func (m *olmScenario) removeTopologyLabels() {
 	m.Helper()
 	if _, err := kubectl(m.ctx, "label", "nodes", "--all", names.TopologyKey+"-"); err != nil {
@@ -551,19 +552,19 @@ func (m *olmScenario) removeTopologyLabels() {
 	}
 }
 
-// userData is what an upgrade must leave alone of a Pod.
+// userData is the data of a Pod that an upgrade must not change.
 type userData struct {
 	UID       types.UID
 	Restarts  int32
 	Node      string
 	Addresses []listenersv1alpha1.IngressAddress
-	// Service is that of the Pod, and Ports are its node ports.
+	// Service is the uid of the Pod's Service, and Ports are its node ports.
 	Service types.UID
 	Ports   []int32
 	Files   map[string]string
 }
 
-// data returns what the Pods of the story have, by their names.
+// collectUserData returns the data of the scenario's Pods, by name.
 func (m *olmScenario) collectUserData() map[string]userData {
 	m.Helper()
 	var pods corev1.PodList
@@ -592,11 +593,11 @@ func (m *olmScenario) collectUserData() map[string]userData {
 	return all
 }
 
-// stillUsable checks that Pods have what they had, and are reached.
+// checkUserData checks that the data of Pods is unchanged, and that clients reach them.
 func (m *olmScenario) checkUserData(before map[string]userData) {
 	m.Helper()
 	if diff := cmp.Diff(before, m.collectUserData()); diff != "" {
-		m.Errorf("what users have changed (-before +after):\n%s", diff)
+		m.Errorf("data of users changed (-before +after):\n%s", diff)
 	}
 	for name, d := range before {
 		if got, err := request(m.timeoutContext(), d.Addresses[0], "/whoami"); err != nil || got != name {
@@ -605,7 +606,7 @@ func (m *olmScenario) checkUserData(before map[string]userData) {
 	}
 }
 
-// load is what users do meanwhile.
+// load is what users do during an upgrade.
 type load struct {
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
@@ -613,20 +614,20 @@ type load struct {
 	requests int
 	slowest  time.Duration
 	mounts   []time.Duration
-	// unavailable is the greatest number of agents that were away at once.
+	// unavailable is the highest number of agents that were unavailable at once.
 	unavailable int32
-	// failures are what went wrong, by what was done.
+	// failures are the errors, by activity.
 	failures map[string]*failure
 }
 
-// failure is how often something went wrong, and how the first time.
+// failure is the number of errors of an activity, and the first of them.
 type failure struct {
 	times int
 	first error
 }
 
-// use lets clients from outside talk to the Pods, Pods with new volumes start, and somebody count the agents, until the
-// load ends.
+// startLoad starts clients outside of the cluster that send requests to the Pods, starts and deletes Pods with new
+// volumes, and watches the number of unavailable agents.
 func (m *olmScenario) startLoad(pods map[string]userData) *load {
 	ctx, cancel := context.WithCancel(m.ctx)
 	l := &load{cancel: cancel, failures: map[string]*failure{}}
@@ -638,11 +639,11 @@ func (m *olmScenario) startLoad(pods map[string]userData) *load {
 	return l
 }
 
-// patient is a client outside of the cluster that a busy machine does not fail: an address that leads nowhere refuses
-// at once.
+// patientClient is an HTTP client outside of the cluster with a longer timeout, so that requests do not fail because
+// the machine is busy. Addresses that nothing serves refuse connections immediately.
 var patientClient = &http.Client{Timeout: 30 * time.Second, Transport: externalClient.Transport}
 
-// talk asks a Pod for its name, over and over.
+// sendRequests requests the name of a Pod repeatedly.
 func (l *load) sendRequests(ctx context.Context, want string, a listenersv1alpha1.IngressAddress) {
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -653,7 +654,7 @@ func (l *load) sendRequests(ctx context.Context, want string, a listenersv1alpha
 		l.record(func() {
 			l.requests++
 			l.slowest = max(l.slowest, time.Since(began))
-			l.recordError("asking "+want, err)
+			l.recordError("requesting "+want, err)
 		})
 		select {
 		case <-ctx.Done():
@@ -662,7 +663,7 @@ func (l *load) sendRequests(ctx context.Context, want string, a listenersv1alpha
 	}
 }
 
-// mount starts and ends Pods one after another.
+// startPods creates and deletes Pods one after another.
 func (l *load) startPods(ctx context.Context, m *olmScenario) {
 	for i := 0; ctx.Err() == nil; i++ {
 		p := pod(fmt.Sprintf("mount-%d", i), map[string]map[string]string{"listener": byClass("external-unstable")})
@@ -671,12 +672,12 @@ func (l *load) startPods(ctx context.Context, m *olmScenario) {
 		err := createAndDelete(context.WithoutCancel(ctx), p)
 		l.record(func() {
 			l.mounts = append(l.mounts, time.Since(began))
-			l.recordError("starting and ending Pods", err)
+			l.recordError("starting and deleting Pods", err)
 		})
 	}
 }
 
-// comeAndGo has a Pod become ready, and end.
+// createAndDelete creates a Pod, waits until it is ready, and deletes it.
 func createAndDelete(ctx context.Context, p *corev1.Pod) error {
 	come, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -689,7 +690,7 @@ func createAndDelete(ctx context.Context, p *corev1.Pod) error {
 	return errors.Join(err, api.Delete(gone, p), awaitGone(gone, &corev1.Pod{}, client.ObjectKeyFromObject(p)))
 }
 
-// count watches the DaemonSet.
+// watchAgents watches the number of unavailable agents.
 func (l *load) watchAgents(ctx context.Context, namespace string) {
 	_, err := watchUntil(ctx, &appsv1.DaemonSet{}, selectObject(client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}),
 		func(_ watch.EventType, d *appsv1.DaemonSet) bool {
@@ -697,7 +698,7 @@ func (l *load) watchAgents(ctx context.Context, namespace string) {
 			return false
 		})
 	if ctx.Err() == nil {
-		l.record(func() { l.recordError("counting the agents", err) })
+		l.record(func() { l.recordError("watching the agents", err) })
 	}
 }
 
@@ -707,7 +708,7 @@ func (l *load) record(write func()) {
 	write()
 }
 
-// fail notes an error, if there is one.
+// recordError records an error unless it is nil.
 func (l *load) recordError(doing string, err error) {
 	if err == nil {
 		return
@@ -718,7 +719,7 @@ func (l *load) recordError(doing string, err error) {
 	l.failures[doing].times++
 }
 
-// end stops the load and checks that nobody noticed anything.
+// stopAndCheck stops the load and checks that there were no errors, and at most one unavailable agent.
 func (l *load) stopAndCheck(m *olmScenario) {
 	m.Helper()
 	l.cancel()
@@ -727,31 +728,31 @@ func (l *load) stopAndCheck(m *olmScenario) {
 		m.Errorf("%s failed %d times, first with: %v", doing, f.times, f.first)
 	}
 	slices.Sort(l.mounts)
-	m.Logf("%d requests, the slowest took %s; %d Pods started and ended, each in %s (median; slowest %s); at most %d agents were away at once",
+	m.Logf("%d requests, the slowest took %s; %d Pods started and deleted, each in %s (median; slowest %s); at most %d agents were unavailable at once",
 		l.requests, l.slowest.Round(time.Millisecond), len(l.mounts), l.mounts[len(l.mounts)/2].Round(time.Millisecond),
 		l.mounts[len(l.mounts)-1].Round(time.Millisecond), l.unavailable)
 	if l.unavailable > 1 {
-		m.Errorf("%d agents were away at once, want at most a tenth, which is 1", l.unavailable)
+		m.Errorf("%d agents were unavailable at once, want at most a tenth, which is 1", l.unavailable)
 	}
 }
 
-// passing are kinds whose objects come and go by themselves.
+// volatileResources are resources whose objects are created and deleted all the time.
 var volatileResources = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"}
 
-// everything returns each object of the cluster, except for those of the passing kinds and of the story, as "kind
-// namespace/name", and what of its metadata bears our names.
+// listObjects returns all objects of the cluster as "resource namespace/name", except for volatile ones and those of
+// the scenario, with an additional entry for each label, annotation and finalizer of this operator.
 func (m *olmScenario) listObjects() map[string]bool {
 	m.Helper()
 	config, err := testbed.RESTConfig()
 	if err != nil {
 		m.Fatal(err)
 	}
-	kinds, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
+	resources, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
 	if err != nil {
 		m.Fatal(err)
 	}
 	objects := map[string]bool{}
-	for _, group := range kinds {
+	for _, group := range resources {
 		gv, err := schema.ParseGroupVersion(group.GroupVersion)
 		if err != nil {
 			m.Fatal(err)
@@ -763,7 +764,7 @@ func (m *olmScenario) listObjects() map[string]bool {
 			}
 			list, err := metadata.NewForConfigOrDie(config).Resource(resource).List(m.ctx, metav1.ListOptions{})
 			if apierrors.IsNotFound(err) {
-				continue // the kind has just been deleted
+				continue // the CRD was deleted since discovery
 			}
 			if err != nil {
 				m.Fatalf("listing %s: %v", resource, err)
@@ -786,7 +787,8 @@ func (m *olmScenario) listObjects() map[string]bool {
 	return objects
 }
 
-// untraced waits until the cluster is as before, except for objects whose description begins with one of the prefixes.
+// awaitNoTraces waits until the cluster has no more objects than before the installation, except for those whose
+// description has one of the prefixes.
 func (m *olmScenario) awaitNoTraces(except ...string) {
 	m.Helper()
 	if err := eventually(m.timeoutContext(), func(context.Context) error { return m.findTraces(except...) }); err != nil {
@@ -794,7 +796,8 @@ func (m *olmScenario) awaitNoTraces(except ...string) {
 	}
 }
 
-// traces returns an error about what the cluster has beyond what it had before, but for the exceptions.
+// findTraces returns an error about objects that did not exist before the installation, except for those whose
+// description has one of the prefixes.
 func (m *olmScenario) findTraces(except ...string) error {
 	m.Helper()
 	var left []string
@@ -807,10 +810,10 @@ func (m *olmScenario) findTraces(except ...string) error {
 		return nil
 	}
 	slices.Sort(left)
-	return fmt.Errorf("this is left:\n%s", strings.Join(left, "\n"))
+	return fmt.Errorf("these objects remain:\n%s", strings.Join(left, "\n"))
 }
 
-// kubectl runs kubectl on the cluster and returns what it prints.
+// kubectl runs kubectl on the cluster, and returns its standard output.
 func kubectl(ctx context.Context, args ...string) (string, error) {
 	out, err := output(ctx, "", nil, testbed.Kubectl(), append([]string{"--kubeconfig=" + testbed.Kubeconfig()}, args...)...)
 	return string(out), err

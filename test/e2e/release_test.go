@@ -56,9 +56,9 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	return r, err
 }
 
-// newCatalogue creates a catalog of releases, the oldest first, copies its image and all images that it refers to into the
-// mirror, and returns the name of its image.
-func newCatalogue(ctx context.Context, dir string, releases ...release) (string, error) {
+// newCatalog creates a catalog of releases, the oldest first, copies its image and all images that it refers to into
+// the mirror, and returns the name of its image.
+func newCatalog(ctx context.Context, dir string, releases ...release) (string, error) {
 	root, err := checkout.Root()
 	if err != nil {
 		return "", err
@@ -82,7 +82,7 @@ func newCatalogue(ctx context.Context, dir string, releases ...release) (string,
 	for _, r := range releases {
 		maps.Copy(all, r.images)
 	}
-	catalogue, err := all.publish("listener-operator-catalog", spec)
+	catalog, err := all.publish("listener-operator-catalog", spec)
 	if err != nil {
 		return "", err
 	}
@@ -90,7 +90,7 @@ func newCatalogue(ctx context.Context, dir string, releases ...release) (string,
 	if err != nil {
 		return "", err
 	}
-	return catalogue, all.mirror(ctx, append(named, catalogue)...)
+	return catalog, all.mirror(ctx, append(named, catalog)...)
 }
 
 // output runs a program in the checkout, and returns its standard output.

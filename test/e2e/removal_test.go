@@ -24,8 +24,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// getConfig reads ListenerOperator/cluster. At the end of the test it is created again if it was deleted, and its agents
-// are awaited.
+// getConfig reads ListenerOperator/cluster. At the end of the test it is created again if it was deleted, and its
+// agents are awaited.
 func (s *scenario) getConfig() *operatorv1alpha1.ListenerOperator {
 	s.Helper()
 	config := &operatorv1alpha1.ListenerOperator{}
@@ -50,8 +50,8 @@ func isAvailableOnAllNodes(config *operatorv1alpha1.ListenerOperator) bool {
 		int(config.Status.NodeAgent.Ready) == len(testbed.Nodes())
 }
 
-// awaitDeletionRefused waits until the operator reports, with these words, that volumes in use block the deletion of the
-// configuration.
+// awaitDeletionRefused waits until the operator reports, with these words, that volumes in use block the deletion of
+// the configuration.
 func (s *scenario) awaitDeletionRefused(config *operatorv1alpha1.ListenerOperator, words string) {
 	s.Helper()
 	if _, err := await(s.timeoutContext(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config),
@@ -109,9 +109,9 @@ func (s *scenario) createReachablePod() (*listenersv1alpha1.ListenerClass, *core
 	return class, p, own
 }
 
-// TestDeletionOfTheConfigurationWaitsForVolumesInUse: while a Pod has a volume, the operator refuses the deletion and names
-// the Pod, also with foreground deletion. When the Pod has ended, for which its agent has to run, all installed objects
-// are deleted. The administrator's ListenerClass stays.
+// TestDeletionOfTheConfigurationWaitsForVolumesInUse: while a Pod has a volume, the operator refuses the deletion and
+// names the Pod, also with foreground deletion. When the Pod has ended, for which its agent has to run, all installed
+// objects are deleted. The administrator's ListenerClass stays.
 func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s := newScenario(t)
 	class, p, own := s.createReachablePod()
@@ -133,8 +133,8 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
 }
 
-// TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown: nothing is deleted and Pods can end, until the operator runs again
-// and completes the deletion.
+// TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown: nothing is deleted and Pods can end, until the operator runs
+// again and completes the deletion.
 func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	s := newScenario(t)
 	_, p, _ := s.createReachablePod()
@@ -164,8 +164,8 @@ func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	s.awaitUninstalled(config)
 }
 
-// TestADeletionByMistakeCanBeReverted: a second deletion request, with orphaning, completes the pending deletion without
-// deleting what is installed, and a new configuration takes it over. Neither the Pod nor an agent is affected.
+// TestADeletionByMistakeCanBeReverted: a second deletion request, with orphaning, completes the pending deletion
+// without deleting what is installed, and a new configuration takes it over. Neither the Pod nor an agent is affected.
 func TestADeletionByMistakeCanBeReverted(t *testing.T) {
 	s := newScenario(t)
 	class, _, own := s.createReachablePod()

@@ -197,7 +197,8 @@ func (r *testRouter) removeFromRoutes(s *scenario) {
 	}
 }
 
-// client returns an HTTP client outside of the cluster that resolves every host to the router, and follows no redirects.
+// client returns an HTTP client outside of the cluster that resolves every host to the router, and follows no
+// redirects.
 func (r *testRouter) client() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(openshift.authority.Cert)
@@ -266,7 +267,8 @@ func routed(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerCla
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
 }
 
-// createClasses creates several classes, deletes them at the end of the test, and returns them by suffix of their names.
+// createClasses creates several classes, deletes them at the end of the test, and returns them by suffix of their
+// names.
 func (s *scenario) createClasses(specs map[string]listenersv1alpha1.ListenerClassSpec) map[string]*listenersv1alpha1.ListenerClass {
 	s.Helper()
 	made := map[string]*listenersv1alpha1.ListenerClass{}

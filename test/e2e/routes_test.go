@@ -205,8 +205,8 @@ func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	}
 }
 
-// checkOnlyRouterAccess fails the test if a client outside of the cluster can reach a Pod or its Service other than through
-// the router.
+// checkOnlyRouterAccess fails the test if a client outside of the cluster can reach a Pod or its Service other than
+// through the router.
 func (s *scenario) checkOnlyRouterAccess(p *corev1.Pod, service string) {
 	s.Helper()
 	var found corev1.Service
@@ -302,8 +302,8 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	}
 }
 
-// TestAPodWaitsForARejectedRoute: another Route has the host. Condition and events have the router's message, and the Pod
-// starts as soon as the host is free.
+// TestAPodWaitsForARejectedRoute: another Route has the host. Condition and events have the router's message, and the
+// Pod starts as soon as the host is free.
 func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
@@ -333,8 +333,8 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 }
 
-// awaitAdmitted waits until a Route is admitted, and until new Routes have a later creation timestamp. Timestamps have a
-// resolution of one second, and of two Routes with the same one either may get the host.
+// awaitAdmitted waits until a Route is admitted, and until new Routes have a later creation timestamp. Timestamps have
+// a resolution of one second, and of two Routes with the same one either may get the host.
 func (s *scenario) awaitAdmitted(route *routev1.Route) {
 	s.Helper()
 	mustAwait(s, &routev1.Route{}, route.Name, func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
@@ -447,8 +447,8 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	t.Logf("condition outside of the shard: %s", message)
 }
 
-// TestAClassChangesBetweenRouteAndNodePort while a client polls the address in the Listener's status, which answers as long
-// as it is there. The files are updated, and what served the old address is deleted.
+// TestAClassChangesBetweenRouteAndNodePort while a client polls the address in the Listener's status, which answers as
+// long as it is there. The files are updated, and what served the old address is deleted.
 func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -500,8 +500,8 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	}
 }
 
-// TestTheOldAddressStaysUntilTheNewOneIsReady: the new exposure depends on another controller, which takes time. Until it
-// has an address, the Listener keeps the previous one.
+// TestTheOldAddressStaysUntilTheNewOneIsReady: the new exposure depends on another controller, which takes time. Until
+// it has an address, the Listener keeps the previous one.
 func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
@@ -581,15 +581,15 @@ type poller struct {
 	stop    context.CancelFunc
 }
 
-// startPolling starts a poller. It fails the test if a request fails although the Listener has the same address before and
-// after it, and the address has answered before: kube-proxy opens a node port some time after the API server has allocated
-// it, which cannot be observed.
+// startPolling starts a poller. It fails the test if a request fails although the Listener has the same address before
+// and after it, and the address has answered before: kube-proxy opens a node port some time after the API server has
+// allocated it, which cannot be observed.
 func (s *scenario) startPolling(listener string) *poller {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
-	v := &poller{answers: make(chan string, 10000), stop: cancel}
+	p := &poller{answers: make(chan string, 10000), stop: cancel}
 	go func() {
-		defer close(v.answers)
+		defer close(p.answers)
 		last := ""
 		for ctx.Err() == nil {
 			before, err := s.firstAddress(ctx, listener)
@@ -598,7 +598,7 @@ func (s *scenario) startPolling(listener string) *poller {
 			}
 			if err = s.poll(ctx, before); err == nil {
 				last = before.Address
-				v.answers <- last
+				p.answers <- last
 				continue
 			}
 			after, readErr := s.firstAddress(ctx, listener)
@@ -609,19 +609,19 @@ func (s *scenario) startPolling(listener string) *poller {
 	}()
 	s.Cleanup(func() {
 		cancel()
-		for range v.answers { // until it has stopped
+		for range p.answers { // until it has stopped
 		}
 	})
-	return v
+	return p
 }
 
 // awaitAnswerFrom waits until an address has answered.
-func (v *poller) awaitAnswerFrom(s *scenario, address string) {
+func (p *poller) awaitAnswerFrom(s *scenario, address string) {
 	s.Helper()
 	late := time.After(timeout)
 	for {
 		select {
-		case at, open := <-v.answers:
+		case at, open := <-p.answers:
 			if at == address {
 				return
 			}
@@ -796,8 +796,8 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 	}
 }
 
-// TestOnlyCustomHostsRequirePermission: without the permission to set hosts, classes that leave the host to OpenShift or to
-// the router's domain still work.
+// TestOnlyCustomHostsRequirePermission: without the permission to set hosts, classes that leave the host to OpenShift
+// or to the router's domain still work.
 func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()

@@ -29,7 +29,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// awaitPodListener waits until a Pod's PodListeners object has an address for one of its volumes, and returns the entry.
+// awaitPodListener waits until a Pod's PodListeners object has an address for one of its volumes, and returns the
+// entry.
 func (s *scenario) awaitPodListener(p *corev1.Pod, volume string) listenersv1alpha1.PodListener {
 	s.Helper()
 	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID),
@@ -349,8 +350,8 @@ func TestAMountTakesFewWrites(t *testing.T) {
 	}
 }
 
-// ourWrites returns the number of writes, except for events, that the API server has served for resources that the operator
-// and its agents write, by verb and resource.
+// ourWrites returns the number of writes, except for events, that the API server has served for resources that the
+// operator and its agents write, by verb and resource.
 func (s *scenario) ourWrites() map[string]float64 {
 	s.Helper()
 	config, err := testbed.RESTConfig()
@@ -422,8 +423,8 @@ func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestListenersKeepTheirAddressesWhenTheClassIsDeleted: Service, addresses and files stay, and a condition of the Listener
-// reports the missing class.
+// TestListenersKeepTheirAddressesWhenTheClassIsDeleted: Service, addresses and files stay, and a condition of the
+// Listener reports the missing class.
 func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -475,8 +476,8 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 	}
 }
 
-// TestAnInlineVolumeIsRefused: the driver declares inline volumes for compatibility (contract 1.2), but does not support
-// them. The event says what to use instead.
+// TestAnInlineVolumeIsRefused: the driver declares inline volumes for compatibility (contract 1.2), but does not
+// support them. The event says what to use instead.
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -492,8 +493,8 @@ func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Logf("event: %s", note)
 }
 
-// TestForeignServiceIsNeverModified: a Service with the Listener's name that the operator has not created is not changed.
-// Once it is deleted, the operator creates its own.
+// TestForeignServiceIsNeverModified: a Service with the Listener's name that the operator has not created is not
+// changed. Once it is deleted, the operator creates its own.
 func TestForeignServiceIsNeverModified(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
@@ -515,8 +516,8 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestAVolumeOfStackableIsTakenOver: volumes that Stackable's listener operator has provisioned can be mounted, lose the
-// finalizer of its provisioner, and are deleted with their claims.
+// TestAVolumeOfStackableIsTakenOver: volumes that Stackable's listener operator has provisioned can be mounted, lose
+// the finalizer of its provisioner, and are deleted with their claims.
 func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -27,7 +27,8 @@ import (
 const (
 	// untarImage is the image of the init container that unpacks the bundle.
 	untarImage = "scorecard-untar:1"
-	// testUser is the user of the scorecard's images. The restricted Pod security standard requires one that is not root.
+	// testUser is the user of the scorecard's images. The restricted Pod security standard requires one that is not
+	// root.
 	testUser = "65532"
 )
 
@@ -39,8 +40,8 @@ var acceptedSuggestions = []string{
 	"podlisteners.listeners.stackable.tech does not have status spec",
 }
 
-// runScorecard runs the Operator SDK's scorecard on a new installation, with all suites of the bundle's configuration. The
-// images of the tests are not pulled, but built here and loaded onto the nodes.
+// runScorecard runs the Operator SDK's scorecard on a new installation, with all suites of the bundle's configuration.
+// The images of the tests are not pulled, but built here and loaded onto the nodes.
 func (m *olmScenario) runScorecard() {
 	sdk, err := tools.Ensure(m.ctx, "operator-sdk")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP and
-// UDP, and returns the files that it reads in its listener volumes. If it finds a CA, it also serves TLS, with
+// Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP
+// and UDP, and returns the files that it reads in its listener volumes. If it finds a CA, it also serves TLS, with
 // certificates for the addresses in its volumes. It does not use the Kubernetes API.
 package main
 
