@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs or upgrades the operator with the image $1, on the cluster that kubectl is configured for. CRDs of Stackable's
-# listener operator are taken over.
+# Installs or upgrades the operator with the image $1, on the cluster that kubectl is configured for. CRDs of
+# Stackable's listener operator are taken over.
 set -euo pipefail
 
 # The manifests define these objects completely, so conflicting changes are overwritten. The field manager is that of

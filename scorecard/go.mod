@@ -9,7 +9,6 @@ require (
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	github.com/listener-operator/listener-operator v0.0.0-00010101000000-000000000000
-	github.com/listener-operator/listener-operator/test v0.0.0-00010101000000-000000000000
 	github.com/operator-framework/api v0.42.0
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
@@ -78,5 +77,3 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.3 // indirect
 )
-
-replace github.com/listener-operator/listener-operator/test => ../test

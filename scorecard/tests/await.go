@@ -5,26 +5,39 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	waiting "github.com/listener-operator/listener-operator/test/await"
 )
 
-// patience is how long a test waits for one thing, on a cluster that may be busy.
-const patience = 2 * time.Minute
+const (
+	// timeout is the limit of each wait, on a cluster that may be busy.
+	timeout = 2 * time.Minute
+	// interval is the time between two attempts.
+	interval = time.Second
+)
 
-// await waits until missing says "" of the objects that options select, and returns them. It looks again whenever one
-// of them changes. When patience ends before that, it fails with what missing said last.
+// await lists the objects that options select until missing returns "" for them, and returns them. After the timeout,
+// it fails with the last result of missing.
 func await[L client.ObjectList](
 	ctx context.Context, e *environment, what string, empty L, missing func(L) string, options ...client.ListOption,
-) (L, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
-	defer cancel()
-	list, err := waiting.List(ctx, e.client, empty, missing, func(state string) { e.logf("%s: %s", what, state) }, options...)
-	if ctx.Err() != nil {
-		return list, failf("%s: %v", what, err)
-	}
-	if err != nil {
+) (list L, err error) {
+	last := ""
+	err = wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {
+		list = empty.DeepCopyObject().(L)
+		if err := e.client.List(ctx, list, options...); err != nil {
+			return false, err
+		}
+		state := missing(list)
+		if state != "" && state != last {
+			e.logf("%s: %s", what, state)
+		}
+		last = state
+		return state == "", nil
+	})
+	switch {
+	case wait.Interrupted(err):
+		return list, failf("%s: %v: %s", what, err, last)
+	case err != nil:
 		return list, fmt.Errorf("%s: %w", what, err)
 	}
 	e.logf("%s: done", what)

@@ -8,41 +8,41 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// installable are the kinds that every version of OLM installs on every cluster. OLM knows more, but some fail the
-// installation where their API is not served (ServiceMonitor, Console…), others are refused by some versions
-// (PodMonitor) or catalogues (NetworkPolicy).
+// installable are the kinds that every version of OLM installs on every cluster. OLM supports more, but the
+// installation of some fails where their API is not served (ServiceMonitor, Console…), and some versions (PodMonitor)
+// or catalogues (NetworkPolicy) reject others.
 var installable = []string{
 	"ClusterServiceVersion", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ServiceAccount",
 	"Service", "Secret", "ConfigMap", "PodDisruptionBudget", "PriorityClass",
 }
 
-// bundleIsInstallable fails if the bundle has an object that OLM does not install everywhere, if it chooses a
-// namespace, or if one of its own kinds is missing from it.
+// bundleIsInstallable fails if the bundle contains an object that OLM does not install on every cluster, if an object
+// has a namespace, or if the CRD of an owned resource is missing.
 func bundleIsInstallable(_ context.Context, e *environment) error {
 	var errs []error
 	defined := map[string]bool{}
 	for _, o := range e.bundle.Objects {
 		e.logf("%s %s", o.GetKind(), o.GetName())
-		errs = append(errs, misplaced(o))
+		errs = append(errs, checkObject(o))
 		if o.GetKind() == "CustomResourceDefinition" {
 			defined[o.GetName()] = true
 		}
 	}
 	for _, owned := range e.bundle.CSV.Spec.CustomResourceDefinitions.Owned {
 		if !defined[owned.Name] {
-			errs = append(errs, failf("the bundle owns the kind %s, but has no CustomResourceDefinition %s", owned.Kind, owned.Name))
+			errs = append(errs, failf("the bundle owns %s, but contains no CustomResourceDefinition %s", owned.Kind, owned.Name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// misplaced fails for an object that does not belong into a bundle.
-func misplaced(o *unstructured.Unstructured) error {
+// checkObject fails if an object must not be part of a bundle.
+func checkObject(o *unstructured.Unstructured) error {
 	if !slices.Contains(installable, o.GetKind()) {
-		return failf("%s %s: OLM does not install this kind everywhere; the operator has to install it when it runs", o.GetKind(), o.GetName())
+		return failf("%s %s: OLM does not install this kind on every cluster; the operator has to install it", o.GetKind(), o.GetName())
 	}
 	if o.GetNamespace() != "" {
-		return failf("%s %s is bound to the namespace %s, but users choose where the operator goes", o.GetKind(), o.GetName(), o.GetNamespace())
+		return failf("%s %s has the namespace %s, but users choose the operator's namespace", o.GetKind(), o.GetName(), o.GetNamespace())
 	}
 	return nil
 }

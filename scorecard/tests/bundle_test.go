@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// object returns what a bundle may have.
+// object returns an object of a bundle.
 func object(kind, namespace, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetKind(kind)
@@ -18,7 +18,7 @@ func object(kind, namespace, name string) *unstructured.Unstructured {
 	return u
 }
 
-// bundleOf returns a bundle that owns the kind ListenerOperator and has the objects.
+// bundleOf returns a bundle that owns ListenerOperator and contains the objects.
 func bundleOf(objects ...*unstructured.Unstructured) *manifests.Bundle {
 	b := &manifests.Bundle{CSV: &operatorsv1alpha1.ClusterServiceVersion{}, Objects: objects}
 	b.CSV.Spec.CustomResourceDefinitions.Owned = []operatorsv1alpha1.CRDDescription{{
@@ -28,7 +28,7 @@ func bundleOf(objects ...*unstructured.Unstructured) *manifests.Bundle {
 	return b
 }
 
-func TestBundleOfThisTreeIsInstallable(t *testing.T) {
+func TestBundleOfTheRepositoryIsInstallable(t *testing.T) {
 	b, err := manifests.GetBundleFromDir("../../bundle")
 	if err != nil {
 		t.Fatal(err)
@@ -38,18 +38,18 @@ func TestBundleOfThisTreeIsInstallable(t *testing.T) {
 	}
 }
 
-func TestBundleThatOLMCannotInstallEverywhereFails(t *testing.T) {
+func TestBundleWithUnsupportedObjectsFails(t *testing.T) {
 	crd := object("CustomResourceDefinition", "", "listeneroperators.listener-operator.dev")
 	for name, tc := range map[string]struct {
 		objects []*unstructured.Unstructured
 		want    string
 	}{
 		"a kind that OLM does not install":       {[]*unstructured.Unstructured{crd, object("DaemonSet", "", "a")}, "DaemonSet a"},
-		"a kind that only some clusters have":    {[]*unstructured.Unstructured{crd, object("ServiceMonitor", "", "a")}, "ServiceMonitor a"},
-		"a kind that catalogues refuse":          {[]*unstructured.Unstructured{crd, object("NetworkPolicy", "", "a")}, "NetworkPolicy a"},
+		"a kind that some clusters do not serve": {[]*unstructured.Unstructured{crd, object("ServiceMonitor", "", "a")}, "ServiceMonitor a"},
+		"a kind that catalogues reject":          {[]*unstructured.Unstructured{crd, object("NetworkPolicy", "", "a")}, "NetworkPolicy a"},
 		"an object in a namespace":               {[]*unstructured.Unstructured{crd, object("ConfigMap", "x", "a")}, "namespace x"},
-		"an owned kind that nothing defines":     {nil, "no CustomResourceDefinition"},
-		"every fault is told, and not the first": {[]*unstructured.Unstructured{object("DaemonSet", "", "a")}, "DaemonSet a"},
+		"an owned resource without a CRD":        {nil, "no CustomResourceDefinition"},
+		"every error is reported":                {[]*unstructured.Unstructured{object("DaemonSet", "", "a")}, "DaemonSet a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := bundleIsInstallable(t.Context(), &environment{bundle: bundleOf(tc.objects...)})

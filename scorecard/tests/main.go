@@ -1,6 +1,6 @@
-// Command tests is the image of the operator's own scorecard tests. The scorecard of the Operator SDK runs one of them
-// in a Pod, with the bundle in /bundle, and reads a TestStatus from what the Pod prints. So a test must never print
-// anything else, whatever happens to it.
+// Command tests runs the operator's own scorecard tests. The Operator SDK's scorecard runs each test in a Pod, with the
+// bundle in /bundle, and reads a TestStatus from the output of the Pod. So the program must never print anything else,
+// even if a test panics.
 package main
 
 import (
@@ -30,14 +30,14 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// bundleDir is where the scorecard puts the bundle.
+// bundleDir is the directory of the bundle in the Pod.
 const bundleDir = "/bundle"
 
-// serveCommand makes the program the server that a test starts, instead of a test.
+// serveCommand is the argument that runs the server of the test volume-mounts.
 const serveCommand = "serve"
 
-// tests are what the scorecard may ask for. They are independent of each other, but the last takes away for a moment
-// what the others need.
+// tests are the tests by name. They are independent of each other, but uninstall-leaves-nothing must run last, because
+// it temporarily removes what the others need.
 var tests = map[string]func(context.Context, *environment) error{
 	"bundle-is-installable":    bundleIsInstallable,
 	"operator-comes-up":        operatorComesUp,
@@ -45,11 +45,11 @@ var tests = map[string]func(context.Context, *environment) error{
 	"uninstall-leaves-nothing": uninstallLeavesNothing,
 }
 
-// environment is what a test works with.
+// environment is the input of a test, and its log.
 type environment struct {
 	bundle *manifests.Bundle
-	client client.WithWatch
-	// namespace is where the test's own Pod runs.
+	client client.Client
+	// namespace is the namespace of the test's own Pod.
 	namespace string
 	// pod is the name of the test's own Pod.
 	pod string
@@ -57,13 +57,12 @@ type environment struct {
 	log strings.Builder
 }
 
-// logf notes what a test does, for whoever has to find out why it did not pass.
+// logf adds a line to the log of the test.
 func (e *environment) logf(format string, args ...any) {
 	fmt.Fprintf(&e.log, "%s "+format+"\n", append([]any{time.Now().UTC().Format(time.TimeOnly)}, args...)...)
 }
 
-// failure is an error that says that the operator does not behave as it should. Any other error says that a test could
-// not find out.
+// failure is an error of the operator. Any other error means that the test could not be performed.
 type failure string
 
 func (f failure) Error() string { return string(f) }
@@ -77,20 +76,20 @@ func main() {
 		fmt.Fprintln(os.Stderr, serve(ctx))
 		return
 	}
-	// What libraries log would get between the lines of the result.
+	// Log lines of libraries would corrupt the result.
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
-	output, _ := json.MarshalIndent(status(ctx, os.Args[1:]), "", "  ") // strings and times
+	output, _ := json.MarshalIndent(status(ctx, os.Args[1:]), "", "  ") // cannot fail: strings and times
 	fmt.Println(string(output))
 }
 
-// status runs the test that args name.
+// status runs the test that is named in args.
 func status(ctx context.Context, args []string) v1alpha3.TestStatus {
 	name := strings.Join(args, " ")
 	e := &environment{namespace: os.Getenv("SCORECARD_NAMESPACE")}
 	test, ok := tests[name]
 	if !ok {
-		return result(name, e, fmt.Errorf("there is no test %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(tests)), ", ")))
+		return result(name, e, fmt.Errorf("no test %q (available tests: %s)", name, strings.Join(slices.Sorted(maps.Keys(tests)), ", ")))
 	}
 	if err := e.complete(); err != nil {
 		return result(name, e, err)
@@ -105,26 +104,26 @@ func (e *environment) complete() error {
 		return fmt.Errorf("reading the bundle: %w", err)
 	}
 	if e.pod, err = os.Hostname(); err != nil {
-		return fmt.Errorf("finding the Pod's name: %w", err)
+		return fmt.Errorf("reading the name of the Pod: %w", err)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return fmt.Errorf("finding the API server: %w", err)
+		return fmt.Errorf("reading the in-cluster configuration: %w", err)
 	}
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
 		clientgoscheme.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme), operatorv1alpha1.AddToScheme(scheme),
 	); err != nil {
-		return fmt.Errorf("registering kinds: %w", err)
+		return fmt.Errorf("building the scheme: %w", err)
 	}
-	if e.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
+	if e.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
 	return nil
 }
 
-// protect runs a test and turns a panic into an error.
+// protect runs a test, and returns a panic as an error.
 func protect(ctx context.Context, e *environment, test func(context.Context, *environment) error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -134,7 +133,7 @@ func protect(ctx context.Context, e *environment, test func(context.Context, *en
 	return test(ctx, e)
 }
 
-// result is what the scorecard shows of a test that ended with err.
+// result returns the status of a test that returned err.
 func result(name string, e *environment, err error) v1alpha3.TestStatus {
 	r := v1alpha3.TestResult{Name: name, State: v1alpha3.PassState, Log: e.log.String()}
 	if err != nil {

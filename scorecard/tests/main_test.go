@@ -16,16 +16,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestResultSaysWhoIsToBlame(t *testing.T) {
+func TestStateDependsOnTheKindOfError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want v1alpha3.State
 	}{
-		"all is well":                       {nil, v1alpha3.PassState},
-		"the operator misbehaves":           {failf("no address"), v1alpha3.FailState},
-		"the operator misbehaves somewhere": {fmt.Errorf("in Pod x: %w", failf("no address")), v1alpha3.FailState},
-		"the test cannot find out":          {errors.New("forbidden"), v1alpha3.ErrorState},
-		"both":                              {errors.Join(errors.New("forbidden"), failf("no address")), v1alpha3.FailState},
+		"no error":        {nil, v1alpha3.PassState},
+		"failure":         {failf("no address"), v1alpha3.FailState},
+		"wrapped failure": {fmt.Errorf("in Pod x: %w", failf("no address")), v1alpha3.FailState},
+		"other error":     {errors.New("forbidden"), v1alpha3.ErrorState},
+		"both":            {errors.Join(errors.New("forbidden"), failf("no address")), v1alpha3.FailState},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := result("x", &environment{}, tc.err).Results
@@ -39,19 +39,19 @@ func TestResultSaysWhoIsToBlame(t *testing.T) {
 	}
 }
 
-func TestResultHasALineForEachError(t *testing.T) {
+func TestResultContainsEachError(t *testing.T) {
 	e := &environment{}
-	e.logf("looking at %s", "x")
+	e.logf("checking %s", "x")
 	got := result("x", e, errors.Join(failf("a"), failf("b"))).Results[0]
 	if diff := cmp.Diff([]string{"a", "b"}, got.Errors); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
-	if !strings.HasSuffix(got.Log, " looking at x\n") {
-		t.Errorf("the log is %q", got.Log)
+	if !strings.HasSuffix(got.Log, " checking x\n") {
+		t.Errorf("log is %q", got.Log)
 	}
 }
 
-func TestPanicIsAResult(t *testing.T) {
+func TestPanicIsReportedAsError(t *testing.T) {
 	e := &environment{}
 	err := protect(t.Context(), e, func(context.Context, *environment) error { panic("boom") })
 	if got := result("x", e, err).Results[0]; got.State != v1alpha3.ErrorState || !strings.Contains(got.Errors[0], "boom") {
@@ -59,7 +59,7 @@ func TestPanicIsAResult(t *testing.T) {
 	}
 }
 
-func TestWhatCannotRunIsAResult(t *testing.T) {
+func TestInvalidRunIsReportedAsError(t *testing.T) {
 	for name, args := range map[string][]string{"no test": nil, "an unknown test": {"x"}, "no bundle": {"bundle-is-installable"}} {
 		t.Run(name, func(t *testing.T) {
 			output, err := json.Marshal(status(t.Context(), args))
@@ -74,7 +74,7 @@ func TestWhatCannotRunIsAResult(t *testing.T) {
 	}
 }
 
-// stages returns the operator's own tests that the scorecard is told to run, by stage.
+// stages returns the operator's own tests in config.yaml, by stage.
 func stages(t *testing.T) [][]string {
 	t.Helper()
 	data, err := os.ReadFile("../config.yaml")
@@ -102,11 +102,11 @@ func TestScorecardRunsEveryTest(t *testing.T) {
 	want := slices.Sorted(maps.Keys(tests))
 	got := slices.Sorted(slices.Values(slices.Concat(stages(t)...)))
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("tests in scorecard/config.yaml (-there are +named):\n%s", diff)
+		t.Errorf("tests in scorecard/config.yaml (-want +got):\n%s", diff)
 	}
 }
 
-func TestUninstallIsTriedLast(t *testing.T) {
+func TestUninstallRunsLast(t *testing.T) {
 	all := stages(t)
 	last := all[len(all)-1]
 	if last[len(last)-1] != "uninstall-leaves-nothing" {

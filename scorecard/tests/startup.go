@@ -14,16 +14,16 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// owner is the field manager of what these tests write.
+// owner is the field manager of the tests.
 const owner = "listener-operator-scorecard"
 
-// named selects the objects of a name, in all namespaces.
+// named selects the objects with a name, in all namespaces.
 func named(name string) client.ListOption {
 	return client.MatchingFields{metav1.ObjectNameField: name}
 }
 
-// operatorComesUp fails unless each Deployment of the bundle is available, and ListenerOperator/cluster exists with all
-// that it stands for although nobody but the operator wrote it.
+// operatorComesUp fails unless each Deployment of the bundle is available, and the operator itself created
+// ListenerOperator/cluster and installed the node agent.
 func operatorComesUp(ctx context.Context, e *environment) error {
 	for _, spec := range e.bundle.CSV.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		if _, err := await(ctx, e, "Deployment "+spec.Name, &appsv1.DeploymentList{}, notRolledOut, named(spec.Name)); err != nil {
@@ -34,28 +34,28 @@ func operatorComesUp(ctx context.Context, e *environment) error {
 	if err != nil {
 		return err
 	}
-	if others := writers(config); len(others) > 0 {
-		return fmt.Errorf("ListenerOperator %s was written by %v, so that nobody knows whether the operator would have made it; try it on a new installation",
+	if others := otherManagers(config); len(others) > 0 {
+		return fmt.Errorf("ListenerOperator %s was changed by %v, so the test cannot determine whether the operator creates it; run it on a new installation",
 			config.Name, others)
 	}
 	return nil
 }
 
-// notRolledOut tells what a Deployment still lacks, or "".
+// notRolledOut returns why no Deployment in the list is available, or "".
 func notRolledOut(l *appsv1.DeploymentList) string {
 	for i := range l.Items {
-		// Its condition Available says less: it is also true of a Deployment without a single Pod.
+		// The condition Available is also true for a Deployment without a Pod.
 		if d := &l.Items[i]; d.Status.AvailableReplicas > 0 && d.Status.ObservedGeneration >= d.Generation {
 			return ""
 		}
 	}
 	if len(l.Items) == 0 {
-		return "there is none in any namespace"
+		return "not found in any namespace"
 	}
 	return "not available in namespace " + l.Items[0].Namespace
 }
 
-// installed waits for ListenerOperator/cluster and for all that it installs.
+// installed waits until ListenerOperator/cluster exists and everything is installed.
 func installed(ctx context.Context, e *environment) (*operatorv1alpha1.ListenerOperator, error) {
 	l, err := await(ctx, e, "ListenerOperator "+operatorv1alpha1.ListenerOperatorName, &operatorv1alpha1.ListenerOperatorList{}, notInstalled,
 		named(operatorv1alpha1.ListenerOperatorName))
@@ -65,28 +65,28 @@ func installed(ctx context.Context, e *environment) (*operatorv1alpha1.ListenerO
 	return &l.Items[0], nil
 }
 
-// notInstalled tells what is not there yet, or "".
+// notInstalled returns what is not installed yet, or "".
 func notInstalled(l *operatorv1alpha1.ListenerOperatorList) string {
 	if len(l.Items) == 0 {
-		return "there is none"
+		return "not found"
 	}
 	o := &l.Items[0]
 	c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionAvailable)
 	switch {
 	case c == nil || o.Status.ObservedGeneration < o.Generation:
-		return "it has no current status"
+		return "no current status"
 	case c.Status != metav1.ConditionTrue:
 		return fmt.Sprintf("not available: %s: %s", c.Reason, c.Message)
 	case o.Status.NodeAgent.Desired == 0:
-		return "there is no node for an agent"
+		return "no node for an agent"
 	case o.Status.NodeAgent.Ready < o.Status.NodeAgent.Desired:
 		return fmt.Sprintf("%d of %d agents are ready", o.Status.NodeAgent.Ready, o.Status.NodeAgent.Desired)
 	}
 	return ""
 }
 
-// writers returns who wrote the configuration, besides the operator and these tests.
-func writers(config *operatorv1alpha1.ListenerOperator) []string {
+// otherManagers returns the field managers of the configuration, except for the operator and these tests.
+func otherManagers(config *operatorv1alpha1.ListenerOperator) []string {
 	var others []string
 	for _, f := range config.ManagedFields {
 		if f.Manager != names.FieldManagerOperator && f.Manager != owner {

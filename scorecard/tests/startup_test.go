@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-func TestDeploymentCountsWhenItIsAvailable(t *testing.T) {
+func TestDeploymentIsRolledOutWhenAvailable(t *testing.T) {
 	deployment := func(generation int64, available int32) appsv1.Deployment {
 		return appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "x", Generation: generation},
@@ -28,7 +27,7 @@ func TestDeploymentCountsWhenItIsAvailable(t *testing.T) {
 		deployments []appsv1.Deployment
 		want        string
 	}{
-		"none":          {nil, "there is none in any namespace"},
+		"none":          {nil, "not found in any namespace"},
 		"unavailable":   {[]appsv1.Deployment{deployment(2, 0)}, "not available in namespace x"},
 		"just changed":  {[]appsv1.Deployment{deployment(3, 1)}, "not available in namespace x"},
 		"available":     {[]appsv1.Deployment{deployment(2, 1)}, ""},
@@ -57,12 +56,12 @@ func TestOperatorIsInstalledWhenAllAgentsAreReady(t *testing.T) {
 		change func(*operatorv1alpha1.ListenerOperator)
 		want   string
 	}{
-		"all ready":         {func(*operatorv1alpha1.ListenerOperator) {}, ""},
-		"no status":         {func(o *operatorv1alpha1.ListenerOperator) { o.Status.Conditions = nil }, "no current status"},
-		"an older status":   {func(o *operatorv1alpha1.ListenerOperator) { o.Generation = 3 }, "no current status"},
-		"not available":     {func(o *operatorv1alpha1.ListenerOperator) { o.Status.Conditions[0].Status = metav1.ConditionFalse }, "AsExpected: fine"},
-		"no node":           {func(o *operatorv1alpha1.ListenerOperator) { o.Status.NodeAgent.Desired = 0 }, "no node"},
-		"an agent is amiss": {func(o *operatorv1alpha1.ListenerOperator) { o.Status.NodeAgent.Ready = 1 }, "1 of 2 agents"},
+		"all ready":          {func(*operatorv1alpha1.ListenerOperator) {}, ""},
+		"no status":          {func(o *operatorv1alpha1.ListenerOperator) { o.Status.Conditions = nil }, "no current status"},
+		"an older status":    {func(o *operatorv1alpha1.ListenerOperator) { o.Generation = 3 }, "no current status"},
+		"not available":      {func(o *operatorv1alpha1.ListenerOperator) { o.Status.Conditions[0].Status = metav1.ConditionFalse }, "AsExpected: fine"},
+		"no node":            {func(o *operatorv1alpha1.ListenerOperator) { o.Status.NodeAgent.Desired = 0 }, "no node"},
+		"an agent not ready": {func(o *operatorv1alpha1.ListenerOperator) { o.Status.NodeAgent.Ready = 1 }, "1 of 2 agents"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good.DeepCopy()
@@ -74,58 +73,57 @@ func TestOperatorIsInstalledWhenAllAgentsAreReady(t *testing.T) {
 		})
 	}
 	if got := notInstalled(&operatorv1alpha1.ListenerOperatorList{}); got == "" {
-		t.Error("no configuration is taken for an installed one")
+		t.Error("a missing configuration counts as installed")
 	}
 }
 
-func TestConfigurationThatSomebodyWroteProvesNothing(t *testing.T) {
+func TestOtherManagersOfTheConfiguration(t *testing.T) {
 	config := &operatorv1alpha1.ListenerOperator{}
 	for _, manager := range []string{"listener-operator", "listener-operator-scorecard"} {
 		config.ManagedFields = append(config.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager})
 	}
-	if got := writers(config); len(got) > 0 {
-		t.Errorf("the operator and its tests are taken for others: %v", got)
+	if got := otherManagers(config); len(got) > 0 {
+		t.Errorf("got %v for the operator and its tests", got)
 	}
 	config.ManagedFields = append(config.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl"}, metav1.ManagedFieldsEntry{Manager: "kubectl"})
-	if diff := cmp.Diff([]string{"kubectl"}, writers(config)); diff != "" {
-		t.Errorf("writers (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"kubectl"}, otherManagers(config)); diff != "" {
+		t.Errorf("field managers (-want +got):\n%s", diff)
 	}
 }
 
 func TestAwaitSeesChanges(t *testing.T) {
 	c := fakeclient.New(t, interceptor.Funcs{
-		// Between the look and the watch: neither may miss it.
-		Watch: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
-			w, err := c.Watch(ctx, l, options...)
-			if err != nil {
-				return nil, err
+		// The object is created after the first list.
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+			if err := c.List(ctx, l, options...); err != nil {
+				return err
 			}
-			return w, client.IgnoreAlreadyExists(c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}}))
+			return client.IgnoreAlreadyExists(c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a"}}))
 		},
 	})
 	e := &environment{client: c}
 	got, err := await(t.Context(), e, "config map", &corev1.ConfigMapList{}, func(l *corev1.ConfigMapList) string {
 		if len(l.Items) == 0 {
-			return "there is none"
+			return "not found"
 		}
 		return ""
 	}, client.InNamespace("x"))
 	if err != nil || len(got.Items) != 1 {
 		t.Errorf("got %v, %v", got.Items, err)
 	}
-	for _, want := range []string{"config map: there is none", "config map: done"} {
+	for _, want := range []string{"config map: not found", "config map: done"} {
 		if !strings.Contains(e.log.String(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, e.log.String())
+			t.Errorf("log lacks %q:\n%s", want, e.log.String())
 		}
 	}
 }
 
-func TestAwaitFailsWithWhatIsMissing(t *testing.T) {
+func TestAwaitReportsWhatIsMissing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	e := &environment{client: fakeclient.New(t, interceptor.Funcs{})}
-	_, err := await(ctx, e, "config map", &corev1.ConfigMapList{}, func(*corev1.ConfigMapList) string { return "there is none" })
-	if got := result("x", e, err).Results[0]; got.State != "fail" || got.Errors[0] != "config map: context canceled: there is none" {
+	_, err := await(ctx, e, "config map", &corev1.ConfigMapList{}, func(*corev1.ConfigMapList) string { return "not found" })
+	if got := result("x", e, err).Results[0]; got.State != "fail" || got.Errors[0] != "config map: context canceled: not found" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// kinds are those of the objects that the operator installs, and of what these bring along. A kind that the cluster
-// does not have is passed over.
+// kinds are the kinds of the objects that the operator installs, and of the DaemonSet's Pods. Kinds that the cluster
+// does not serve are skipped.
 var kinds = []schema.GroupVersionKind{
 	{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"},
 	{Group: "storage.k8s.io", Version: "v1", Kind: "CSIDriver"},
@@ -36,68 +36,69 @@ var kinds = []schema.GroupVersionKind{
 	podKind, // after the DaemonSet that owns them
 }
 
-// podKind is the kind of what the DaemonSet makes.
+// podKind is the kind of the DaemonSet's Pods.
 var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
 
-// found is an object that came with the operator.
-type found struct {
+// dependent is an object that the configuration owns, directly or indirectly.
+type dependent struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName
-	// confines says that the object confines the operator itself, which therefore does not manage it: it is
-	// garbage-collected with the configuration.
-	confines bool
+	// unmanaged objects are the admission policy that confines the operator itself, and its binding. The operator does
+	// not delete them; the garbage collector does, with the configuration.
+	unmanaged bool
 }
 
-func (f found) String() string { return f.kind.Kind + " " + f.key.Name }
+func (f dependent) String() string { return f.kind.Kind + " " + f.key.Name }
 
-// uninstallLeavesNothing fails unless all that ListenerOperator/cluster installed goes when it is to be removed, or
-// belongs to it and so goes with it. Afterwards everything is as before. It changes nothing if a volume is in use.
+// uninstallLeavesNothing fails unless managementState Removed deletes all objects that ListenerOperator/cluster owns.
+// The unmanaged ones may stay, because they are deleted with it. Afterwards the previous state is restored. It changes
+// nothing if a volume is in use.
 func uninstallLeavesNothing(ctx context.Context, e *environment) (err error) {
 	config, err := installed(ctx, e)
 	if err != nil {
 		return err
 	}
-	if err := unused(ctx, e); err != nil {
+	if err := checkUnused(ctx, e); err != nil {
 		return err
 	}
-	before, err := belongings(ctx, e, config)
+	before, err := dependents(ctx, e, config)
 	if err != nil {
 		return err
 	}
-	if err := listed(e, before); err != nil {
+	if err := checkListed(e, before); err != nil {
 		return err
 	}
 	state := config.Spec.ManagementState
 	defer func() {
-		// Also when the scorecard loses its patience.
-		err = errors.Join(err, manage(context.WithoutCancel(ctx), e, config, state))
+		// Also after the scorecard's timeout.
+		err = errors.Join(err, setManagementState(context.WithoutCancel(ctx), e, config, state))
 		if err == nil {
 			_, err = installed(ctx, e)
 		}
 	}()
-	if err := manage(ctx, e, config, operatorv1alpha1.Removed); err != nil {
+	if err := setManagementState(ctx, e, config, operatorv1alpha1.Removed); err != nil {
 		return err
 	}
-	return gone(ctx, e, config, before)
+	return awaitDeletion(ctx, e, config, before)
 }
 
-// unused returns an error if there are volumes of the operator, because removal would wait for their end.
-func unused(ctx context.Context, e *environment) error {
+// checkUnused returns an error if a listener volume exists, because the removal would wait for its deletion.
+func checkUnused(ctx context.Context, e *environment) error {
 	volumes := &corev1.PersistentVolumeList{}
 	if err := e.client.List(ctx, volumes); err != nil {
 		return fmt.Errorf("listing volumes: %w", err)
 	}
 	for i := range volumes.Items {
 		if v := &volumes.Items[i]; claim.IsListenerVolume(v) && v.Spec.ClaimRef != nil {
-			return fmt.Errorf("the claim %s/%s has a listener volume: removal would wait for its end, so it was not tried",
+			return fmt.Errorf("claim %s/%s has a listener volume; the removal, which would wait for its deletion, was not tested",
 				v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name)
 		}
 	}
 	return nil
 }
 
-// manage changes what the operator is to do with what it installed.
-func manage(ctx context.Context, e *environment, config *operatorv1alpha1.ListenerOperator, state operatorv1alpha1.ManagementState) error {
+// setManagementState sets the managementState of the configuration.
+func setManagementState(ctx context.Context, e *environment, config *operatorv1alpha1.ListenerOperator, state operatorv1alpha1.ManagementState) error {
 	patch := fmt.Sprintf(`{"spec":{"managementState":%q}}`, state)
 	if err := e.client.Patch(ctx, config, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(owner)); err != nil {
 		return fmt.Errorf("setting managementState of ListenerOperator %s to %s: %w", config.Name, state, err)
@@ -106,10 +107,10 @@ func manage(ctx context.Context, e *environment, config *operatorv1alpha1.Listen
 	return nil
 }
 
-// belongings returns what the configuration owns, and what that owns. It fails if it does not own what the bundle says
-// that it brings along: nobody would take that away.
-func belongings(ctx context.Context, e *environment, config *operatorv1alpha1.ListenerOperator) ([]found, error) {
-	var all []found
+// dependents returns the objects that the configuration owns, directly or indirectly. It fails if the configuration
+// does not own an object that the bundle lists, because it would not be deleted.
+func dependents(ctx context.Context, e *environment, config *operatorv1alpha1.ListenerOperator) ([]dependent, error) {
+	var all []dependent
 	var errs []error
 	owners := map[types.UID]bool{config.UID: true}
 	for _, kind := range kinds {
@@ -123,13 +124,13 @@ func belongings(ctx context.Context, e *environment, config *operatorv1alpha1.Li
 		}
 		for i := range list.Items {
 			o := &list.Items[i]
-			f := found{kind: kind, key: client.ObjectKeyFromObject(o), confines: confines(o)}
+			f := dependent{kind: kind, key: client.ObjectKeyFromObject(o), unmanaged: unmanaged(o)}
 			switch {
-			case belongs(o, owners):
+			case ownedByAny(o, owners):
 				owners[o.UID] = true
 				all = append(all, f)
 			case slices.Contains(resources(e), f.String()):
-				errs = append(errs, failf("%s does not belong to ListenerOperator %s, so that nobody would take it away", f, config.Name))
+				errs = append(errs, failf("%s is not owned by ListenerOperator %s, so it would not be deleted", f, config.Name))
 			}
 		}
 	}
@@ -144,18 +145,18 @@ func metadata(kind schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// belongs tells whether one of the owners owns the object.
-func belongs(o *metav1.PartialObjectMetadata, owners map[types.UID]bool) bool {
+// ownedByAny reports whether one of the owners owns the object.
+func ownedByAny(o *metav1.PartialObjectMetadata, owners map[types.UID]bool) bool {
 	return slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return owners[r.UID] })
 }
 
-// confines tells whether an object is the operator's, but not managed by it.
-func confines(o *metav1.PartialObjectMetadata) bool {
+// unmanaged reports whether the object is one that the operator does not manage.
+func unmanaged(o *metav1.PartialObjectMetadata) bool {
 	return o.Labels["app.kubernetes.io/component"] == "operator" && o.Labels["app.kubernetes.io/managed-by"] == ""
 }
 
-// listed fails if the bundle does not say of an object that the configuration brings it along.
-func listed(e *environment, all []found) error {
+// checkListed fails if an object is not among the resources of ListenerOperator in the bundle.
+func checkListed(e *environment, all []dependent) error {
 	var errs []error
 	for _, f := range all {
 		if f.kind != podKind && !slices.Contains(resources(e), f.String()) {
@@ -165,7 +166,7 @@ func listed(e *environment, all []found) error {
 	return errors.Join(errs...)
 }
 
-// resources returns kind and name of what the bundle says that the configuration brings along.
+// resources returns kind and name of the resources of ListenerOperator in the bundle.
 func resources(e *environment) []string {
 	var all []string
 	for _, owned := range e.bundle.CSV.Spec.CustomResourceDefinitions.Owned {
@@ -178,30 +179,30 @@ func resources(e *environment) []string {
 	return all
 }
 
-// gone fails unless everything goes, and nothing comes instead.
-func gone(ctx context.Context, e *environment, config *operatorv1alpha1.ListenerOperator, before []found) error {
+// awaitDeletion fails unless all managed objects are deleted, and no other is created.
+func awaitDeletion(ctx context.Context, e *environment, config *operatorv1alpha1.ListenerOperator, before []dependent) error {
 	for _, f := range before {
-		if f.confines {
+		if f.unmanaged {
 			continue
 		}
-		if _, err := await(ctx, e, "the end of "+f.String(), metadata(f.kind), none, named(f.key.Name), client.InNamespace(f.key.Namespace)); err != nil {
+		if _, err := await(ctx, e, "deletion of "+f.String(), metadata(f.kind), none, named(f.key.Name), client.InNamespace(f.key.Namespace)); err != nil {
 			return err
 		}
 	}
-	after, err := belongings(ctx, e, config)
+	after, err := dependents(ctx, e, config)
 	if err != nil {
 		return err
 	}
-	if after = slices.DeleteFunc(after, func(f found) bool { return f.confines }); len(after) > 0 {
-		return failf("%v came anew, although ListenerOperator %s is to be Removed", after, config.Name)
+	if after = slices.DeleteFunc(after, func(f dependent) bool { return f.unmanaged }); len(after) > 0 {
+		return failf("%v exist, although the managementState of ListenerOperator %s is Removed", after, config.Name)
 	}
 	return nil
 }
 
-// none tells that there still is something, or "".
+// none returns that an object exists, or "".
 func none(l *metav1.PartialObjectMetadataList) string {
 	if len(l.Items) > 0 {
-		return "it is still there"
+		return "exists"
 	}
 	return ""
 }

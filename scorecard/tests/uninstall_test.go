@@ -32,10 +32,10 @@ func ownedBy(uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "x", Name: "x", UID: uid}}
 }
 
-func TestBelongingsAreWhatTheConfigurationOwns(t *testing.T) {
+func TestDependentsAreOwnedByTheConfiguration(t *testing.T) {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "config"}}
 	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "agent", UID: "agent", OwnerReferences: ownedBy("config")}}
-	other := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "other", UID: "other", OwnerReferences: ownedBy("somebody")}}
+	other := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "other", UID: "other", OwnerReferences: ownedBy("another")}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "agent-1", OwnerReferences: ownedBy("agent")}}
 	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "other-1", OwnerReferences: ownedBy("other")}}
 	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "driver", OwnerReferences: ownedBy("config")}}
@@ -47,28 +47,28 @@ func TestBelongingsAreWhatTheConfigurationOwns(t *testing.T) {
 		want    []string
 		err     string
 	}{
-		"all that it owns":            {[]client.Object{agent, other, pod, stranger, driver}, []string{"CSIDriver driver", "DaemonSet agent", "Pod agent-1"}, ""},
-		"an object without its owner": {[]client.Object{agent, orphan}, []string{"DaemonSet agent"}, "CSIDriver driver does not belong"},
-		"an object that is not told":  {[]client.Object{agent, driver, extra}, []string{"StorageClass extra", "CSIDriver driver", "DaemonSet agent"}, "StorageClass extra"},
+		"owned objects":                {[]client.Object{agent, other, pod, stranger, driver}, []string{"CSIDriver driver", "DaemonSet agent", "Pod agent-1"}, ""},
+		"an object without its owner":  {[]client.Object{agent, orphan}, []string{"DaemonSet agent"}, "CSIDriver driver is not owned"},
+		"an object that is not listed": {[]client.Object{agent, driver, extra}, []string{"StorageClass extra", "CSIDriver driver", "DaemonSet agent"}, "StorageClass extra"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &environment{bundle: bundleOf(), client: fakeclient.New(t, interceptor.Funcs{}, tc.objects...)}
-			all, err := belongings(t.Context(), e, config)
+			all, err := dependents(t.Context(), e, config)
 			var got []string
 			for _, f := range all {
 				got = append(got, f.String())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("belongings (-want +got):\n%s", diff)
+				t.Errorf("dependents (-want +got):\n%s", diff)
 			}
-			if err = errors.Join(err, listed(e, all)); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			if err = errors.Join(err, checkListed(e, all)); (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("got %v, want %q", err, tc.err)
 			}
 		})
 	}
 }
 
-func TestOnlyWhatConfinesTheOperatorMayStayUntilItsConfigurationGoes(t *testing.T) {
+func TestOnlyUnmanagedObjectsMayStay(t *testing.T) {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: "cluster", UID: "config"}}
 	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "agent", OwnerReferences: ownedBy("config")}}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
@@ -79,21 +79,21 @@ func TestOnlyWhatConfinesTheOperatorMayStayUntilItsConfigurationGoes(t *testing.
 		Labels: map[string]string{"app.kubernetes.io/component": "operator", "app.kubernetes.io/managed-by": "listener-operator"},
 	}}
 	e := &environment{bundle: bundleOf(), client: fakeclient.New(t, interceptor.Funcs{}, agent, policy, metrics)}
-	all, err := belongings(t.Context(), e, config)
+	all, err := dependents(t.Context(), e, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range all {
-		if want := f.key.Name == "operator"; f.confines != want {
-			t.Errorf("%s may stay: %t, want %t", f, f.confines, want)
+		if want := f.key.Name == "operator"; f.unmanaged != want {
+			t.Errorf("%s: unmanaged is %t, want %t", f, f.unmanaged, want)
 		}
 	}
-	if err := gone(t.Context(), e, config, nil); err == nil || !strings.Contains(err.Error(), "[Service metrics DaemonSet agent] came anew") {
-		t.Errorf("got %v, want a failure about all but the policy", err)
+	if err := awaitDeletion(t.Context(), e, config, nil); err == nil || !strings.Contains(err.Error(), "[Service metrics DaemonSet agent] exist") {
+		t.Errorf("got %v, want a failure that names all but the policy", err)
 	}
 }
 
-func TestNoKindIsForgottenThatTheConfigurationBringsAlong(t *testing.T) {
+func TestKindsIncludeAllResourcesOfTheConfiguration(t *testing.T) {
 	b, err := manifests.GetBundleFromDir("../../bundle")
 	if err != nil {
 		t.Fatal(err)
@@ -105,12 +105,12 @@ func TestNoKindIsForgottenThatTheConfigurationBringsAlong(t *testing.T) {
 	for _, r := range all {
 		kind, _, _ := strings.Cut(r, " ")
 		if !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.Kind == kind }) {
-			t.Errorf("uninstall-leaves-nothing does not look for objects of kind %s", kind)
+			t.Errorf("uninstall-leaves-nothing does not list objects of kind %s", kind)
 		}
 	}
 }
 
-func TestVolumesInUseKeepTheTestFromRemoval(t *testing.T) {
+func TestVolumesInUsePreventTheRemoval(t *testing.T) {
 	volume := func(driver string, claim *corev1.ObjectReference) *corev1.PersistentVolume {
 		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver}}, ClaimRef: claim,
@@ -121,28 +121,28 @@ func TestVolumesInUseKeepTheTestFromRemoval(t *testing.T) {
 		volume *corev1.PersistentVolume
 		inUse  bool
 	}{
-		"of the operator": {volume("listeners.stackable.tech", claim), true},
-		"of nobody":       {volume("listeners.stackable.tech", nil), false},
-		"of others":       {volume("example.com", claim), false},
+		"bound":             {volume("listeners.stackable.tech", claim), true},
+		"without claim":     {volume("listeners.stackable.tech", nil), false},
+		"of another driver": {volume("example.com", claim), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := unused(t.Context(), &environment{client: fakeclient.New(t, interceptor.Funcs{}, tc.volume)})
+			err := checkUnused(t.Context(), &environment{client: fakeclient.New(t, interceptor.Funcs{}, tc.volume)})
 			if (err != nil) != tc.inUse {
 				t.Errorf("got %v, want in use %t", err, tc.inUse)
 			}
 			if _, ok := errors.AsType[failure](err); ok {
-				t.Errorf("%v is the operator's fault", err)
+				t.Errorf("%v is a failure of the operator", err)
 			}
 		})
 	}
 }
 
-func TestScorecardMayLookForAllThatItLooksFor(t *testing.T) {
+func TestScorecardHasPermissionForAllKinds(t *testing.T) {
 	data, err := os.ReadFile("../rbac.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	may := map[string]bool{}
+	allowed := map[string]bool{}
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096); ; {
 		var role rbacv1.ClusterRole
 		err := decoder.Decode(&role)
@@ -157,17 +157,17 @@ func TestScorecardMayLookForAllThatItLooksFor(t *testing.T) {
 		}
 		for _, rule := range role.Rules {
 			for _, resource := range rule.Resources {
-				may[rule.APIGroups[0]+"/"+resource] = slices.Contains(rule.Verbs, "list") && slices.Contains(rule.Verbs, "watch")
+				allowed[rule.APIGroups[0]+"/"+resource] = slices.Contains(rule.Verbs, "list")
 			}
 		}
 	}
 	for _, kind := range kinds {
 		plural, _ := meta.UnsafeGuessKindToResource(kind)
-		if kind.Kind == "SecurityContextConstraints" { // the plural of itself
+		if kind.Kind == "SecurityContextConstraints" { // its plural is the same
 			plural.Resource = "securitycontextconstraints"
 		}
-		if !may[kind.Group+"/"+plural.Resource] {
-			t.Errorf("scorecard/rbac.yaml does not let the tests list and watch %s of the group %q", plural.Resource, kind.Group)
+		if !allowed[kind.Group+"/"+plural.Resource] {
+			t.Errorf("scorecard/rbac.yaml does not allow the tests to list %s of the group %q", plural.Resource, kind.Group)
 		}
 	}
 }

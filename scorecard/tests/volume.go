@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// className is the class of the volume: one of those that the default configuration creates.
+	// className is the class of the volume, a preset class of the default configuration.
 	className = "external-unstable"
 	// volumeName is the name of the volume in the Pod.
 	volumeName = "listener"
 )
 
-// volumeMounts fails unless a Pod with a listener volume starts, the address in its PodListeners leads to it, and the
-// Pod itself knows that address from its volume. It leaves nothing behind.
+// volumeMounts fails unless a Pod with a listener volume starts, responds at the address in its PodListeners, and finds
+// that address in its volume. It deletes what it created.
 func volumeMounts(ctx context.Context, e *environment) (err error) {
 	own := &corev1.Pod{}
 	if err := e.client.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.pod}, own); err != nil {
-		return fmt.Errorf("reading the test's own Pod, whose image the server has: %w", err)
+		return fmt.Errorf("reading the test's own Pod for its image: %w", err)
 	}
 	pod := serverPod(own)
 	if err := e.client.Create(ctx, pod, client.FieldOwner(owner)); err != nil {
@@ -48,15 +48,15 @@ func volumeMounts(ctx context.Context, e *environment) (err error) {
 	if _, err := await(ctx, e, "Pod "+pod.Name, &corev1.PodList{}, notReady, named(pod.Name), client.InNamespace(e.namespace)); err != nil {
 		return err
 	}
-	want, err := told(ctx, e, pod)
+	want, err := expected(ctx, e, pod)
 	if err != nil {
 		return err
 	}
 	return reach(ctx, e, want)
 }
 
-// serverPod is this program as a server, with an ephemeral listener volume, under the restricted profile. It has the
-// image of the test's own Pod.
+// serverPod returns a Pod that runs this program as a server, with an ephemeral listener volume, under the restricted
+// Pod Security Standard. It has the image of the test's own Pod.
 func serverPod(own *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "scorecard-server-", Namespace: own.Namespace},
@@ -96,10 +96,10 @@ func serverPod(own *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// notReady tells what a Pod lacks, or "".
+// notReady returns why the Pod is not ready, or "".
 func notReady(l *corev1.PodList) string {
 	if len(l.Items) == 0 {
-		return "there is none"
+		return "not found"
 	}
 	p := &l.Items[0]
 	for _, c := range p.Status.Conditions {
@@ -110,8 +110,8 @@ func notReady(l *corev1.PodList) string {
 	return fmt.Sprintf("%s and not ready", p.Status.Phase)
 }
 
-// told returns what the Pod must have read in its volume: the first address in its PodListeners.
-func told(ctx context.Context, e *environment, pod *corev1.Pod) (self, error) {
+// expected returns the expected content of the Pod's volume: the first address in its PodListeners.
+func expected(ctx context.Context, e *environment, pod *corev1.Pod) (self, error) {
 	list := &listenersv1alpha1.PodListeners{}
 	key := client.ObjectKey{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
 	if err := e.client.Get(ctx, key, list); err != nil {
@@ -128,32 +128,32 @@ func told(ctx context.Context, e *environment, pod *corev1.Pod) (self, error) {
 	return self{Pod: pod.Name, Address: addresses[0].Address, Port: strconv.Itoa(int(port))}, nil
 }
 
-// reach fails unless the server answers at its address, and tells the same address. There is nothing to watch while the
-// network learns of a Service, so it asks again until it is answered.
+// reach fails unless the server responds at its address, and its response is as expected. It retries, because the
+// network follows a new Service with a delay.
 func reach(ctx context.Context, e *environment, want self) error {
 	var got self
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		got, last = ask(ctx, want.Address, want.Port)
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		got, last = request(ctx, want.Address, want.Port)
 		return last == nil, nil
 	})
 	if err != nil {
-		return failf("the Pod's address %s, port %s, does not answer: %v", want.Address, want.Port, last)
+		return failf("no response from address %s, port %s: %v", want.Address, want.Port, last)
 	}
-	e.logf("%s answers from %s, port %s", got.Pod, want.Address, want.Port)
+	e.logf("%s responds at %s, port %s", got.Pod, want.Address, want.Port)
 	if got != want {
-		return failf("the server at %s, port %s, takes itself for %q, and not for %q", want.Address, want.Port, got, want)
+		return failf("the response from %s, port %s, is %q, want %q", want.Address, want.Port, got, want)
 	}
 	return nil
 }
 
-// discard deletes the Pod and waits until its volume is gone, too.
+// discard deletes the Pod, and waits for the deletion of its volume.
 func discard(ctx context.Context, e *environment, pod *corev1.Pod) error {
 	if err := client.IgnoreNotFound(e.client.Delete(ctx, pod)); err != nil {
 		return fmt.Errorf("deleting the Pod: %w", err)
 	}
 	claim := pod.Name + "-" + volumeName
-	_, err := await(ctx, e, "the end of the volume", &corev1.PersistentVolumeList{}, func(l *corev1.PersistentVolumeList) string {
+	_, err := await(ctx, e, "deletion of the volume", &corev1.PersistentVolumeList{}, func(l *corev1.PersistentVolumeList) string {
 		for i := range l.Items {
 			if ref := l.Items[i].Spec.ClaimRef; ref != nil && ref.Namespace == pod.Namespace && ref.Name == claim {
 				return fmt.Sprintf("PersistentVolume %s is %s", l.Items[i].Name, l.Items[i].Status.Phase)
@@ -164,12 +164,12 @@ func discard(ctx context.Context, e *environment, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	_, err = await(ctx, e, "the end of the Listener", metadata(listenersv1alpha1.GroupVersion.WithKind("Listener")), none,
+	_, err = await(ctx, e, "deletion of the Listener", metadata(listenersv1alpha1.GroupVersion.WithKind("Listener")), none,
 		named(claim), client.InNamespace(pod.Namespace))
 	return err
 }
 
-// logEvents notes the events of a Pod, and of its claim and Listener, whose names begin with the Pod's.
+// logEvents logs the events of a Pod, and of its claim and Listener, whose names have the name of the Pod as prefix.
 func (e *environment) logEvents(ctx context.Context, pod string) {
 	events := &corev1.EventList{}
 	if err := e.client.List(context.WithoutCancel(ctx), events, client.InNamespace(e.namespace)); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/golden"
 )
 
-func TestServerIsRestrictedAndHasTheImageOfItsTest(t *testing.T) {
+func TestServerPod(t *testing.T) {
 	golden.Compare(t, "server", serverPod(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "x"},
 		Spec: corev1.PodSpec{
@@ -31,7 +31,7 @@ func TestServerIsRestrictedAndHasTheImageOfItsTest(t *testing.T) {
 func TestServerReadsItsVolume(t *testing.T) {
 	volume := t.TempDir()
 	if _, err := readSelf(volume); err == nil {
-		t.Error("an empty volume is read without error")
+		t.Error("no error for an empty volume")
 	}
 	for name, content := range map[string]string{"default-address/address": "192.0.2.1", "default-address/ports/http": "31337"} {
 		path := filepath.Join(volume, name)
@@ -52,7 +52,7 @@ func TestServerReadsItsVolume(t *testing.T) {
 	}
 }
 
-func TestServerHasToKnowTheAddressThatItIsReachedAt(t *testing.T) {
+func TestResponseMustContainTheAddress(t *testing.T) {
 	var answer string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(answer)) }))
 	defer server.Close()
@@ -61,10 +61,10 @@ func TestServerHasToKnowTheAddressThatItIsReachedAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct{ answer, want string }{
-		"its own":       {`{"pod": "a", "address": "` + address + `", "port": "` + port + `"}`, ""},
-		"another Pod's": {`{"pod": "b", "address": "` + address + `", "port": "` + port + `"}`, "takes itself for"},
-		"another":       {`{"pod": "a", "address": "192.0.2.1", "port": "` + port + `"}`, "takes itself for"},
-		"another port":  {`{"pod": "a", "address": "` + address + `", "port": "1"}`, "takes itself for"},
+		"expected":        {`{"pod": "a", "address": "` + address + `", "port": "` + port + `"}`, ""},
+		"another Pod":     {`{"pod": "b", "address": "` + address + `", "port": "` + port + `"}`, "want"},
+		"another address": {`{"pod": "a", "address": "192.0.2.1", "port": "` + port + `"}`, "want"},
+		"another port":    {`{"pod": "a", "address": "` + address + `", "port": "1"}`, "want"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer = tc.answer
@@ -76,7 +76,7 @@ func TestServerHasToKnowTheAddressThatItIsReachedAt(t *testing.T) {
 	}
 }
 
-func TestPodIsToldTheFirstOfItsAddresses(t *testing.T) {
+func TestFirstAddressIsExpected(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "a", UID: "1"}}
 	address := listenersv1alpha1.IngressAddress{Address: "192.0.2.1", Ports: map[string]int32{"http": 31337}}
 	for name, tc := range map[string]struct {
@@ -95,7 +95,7 @@ func TestPodIsToldTheFirstOfItsAddresses(t *testing.T) {
 					"listener": {IngressAddresses: tc.addresses},
 				}},
 			}
-			got, err := told(t.Context(), &environment{client: fakeclient.New(t, interceptor.Funcs{}, list)}, pod)
+			got, err := expected(t.Context(), &environment{client: fakeclient.New(t, interceptor.Funcs{}, list)}, pod)
 			if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("got %q, %v, want %q, %q", got, err, tc.want, tc.err)
 			}
