@@ -1,5 +1,5 @@
-// Package bundle checks, without a cluster, what catalogues and their pipelines check of the bundle for the Operator
-// Lifecycle Manager. It must never generate anything: it reads bundle/ as it is committed.
+// Package bundle performs the checks of catalogues and their pipelines on the bundle for the Operator Lifecycle
+// Manager, without a cluster. It must never generate anything: it reads bundle/ as it is committed.
 package bundle
 
 import (
@@ -20,6 +20,8 @@ import (
 	interfaces "github.com/operator-framework/api/pkg/validation/interfaces"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 const (
@@ -29,7 +31,7 @@ const (
 	agent    = "listener-node-agent"
 )
 
-// load returns the bundle as catalogues read it.
+// load returns the bundle.
 func load(t *testing.T) *manifests.Bundle {
 	t.Helper()
 	b, err := manifests.GetBundleFromDir(dir)
@@ -45,7 +47,7 @@ func csv(t *testing.T) *operatorsv1alpha1.ClusterServiceVersion {
 	return load(t).CSV
 }
 
-func TestValidatorsOfCataloguesHaveNothingToSay(t *testing.T) {
+func TestValidatorsFindNoErrorsOrWarnings(t *testing.T) {
 	objects := append(load(t).ObjectsToValidate(), map[string]string{"k8s-version": "1.36"})
 	for name, v := range map[string]interfaces.Validator{
 		"ClusterServiceVersion":    validation.ClusterServiceVersionValidator,
@@ -60,7 +62,7 @@ func TestValidatorsOfCataloguesHaveNothingToSay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			results := v.Validate(objects...)
 			if len(results) == 0 {
-				t.Fatal("the validator found nothing to look at")
+				t.Fatal("no results")
 			}
 			for _, r := range results {
 				for _, e := range slices.Concat(r.Errors, r.Warnings) {
@@ -71,9 +73,8 @@ func TestValidatorsOfCataloguesHaveNothingToSay(t *testing.T) {
 	}
 }
 
-func TestValidatorOfPlatformsFindsNoError(t *testing.T) {
-	// It runs docker to look at the images, and warns that it could not. What is in them is checked where they are
-	// made: hack/release.
+func TestArchitectureValidatorFindsNoErrors(t *testing.T) {
+	// Without docker, the validator warns that it cannot inspect the images. hack/release checks their architectures.
 	t.Setenv("PATH", t.TempDir())
 	for _, r := range validation.MultipleArchitecturesValidator.Validate(load(t)) {
 		for _, e := range r.Errors {
@@ -82,20 +83,20 @@ func TestValidatorOfPlatformsFindsNoError(t *testing.T) {
 	}
 }
 
-func TestBundleHasOnlyKindsThatEveryClusterInstalls(t *testing.T) {
-	// OLM installs a few more, but some only where their API is served, and pipelines refuse a NetworkPolicy.
+func TestBundleContainsOnlyKindsThatEveryClusterInstalls(t *testing.T) {
+	// OLM supports a few more, but some only where their API is served, and pipelines reject a NetworkPolicy.
 	want := []string{"ClusterServiceVersion", "CustomResourceDefinition"}
 	for _, o := range load(t).Objects {
 		if !slices.Contains(want, o.GetKind()) {
-			t.Errorf("%s %s does not belong into the bundle: the operator has to install it", o.GetKind(), o.GetName())
+			t.Errorf("%s %s must not be part of the bundle: the operator has to install it", o.GetKind(), o.GetName())
 		}
 		if o.GetNamespace() != "" {
-			t.Errorf("%s %s names a namespace: users choose it", o.GetKind(), o.GetName())
+			t.Errorf("%s %s has a namespace, but users choose it", o.GetKind(), o.GetName())
 		}
 	}
 }
 
-func TestBundleInstallsTheKindsOfConfig(t *testing.T) {
+func TestCRDsAreThoseOfConfig(t *testing.T) {
 	got, want := map[string]any{}, map[string]any{}
 	for _, o := range load(t).Objects {
 		if o.GetKind() == "CustomResourceDefinition" {
@@ -112,15 +113,15 @@ func TestBundleInstallsTheKindsOfConfig(t *testing.T) {
 		want[crd.GetName()] = crd.Object["spec"]
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the bundle's kinds differ from config/crd; run make bundle (-config +bundle):\n%s", diff)
+		t.Errorf("CRDs; run make bundle (-config +bundle):\n%s", diff)
 	}
 }
 
-func TestConfigurationTellsWhatItInstalls(t *testing.T) {
+func TestResourcesOfListenerOperatorAreListed(t *testing.T) {
 	var want, got []string
 	paths, err := filepath.Glob(root + "controllers/nodeagent/installation/testdata/*.yaml")
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("no golden files of what the operator installs: %v", err)
+		t.Fatalf("no golden files of the installed objects: %v", err)
 	}
 	for _, path := range paths {
 		o := &unstructured.Unstructured{}
@@ -137,31 +138,31 @@ func TestConfigurationTellsWhatItInstalls(t *testing.T) {
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(slices.Compact(want), got); diff != "" {
-		t.Errorf("resources of ListenerOperator in config/manifests/clusterserviceversion.yaml (-installed +told):\n%s", diff)
+		t.Errorf("resources of ListenerOperator in config/manifests/clusterserviceversion.yaml (-installed +listed):\n%s", diff)
 	}
 }
 
-func TestOperatorIsNamedAsItsPackageEverywhere(t *testing.T) {
+func TestPackageName(t *testing.T) {
 	b := load(t)
 	if b.Package != operator {
-		t.Errorf("the package is %q", b.Package)
+		t.Errorf("package is %q", b.Package)
 	}
 	if want := operator + ".v" + b.CSV.Spec.Version.String(); b.CSV.Name != want {
-		t.Errorf("the ClusterServiceVersion is named %q, want %q", b.CSV.Name, want)
+		t.Errorf("name of the ClusterServiceVersion is %q, want %q", b.CSV.Name, want)
 	}
 }
 
-func TestChannelsAreThoseOfTheCatalogue(t *testing.T) {
+func TestChannels(t *testing.T) {
 	b := load(t)
 	if diff := cmp.Diff([]string{"candidate", "fast", "stable"}, b.Channels); diff != "" {
 		t.Errorf("channels (-want +got):\n%s", diff)
 	}
 	if !slices.Contains(b.Channels, b.DefaultChannel) {
-		t.Errorf("the default channel %q is none of %v", b.DefaultChannel, b.Channels)
+		t.Errorf("default channel %q is not one of %v", b.DefaultChannel, b.Channels)
 	}
 }
 
-func TestAnnotationsNameWhatIsThere(t *testing.T) {
+func TestAnnotationsNameExistingDirectories(t *testing.T) {
 	annotations := bundleAnnotations(t)
 	const prefix = "operators.operatorframework.io."
 	for name, want := range map[string]string{
@@ -175,41 +176,34 @@ func TestAnnotationsNameWhatIsThere(t *testing.T) {
 	for _, name := range []string{"bundle.manifests.v1", "bundle.metadata.v1", "test.config.v1"} {
 		path := annotations[prefix+name]
 		if info, err := os.Stat(filepath.Join(dir, path)); path == "" || err != nil || !info.IsDir() {
-			t.Errorf("%s%s is %q, which is no directory of the bundle", prefix, name, path)
+			t.Errorf("%s%s is %q, which is not a directory of the bundle", prefix, name, path)
 		}
 	}
 }
 
-func TestOpenShiftVersionsAreAClosedRangeFromTheOldestKubernetes(t *testing.T) {
+func TestOpenShiftVersionsBeginWithTheMinimumKubernetesVersion(t *testing.T) {
 	first, last, ok := strings.Cut(bundleAnnotations(t)["com.redhat.openshift.versions"], "-")
 	if !ok || !strings.HasPrefix(last, "v4.") {
 		t.Fatalf("want a range like v4.19-v4.23, not %q-%q", first, last)
 	}
-	// OpenShift 4.y has Kubernetes 1.(y+13).
+	// OpenShift 4.y contains Kubernetes 1.(y+13).
 	minimum := semver.MustParse(csv(t).Spec.MinKubeVersion)
 	if v, err := semver.ParseTolerant(first); err != nil || v.Minor+13 != minimum.Minor {
-		t.Errorf("OpenShift %s does not have Kubernetes %s, which minKubeVersion asks for", first, minimum)
+		t.Errorf("OpenShift %s does not contain Kubernetes %s, the minKubeVersion", first, minimum)
 	}
 }
 
-func TestImageHasTheAnnotationsAsLabels(t *testing.T) {
-	data, err := os.ReadFile(root + "bundle.Dockerfile")
+func TestLabelsOfTheImageAreTheAnnotations(t *testing.T) {
+	spec, err := image.FromDockerfile(root+"bundle.Dockerfile", root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]string{}
-	for line := range strings.Lines(string(data)) {
-		if label, ok := strings.CutPrefix(line, "LABEL "); ok {
-			name, value, _ := strings.Cut(strings.TrimSpace(label), "=")
-			got[name] = strings.Trim(value, `"`)
-		}
-	}
-	if diff := cmp.Diff(bundleAnnotations(t), got); diff != "" {
+	if diff := cmp.Diff(bundleAnnotations(t), spec.Labels); diff != "" {
 		t.Errorf("labels of bundle.Dockerfile (-annotations +labels):\n%s", diff)
 	}
 }
 
-func TestScorecardRunsTheSuitesOfTheSDKAndTheOwnOne(t *testing.T) {
+func TestScorecardRunsAllSuites(t *testing.T) {
 	var config struct {
 		Kind   string
 		Stages []struct {
@@ -237,14 +231,15 @@ func TestScorecardRunsTheSuitesOfTheSDKAndTheOwnOne(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tests of the scorecard (-want +got):\n%s", diff)
 	}
-	// The scorecard's reader knows no aliases.
+	// The scorecard does not support aliases.
 	if data, err := os.ReadFile(path); err != nil || bytes.ContainsAny(data, "&*") {
-		t.Errorf("%s has an alias, or: %v", path, err)
+		t.Errorf("%s contains an alias, or cannot be read: %v", path, err)
 	}
 }
 
-// Catalogue pipelines run yamllint with its default rules, lines of up to 180 characters and sequences indented or not.
-func TestYAMLIsAsPipelinesLintIt(t *testing.T) {
+// Catalogue pipelines run yamllint with its default rules, except for a line length of 180 and the indentation of
+// sequences.
+func TestYAMLStyle(t *testing.T) {
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -255,19 +250,19 @@ func TestYAMLIsAsPipelinesLintIt(t *testing.T) {
 		}
 		text := string(data)
 		if !strings.HasPrefix(text, "---\n") || !strings.HasSuffix(text, "\n") || strings.HasSuffix(text, "\n\n") {
-			t.Errorf("%s does not begin with a document and end with a line", path)
+			t.Errorf("%s does not begin with --- or does not end with a single newline", path)
 		}
 		for line := range strings.Lines(text) {
 			line = strings.TrimSuffix(line, "\n")
 			if strings.TrimRight(line, " \t\r") != line || strings.Contains(line, "\t") {
-				t.Errorf("%s: blanks at the end or a tab: %q", path, line)
+				t.Errorf("%s: trailing spaces or a tab: %q", path, line)
 			}
 			if len(line) > 180 && !strings.Contains(line, "base64data:") {
-				t.Errorf("%s: the line is too long: %q", path, line)
+				t.Errorf("%s: line is too long: %q", path, line)
 			}
 		}
 		if err := yaml.UnmarshalStrict(data, new(any)); err != nil {
-			t.Errorf("%s: a key is there twice: %v", path, err)
+			t.Errorf("%s: %v", path, err)
 		}
 		return nil
 	})
@@ -290,7 +285,7 @@ func TestBundleFitsIntoAConfigMap(t *testing.T) {
 		return err
 	})
 	if err != nil || size > 1<<19 {
-		t.Errorf("the bundle has %d bytes: %v", size, err)
+		t.Errorf("size of the bundle is %d bytes: %v", size, err)
 	}
 }
 

@@ -19,19 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-func TestAnnotationsAreThoseThatPipelinesAskFor(t *testing.T) {
+func TestAnnotationsMeetPipelineRequirements(t *testing.T) {
 	annotations := csv(t).Annotations
 	const feature = "features.operators.openshift.io/"
 	for name, pattern := range map[string]string{
 		"capabilities":   `^(Basic Install|Seamless Upgrades|Full Lifecycle|Deep Insights|Auto Pilot)$`,
-		"categories":     `^Networking$`, // known to both lists of categories that there are
+		"categories":     `^Networking$`, // in both existing lists of categories
 		"certified":      `^(true|false)$`,
 		"containerImage": `^([^/]+/)+[^/:]+:.+$`,
 		"createdAt":      `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`,
 		"description":    `^.{10,}$`,
 		"repository":     `^https://`,
 		"support":        `^.{3,}$`,
-		// What the operator does not do yet is not claimed.
+		// The values describe what the operator supports now.
 		feature + "cnf":                            `^false$`,
 		feature + "cni":                            `^false$`,
 		feature + "csi":                            `^true$`,
@@ -49,46 +49,46 @@ func TestAnnotationsAreThoseThatPipelinesAskFor(t *testing.T) {
 		}
 	}
 	if _, ok := annotations["olm.properties"]; ok {
-		t.Error("properties belong into metadata/properties.yaml")
+		t.Error("properties must be in metadata/properties.yaml")
 	}
-	// OLM copies them to the Pod, which has room for 256 KiB.
+	// OLM copies them to the Pod, which is limited to 256 KiB.
 	size := 0
 	for name, value := range annotations {
 		size += len(name) + len(value)
 	}
 	if size > 16<<10 {
-		t.Errorf("the annotations have %d bytes", size)
+		t.Errorf("size of the annotations is %d bytes", size)
 	}
 }
 
-func TestFieldsAreThoseThatPipelinesAskFor(t *testing.T) {
+func TestFieldsMeetPipelineRequirements(t *testing.T) {
 	spec := csv(t).Spec
 	if n := len(spec.DisplayName); n < 3 || n > 50 {
-		t.Errorf("the display name is %q", spec.DisplayName)
+		t.Errorf("display name is %q", spec.DisplayName)
 	}
 	if len(spec.Description) < 20 {
-		t.Errorf("the description is %q", spec.Description)
+		t.Errorf("description is %q", spec.Description)
 	}
 	if len(spec.Provider.Name) < 3 {
-		t.Errorf("the provider is %q", spec.Provider.Name)
+		t.Errorf("provider is %q", spec.Provider.Name)
 	}
 	if spec.MinKubeVersion != "1.32.0" {
-		t.Errorf("minKubeVersion is %q: the claims of the agents' tokens and the policy on them need 1.32", spec.MinKubeVersion)
+		t.Errorf("minKubeVersion is %q, but the node claims in the agents' tokens, and the policy that uses them, need 1.32", spec.MinKubeVersion)
 	}
 	for what, n := range map[string]int{"links": len(spec.Links), "maintainers": len(spec.Maintainers), "keywords": len(spec.Keywords)} {
 		if n == 0 {
-			t.Errorf("there are no %s", what)
+			t.Errorf("no %s", what)
 		}
 	}
 	if spec.Maturity == "" {
-		t.Error("the maturity is missing")
+		t.Error("no maturity")
 	}
 	if len(spec.WebhookDefinitions) > 0 {
-		t.Error("there are webhooks")
+		t.Error("unexpected webhooks")
 	}
 }
 
-func TestOperatorIsInstalledForAllNamespacesOnly(t *testing.T) {
+func TestInstallModes(t *testing.T) {
 	got := map[operatorsv1alpha1.InstallModeType]bool{}
 	for _, m := range csv(t).Spec.InstallModes {
 		got[m.Type] = m.Supported
@@ -104,10 +104,10 @@ func TestOperatorIsInstalledForAllNamespacesOnly(t *testing.T) {
 	}
 }
 
-func TestIconIsASquareDrawing(t *testing.T) {
+func TestIconIsASquareSVG(t *testing.T) {
 	icons := csv(t).Spec.Icon
 	if len(icons) != 1 || icons[0].MediaType != "image/svg+xml" {
-		t.Fatalf("want one icon, SVG")
+		t.Fatal("want one SVG icon")
 	}
 	data, err := base64.StdEncoding.DecodeString(icons[0].Data)
 	if err != nil {
@@ -119,11 +119,11 @@ func TestIconIsASquareDrawing(t *testing.T) {
 		Height  string   `xml:"height,attr"`
 	}
 	if err := xml.NewDecoder(bytes.NewReader(data)).Decode(&svg); err != nil || svg.Width == "" || svg.Width != svg.Height {
-		t.Errorf("the icon is %q wide and %q high: %v", svg.Width, svg.Height, err)
+		t.Errorf("width of the icon is %q and height %q: %v", svg.Width, svg.Height, err)
 	}
 }
 
-func TestLabelsAreOfPlatforms(t *testing.T) {
+func TestPlatformLabels(t *testing.T) {
 	const prefix = "operatorframework.io/"
 	want := map[string]string{prefix + "os.linux": "supported"}
 	for _, architecture := range []string{"amd64", "arm64", "ppc64le", "s390x"} {
@@ -134,7 +134,7 @@ func TestLabelsAreOfPlatforms(t *testing.T) {
 	}
 }
 
-func TestEachKindHasAnExampleThatItsSchemaKnows(t *testing.T) {
+func TestEachOwnedResourceHasAValidExample(t *testing.T) {
 	c := csv(t)
 	examples := decode[[]unstructured.Unstructured](t, c, "alm-examples")
 	var kinds []string
@@ -142,21 +142,21 @@ func TestEachKindHasAnExampleThatItsSchemaKnows(t *testing.T) {
 		kinds = append(kinds, e.GetKind())
 		spec, ok, err := unstructured.NestedMap(e.Object, "spec")
 		if !ok || err != nil {
-			t.Errorf("the example of kind %s has no spec", e.GetKind())
+			t.Errorf("example of %s: no spec", e.GetKind())
 		}
 		schema := schemaOf(t, e.GetKind())
 		for key := range spec {
 			if _, ok := schema.Properties["spec"].Properties[key]; !ok {
-				t.Errorf("the example of kind %s has spec.%s, which its kind does not have", e.GetKind(), key)
+				t.Errorf("example of %s: unknown field spec.%s", e.GetKind(), key)
 			}
 		}
 		status, _, err := unstructured.NestedMap(e.Object, "status")
 		if has := len(schema.Properties["status"].Properties) > 0; err != nil || has != (len(status) > 0) {
-			t.Errorf("the example of kind %s has the status %v: want one exactly if its kind has one (%t)", e.GetKind(), status, has)
+			t.Errorf("example of %s: status is %v, schema has one: %t", e.GetKind(), status, has)
 		}
 		for key := range status {
 			if _, ok := schema.Properties["status"].Properties[key]; !ok {
-				t.Errorf("the example of kind %s has status.%s, which its kind does not have", e.GetKind(), key)
+				t.Errorf("example of %s: unknown field status.%s", e.GetKind(), key)
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func TestEachKindHasAnExampleThatItsSchemaKnows(t *testing.T) {
 	}
 	slices.Sort(owned)
 	if diff := cmp.Diff(owned, kinds); diff != "" {
-		t.Errorf("examples (-owned kinds +examples):\n%s", diff)
+		t.Errorf("examples (-owned +examples):\n%s", diff)
 	}
 }
 
@@ -202,34 +202,34 @@ func TestEachFieldHasADescriptor(t *testing.T) {
 	}
 }
 
-func TestConsoleStartsFromTheConfiguration(t *testing.T) {
+func TestInitializationResource(t *testing.T) {
 	initial := decode[unstructured.Unstructured](t, csv(t), "operatorframework.io/initialization-resource")
 	if initial.GetKind() != "ListenerOperator" || initial.GetName() != "cluster" {
-		t.Errorf("the first object that a console offers is %s %s", initial.GetKind(), initial.GetName())
+		t.Errorf("initialization resource is %s %s", initial.GetKind(), initial.GetName())
 	}
 	if _, ok := initial.Object["status"]; ok {
-		t.Error("the first object that a console offers has a status, which users do not write")
+		t.Error("the initialization resource has a status")
 	}
 }
 
-func TestConsoleOffersTheNamespaceOfConfig(t *testing.T) {
+func TestSuggestedNamespaceIsThatOfConfig(t *testing.T) {
 	got := decode[corev1.Namespace](t, csv(t), "operatorframework.io/suggested-namespace-template")
 	var want corev1.Namespace
 	read(t, root+"config/default/namespace.yaml", &want)
 	if got.Name != want.Name {
-		t.Errorf("the namespace is %q, want %q", got.Name, want.Name)
+		t.Errorf("namespace is %q, want %q", got.Name, want.Name)
 	}
 	for name, value := range want.Labels {
 		if got.Labels[name] != value {
-			t.Errorf("the namespace's label %s is %q, want %q", name, got.Labels[name], value)
+			t.Errorf("label %s of the namespace is %q, want %q", name, got.Labels[name], value)
 		}
 	}
 	if value, ok := got.Annotations["openshift.io/node-selector"]; !ok || value != "" {
-		t.Error("the default node selector would keep node agents from nodes")
+		t.Error("the cluster's default node selector would exclude nodes from the node agents")
 	}
 }
 
-func TestEveryImageIsRelated(t *testing.T) {
+func TestRelatedImagesAreAllImages(t *testing.T) {
 	c := csv(t)
 	used, related := map[string]bool{}, map[string]bool{}
 	for _, container := range pod(t, c).Containers {
@@ -251,7 +251,7 @@ func TestEveryImageIsRelated(t *testing.T) {
 	}
 }
 
-func TestOnlyPinnedImagesAreForDisconnectedClusters(t *testing.T) {
+func TestDisconnectedRequiresImagesByDigest(t *testing.T) {
 	c := csv(t)
 	pinned := "true"
 	for _, r := range c.Spec.RelatedImages {
@@ -260,34 +260,34 @@ func TestOnlyPinnedImagesAreForDisconnectedClusters(t *testing.T) {
 		}
 	}
 	if got := c.Annotations["features.operators.openshift.io/disconnected"]; got != pinned {
-		t.Errorf("disconnected is %q, but whether all images are pinned is %s", got, pinned)
+		t.Errorf("disconnected is %q, want %s", got, pinned)
 	}
 }
 
-func TestOperatorReadsTheImagesThatItIsTold(t *testing.T) {
+func TestOperatorReadsAllRelatedImageVariables(t *testing.T) {
 	source, err := os.ReadFile(root + "cmd/operator/main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]bool{}
+	set := map[string]bool{}
 	for _, e := range pod(t, csv(t)).Containers[0].Env {
 		if strings.HasPrefix(e.Name, "RELATED_IMAGE_") {
-			told[e.Name] = true
+			set[e.Name] = true
 		}
 	}
 	read := map[string]bool{}
 	for _, name := range regexp.MustCompile(`RELATED_IMAGE_[A-Z_]+`).FindAllString(string(source), -1) {
 		read[name] = true
 	}
-	if diff := cmp.Diff(read, told); diff != "" {
-		t.Errorf("variables that name images (-read +told):\n%s", diff)
+	if diff := cmp.Diff(read, set); diff != "" {
+		t.Errorf("RELATED_IMAGE variables (-read +set):\n%s", diff)
 	}
 }
 
-func TestOperatorFitsTheRestrictedProfileInAnyNamespace(t *testing.T) {
+func TestOperatorMeetsRestrictedPodSecurityStandard(t *testing.T) {
 	p := pod(t, csv(t))
 	if p.HostNetwork || p.HostPID || p.HostIPC {
-		t.Error("the Pod shares a namespace with its node")
+		t.Error("the Pod uses a namespace of the host")
 	}
 	if s := p.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil ||
 		s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || s.RunAsUser != nil {
@@ -295,7 +295,7 @@ func TestOperatorFitsTheRestrictedProfileInAnyNamespace(t *testing.T) {
 	}
 	for _, v := range p.Volumes {
 		if v.HostPath != nil {
-			t.Errorf("volume %s is a path of the node", v.Name)
+			t.Errorf("volume %s is a hostPath volume", v.Name)
 		}
 	}
 	for _, c := range p.Containers {
@@ -305,7 +305,7 @@ func TestOperatorFitsTheRestrictedProfileInAnyNamespace(t *testing.T) {
 			t.Errorf("the security context of %s is %v", c.Name, s)
 		}
 		if len(c.Resources.Requests) != 2 || len(c.Resources.Limits) > 0 {
-			t.Errorf("%s has to have requests, and no limits: %v", c.Name, c.Resources)
+			t.Errorf("%s: want requests and no limits, got %v", c.Name, c.Resources)
 		}
 		for _, e := range c.Env {
 			if strings.HasSuffix(e.Name, "_NAMESPACE") && e.ValueFrom == nil {
@@ -315,12 +315,13 @@ func TestOperatorFitsTheRestrictedProfileInAnyNamespace(t *testing.T) {
 	}
 }
 
-// OpenShift's preflight takes the first name for the constraints that the operator needs, and refuses a second one.
-func TestRightToSecurityConstraintsNamesOneAtMost(t *testing.T) {
+// OpenShift's preflight reads the name of the constraints that the operator needs from this rule, and rejects a second
+// name.
+func TestAtMostOneSecurityContextConstraintsIsNamed(t *testing.T) {
 	for _, p := range csv(t).Spec.InstallStrategy.StrategySpec.ClusterPermissions {
 		for _, r := range p.Rules {
 			if slices.Contains(r.Resources, "securitycontextconstraints") && len(r.ResourceNames) > 1 {
-				t.Errorf("%s has a right to several constraints: %v", p.ServiceAccountName, r)
+				t.Errorf("%s has a rule for several SecurityContextConstraints: %v", p.ServiceAccountName, r)
 			}
 		}
 	}
@@ -340,24 +341,24 @@ func TestDeploymentIsThatOfConfig(t *testing.T) {
 		}
 	}
 	if got.Name != want.Name {
-		t.Errorf("the Deployment is named %q, want %q", got.Name, want.Name)
+		t.Errorf("name of the Deployment is %q, want %q", got.Name, want.Name)
 	}
 	if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
-		t.Errorf("the Deployment differs from config/manager; run make bundle (-config +bundle):\n%s", diff)
+		t.Errorf("Deployment; run make bundle (-config +bundle):\n%s", diff)
 	}
 }
 
-// pod returns the Pod of the only Deployment.
+// pod returns the PodSpec of the only Deployment.
 func pod(t *testing.T, c *operatorsv1alpha1.ClusterServiceVersion) corev1.PodSpec {
 	t.Helper()
 	deployments := c.Spec.InstallStrategy.StrategySpec.DeploymentSpecs
 	if len(deployments) != 1 {
-		t.Fatalf("there are %d Deployments", len(deployments))
+		t.Fatalf("%d Deployments, want one", len(deployments))
 	}
 	return deployments[0].Spec.Template.Spec
 }
 
-// schemaOf returns the schema of a kind.
+// schemaOf returns the schema of a CRD.
 func schemaOf(t *testing.T, kind string) *apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	for _, crd := range load(t).V1CRDs {
@@ -365,6 +366,6 @@ func schemaOf(t *testing.T, kind string) *apiextensionsv1.JSONSchemaProps {
 			return crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 		}
 	}
-	t.Fatalf("there is no kind %s", kind)
+	t.Fatalf("no CRD for %s", kind)
 	return nil
 }

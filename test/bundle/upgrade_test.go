@@ -17,25 +17,25 @@ import (
 	"sigs.k8s.io/crdify/pkg/validations/property"
 )
 
-func TestObjectsOfTheLastReleaseStayValid(t *testing.T) {
-	released, current := kinds(t, "released"), kinds(t, root+"config/crd/bases")
+func TestCRDsAreCompatibleWithTheLastRelease(t *testing.T) {
+	released, current := crds(t, "released"), crds(t, root+"config/crd/bases")
 	if len(released) == 0 {
-		t.Fatal("there are no kinds of the last release in test/bundle/released")
+		t.Fatal("no CRDs of the last release in test/bundle/released")
 	}
 	for _, name := range slices.Sorted(maps.Keys(released)) {
 		if current[name] == nil {
-			t.Errorf("the kind %s is gone", name)
+			t.Errorf("CRD %s was removed", name)
 			continue
 		}
-		for _, b := range breaks(t, released[name], current[name]) {
-			t.Errorf("%s: %s\nObjects or clients of the last release would break, and OLM may refuse the upgrade. Only add optional fields; a rule for whole "+
-				"objects has to begin with `!has(self.newField) ||`.", name, b)
+		for _, b := range incompatibilities(t, released[name], current[name]) {
+			t.Errorf("%s: %s\nThe change breaks objects or clients of the last release, and OLM may reject the upgrade. Only add optional fields; a rule for "+
+				"whole objects must begin with `!has(self.newField) ||`.", name, b)
 		}
 	}
 }
 
-// kinds returns the definitions in a directory by their names.
-func kinds(t *testing.T, dir string) map[string]*apiextensionsv1.CustomResourceDefinition {
+// crds returns the CRDs in a directory by name.
+func crds(t *testing.T, dir string) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	paths, err := filepath.Glob(dir + "/*.yaml")
 	if err != nil {
@@ -50,18 +50,17 @@ func kinds(t *testing.T, dir string) map[string]*apiextensionsv1.CustomResourceD
 	return all
 }
 
-// breaks returns what a cluster with objects and clients of the old definition suffers from the new one. The rules are
-// those by which OLM v1 refuses an upgrade, in its own library, and a few that it lacks. What they do not know counts
-// as a break.
-func breaks(t *testing.T, old, updated *apiextensionsv1.CustomResourceDefinition) []string {
+// incompatibilities returns the changes that break objects or clients of the old CRD. The rules are those by which OLM
+// v1 rejects an upgrade, in its own library, and a few more. Changes that the rules do not support are incompatible.
+func incompatibilities(t *testing.T, old, updated *apiextensionsv1.CustomResourceDefinition) []string {
 	t.Helper()
 	old, updated = old.DeepCopy(), updated.DeepCopy()
 	all := unserved(old, updated)
 	for _, v := range old.Spec.Versions {
-		// Any cluster may have stored any of them.
+		// A cluster may have stored objects of any version.
 		old.Status.StoredVersions = append(old.Status.StoredVersions, v.Name)
 		if n := validations.GetCRDVersionByName(updated, v.Name); n != nil {
-			dropHarmless(v.Schema.OpenAPIV3Schema, n.Schema.OpenAPIV3Schema)
+			dropCompatible(v.Schema.OpenAPIV3Schema, n.Schema.OpenAPIV3Schema)
 		}
 	}
 	rules, err := runner.New(&config.Config{
@@ -94,22 +93,22 @@ func breaks(t *testing.T, old, updated *apiextensionsv1.CustomResourceDefinition
 	return all
 }
 
-// unserved returns what of the old definition the new one does not serve.
+// unserved returns what the old CRD serves and the new one does not.
 func unserved(old, updated *apiextensionsv1.CustomResourceDefinition) []string {
 	var all []string
 	if old.Spec.Group != updated.Spec.Group || old.Spec.Names.Kind != updated.Spec.Names.Kind || old.Spec.Names.Plural != updated.Spec.Names.Plural {
-		all = append(all, "it has another name")
+		all = append(all, "the name changed")
 	}
 	for _, v := range old.Spec.Versions {
 		n := validations.GetCRDVersionByName(updated, v.Name)
 		if n == nil {
-			continue // its removal is known to the rules
+			continue // the rules reject its removal
 		}
 		if v.Served && !n.Served {
 			all = append(all, v.Name+" is no longer served")
 		}
 		if status(v) && !status(*n) {
-			all = append(all, v.Name+" has no status subresource any more")
+			all = append(all, v.Name+" no longer has the status subresource")
 		}
 		for _, f := range v.SelectableFields {
 			if !slices.Contains(n.SelectableFields, f) {
@@ -120,16 +119,17 @@ func unserved(old, updated *apiextensionsv1.CustomResourceDefinition) []string {
 	return all
 }
 
+// status reports whether the version has the status subresource.
 func status(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 	return v.Subresources != nil && v.Subresources.Status != nil
 }
 
-// guard is the beginning of a rule that holds for each object without a field.
+// guard matches rules that are true for every object without a certain field.
 var guard = regexp.MustCompile(`^!has\(self\.(\w+)\) \|\| [^?]*$`)
 
-// dropHarmless takes from both schemas what breaks nobody: descriptions and, of the new one, rules for objects that
-// have a field which the old one does not know.
-func dropHarmless(old, updated *apiextensionsv1.JSONSchemaProps) {
+// dropCompatible removes what does not affect compatibility: descriptions and, from the new schema, rules that only
+// apply to objects with a new field.
+func dropCompatible(old, updated *apiextensionsv1.JSONSchemaProps) {
 	if old == nil || updated == nil {
 		return
 	}
@@ -144,21 +144,21 @@ func dropHarmless(old, updated *apiextensionsv1.JSONSchemaProps) {
 	})
 	for name, p := range old.Properties {
 		if n, ok := updated.Properties[name]; ok {
-			dropHarmless(&p, &n)
+			dropCompatible(&p, &n)
 			old.Properties[name], updated.Properties[name] = p, n
 		}
 	}
 	if old.Items != nil && updated.Items != nil {
-		dropHarmless(old.Items.Schema, updated.Items.Schema)
+		dropCompatible(old.Items.Schema, updated.Items.Schema)
 	}
 	if old.AdditionalProperties != nil && updated.AdditionalProperties != nil {
-		dropHarmless(old.AdditionalProperties.Schema, updated.AdditionalProperties.Schema)
+		dropCompatible(old.AdditionalProperties.Schema, updated.AdditionalProperties.Schema)
 	}
 }
 
 type schema = apiextensionsv1.JSONSchemaProps
 
-// sample is a definition with something to break.
+// sample returns a CRD with fields of different types.
 func sample() *apiextensionsv1.CustomResourceDefinition {
 	crd := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: "example.dev",
@@ -189,7 +189,7 @@ func text(s string) *apiextensionsv1.JSON {
 	return &apiextensionsv1.JSON{Raw: []byte(`"` + s + `"`)}
 }
 
-// edit returns the change of one field's schema in each version.
+// edit returns a function that changes the schema of a field in each version.
 func edit(field string, change func(*schema)) func(*apiextensionsv1.CustomResourceDefinition) {
 	return func(crd *apiextensionsv1.CustomResourceDefinition) {
 		for _, v := range crd.Spec.Versions {
@@ -204,40 +204,40 @@ func edit(field string, change func(*schema)) func(*apiextensionsv1.CustomResour
 	}
 }
 
-// rule returns the addition of a rule for whole objects.
+// rule returns a function that adds a rule for whole objects.
 func rule(text string) func(*apiextensionsv1.CustomResourceDefinition) {
 	return edit("", func(s *schema) { s.XValidations = append(s.XValidations, apiextensionsv1.ValidationRule{Rule: text}) })
 }
 
-func TestChangesThatBreakObjectsOrClientsAreFound(t *testing.T) {
+func TestIncompatibleChangesAreFound(t *testing.T) {
 	type crd = apiextensionsv1.CustomResourceDefinition
 	for name, tc := range map[string]struct {
 		change func(*crd)
 		want   string
 	}{
-		"a removed field":            {edit("", func(s *schema) { delete(s.Properties, "text") }), "removed field"},
-		"a removed inner field":      {edit("map", func(s *schema) { delete(s.AdditionalProperties.Schema.Properties, "inner") }), "removed field"},
-		"a removed version":          {func(c *crd) { c.Spec.Versions = c.Spec.Versions[1:] }, "v1alpha1"},
-		"a version that is a memory": {func(c *crd) { c.Spec.Versions[0].Served = false }, "no longer served"},
-		"another kind":               {func(c *crd) { c.Spec.Names.Kind = "Other" }, "another name"},
-		"another scope":              {func(c *crd) { c.Spec.Scope = apiextensionsv1.ClusterScoped }, "scope"},
-		"no status":                  {func(c *crd) { c.Spec.Versions[0].Subresources = nil }, "no status"},
-		"no selection":               {func(c *crd) { c.Spec.Versions[0].SelectableFields = nil }, "selected"},
-		"another type":               {edit("text", func(s *schema) { s.Type = "integer" }), "type"},
-		"a choice less":              {edit("choice", func(s *schema) { s.Enum = s.Enum[:1] }), "enum"},
-		"choices where all went":     {edit("list", func(s *schema) { s.Items.Schema.Enum = []apiextensionsv1.JSON{*text("one")} }), "enum"},
-		"a higher minimum":           {edit("number", func(s *schema) { s.Minimum = ptr.To(2.0) }), "minimum"},
-		"a lower maximum":            {edit("number", func(s *schema) { s.Maximum = ptr.To(8.0) }), "maximum"},
-		"no null":                    {edit("number", func(s *schema) { s.Nullable = false }), "nullable"},
-		"a longer minimum":           {edit("text", func(s *schema) { s.MinLength = ptr.To[int64](2) }), "minimum"},
-		"a shorter maximum":          {edit("text", func(s *schema) { s.MaxLength = ptr.To[int64](8) }), "maximum"},
-		"fewer items":                {edit("list", func(s *schema) { s.MaxItems = ptr.To[int64](8) }), "maximum"},
-		"another pattern":            {edit("text", func(s *schema) { s.Pattern = "^ab" }), "pattern"},
-		"a pattern where all went":   {edit("choice", func(s *schema) { s.Pattern = "^o" }), "pattern"},
-		"another default":            {edit("text", func(s *schema) { s.Default = text("ab") }), "default"},
-		"a default for old objects":  {edit("choice", func(s *schema) { s.Default = text("one") }), "default"},
-		"no default":                 {edit("text", func(s *schema) { s.Default = nil }), "default"},
-		"a required field":           {edit("", func(s *schema) { s.Required = []string{"choice"} }), "required"},
+		"a removed field":           {edit("", func(s *schema) { delete(s.Properties, "text") }), "removed field"},
+		"a removed inner field":     {edit("map", func(s *schema) { delete(s.AdditionalProperties.Schema.Properties, "inner") }), "removed field"},
+		"a removed version":         {func(c *crd) { c.Spec.Versions = c.Spec.Versions[1:] }, "v1alpha1"},
+		"a version not served":      {func(c *crd) { c.Spec.Versions[0].Served = false }, "no longer served"},
+		"another kind":              {func(c *crd) { c.Spec.Names.Kind = "Other" }, "name changed"},
+		"another scope":             {func(c *crd) { c.Spec.Scope = apiextensionsv1.ClusterScoped }, "scope"},
+		"no status":                 {func(c *crd) { c.Spec.Versions[0].Subresources = nil }, "no longer has the status"},
+		"no selection":              {func(c *crd) { c.Spec.Versions[0].SelectableFields = nil }, "selected"},
+		"another type":              {edit("text", func(s *schema) { s.Type = "integer" }), "type"},
+		"a removed choice":          {edit("choice", func(s *schema) { s.Enum = s.Enum[:1] }), "enum"},
+		"new choices":               {edit("list", func(s *schema) { s.Items.Schema.Enum = []apiextensionsv1.JSON{*text("one")} }), "enum"},
+		"a higher minimum":          {edit("number", func(s *schema) { s.Minimum = ptr.To(2.0) }), "minimum"},
+		"a lower maximum":           {edit("number", func(s *schema) { s.Maximum = ptr.To(8.0) }), "maximum"},
+		"no null":                   {edit("number", func(s *schema) { s.Nullable = false }), "nullable"},
+		"a longer minimum":          {edit("text", func(s *schema) { s.MinLength = ptr.To[int64](2) }), "minimum"},
+		"a shorter maximum":         {edit("text", func(s *schema) { s.MaxLength = ptr.To[int64](8) }), "maximum"},
+		"fewer items":               {edit("list", func(s *schema) { s.MaxItems = ptr.To[int64](8) }), "maximum"},
+		"another pattern":           {edit("text", func(s *schema) { s.Pattern = "^ab" }), "pattern"},
+		"a new pattern":             {edit("choice", func(s *schema) { s.Pattern = "^o" }), "pattern"},
+		"another default":           {edit("text", func(s *schema) { s.Default = text("ab") }), "default"},
+		"a default for old objects": {edit("choice", func(s *schema) { s.Default = text("one") }), "default"},
+		"no default":                {edit("text", func(s *schema) { s.Default = nil }), "default"},
+		"a required field":          {edit("", func(s *schema) { s.Required = []string{"choice"} }), "required"},
 		"a required new field": {edit("", func(s *schema) {
 			s.Properties["more"], s.Required = schema{Type: "string"}, []string{"more"}
 		}), "required"},
@@ -250,16 +250,16 @@ func TestChangesThatBreakObjectsOrClientsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			updated := sample()
 			tc.change(updated)
-			if got := strings.Join(breaks(t, sample(), updated), "\n"); !strings.Contains(got, tc.want) {
-				t.Errorf("found %q, want something about %q", got, tc.want)
+			if got := strings.Join(incompatibilities(t, sample(), updated), "\n"); !strings.Contains(got, tc.want) {
+				t.Errorf("found %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestChangesThatOnlyAddBreakNobody(t *testing.T) {
+func TestCompatibleChangesAreAccepted(t *testing.T) {
 	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
-		"nothing": func(*apiextensionsv1.CustomResourceDefinition) {},
+		"no change": func(*apiextensionsv1.CustomResourceDefinition) {},
 		"a field with rules and a default": edit("", func(s *schema) {
 			s.Properties["more"] = schema{
 				Type: "string", Default: text("a"), MinLength: ptr.To[int64](1), XValidations: []apiextensionsv1.ValidationRule{{Rule: "self != 'b'"}},
@@ -267,12 +267,12 @@ func TestChangesThatOnlyAddBreakNobody(t *testing.T) {
 		}),
 		"a rule for a new field": rule("!has(self.more) || self.choice == 'one'"),
 		"a choice":               edit("choice", func(s *schema) { s.Enum = append(s.Enum, *text("three")) }),
-		"room": edit("text", func(s *schema) {
+		"wider limits": edit("text", func(s *schema) {
 			s.MinLength, s.MaxLength = nil, ptr.To[int64](10)
 		}),
 		"descriptions": func(crd *apiextensionsv1.CustomResourceDefinition) {
-			edit("text", func(s *schema) { s.Description = "More words." })(crd)
-			edit("map", func(s *schema) { s.AdditionalProperties.Schema.Description = "More words." })(crd)
+			edit("text", func(s *schema) { s.Description = "Another text." })(crd)
+			edit("map", func(s *schema) { s.AdditionalProperties.Schema.Description = "Another text." })(crd)
 		},
 		"a version": func(crd *apiextensionsv1.CustomResourceDefinition) {
 			v := *crd.Spec.Versions[1].DeepCopy()
@@ -283,7 +283,7 @@ func TestChangesThatOnlyAddBreakNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			updated := sample()
 			change(updated)
-			if got := breaks(t, sample(), updated); len(got) > 0 {
+			if got := incompatibilities(t, sample(), updated); len(got) > 0 {
 				t.Errorf("found %q", got)
 			}
 		})

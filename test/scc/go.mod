@@ -1,5 +1,5 @@
-// OpenShift's own rules for security context constraints, as a library. They need Kubernetes itself, in another version than the operator
-// is built with, and so are a module of their own.
+// OpenShift's own rules for SecurityContextConstraints, as a library. They are a module of their own because they need
+// another version of Kubernetes than the operator.
 module github.com/listener-operator/listener-operator/test/scc
 
 go 1.26.0

@@ -1,5 +1,5 @@
-// Package scc decides with OpenShift's own code whether the node agent's Pod is admitted. It reads the DaemonSet and
-// the SecurityContextConstraints that the operator's tests keep as golden files.
+// Package scc checks with OpenShift's own code whether the node agent's Pod is admitted. It reads the DaemonSet and the
+// SecurityContextConstraints from the golden files of the operator's tests.
 package scc
 
 import (
@@ -36,7 +36,7 @@ func read[T any](t *testing.T, path string) T {
 	return o
 }
 
-// agent returns a Pod as the DaemonSet controller and the ServiceAccount admission make it.
+// agent returns the Pod that the DaemonSet controller and the ServiceAccount admission plugin create.
 func agent(t *testing.T) *corev1.Pod {
 	t.Helper()
 	template := read[appsv1.DaemonSet](t, golden+"daemonset.yaml").Spec.Template
@@ -56,8 +56,8 @@ func constraints(t *testing.T) *securityv1.SecurityContextConstraints {
 	return &scc
 }
 
-// refusals returns why OpenShift would not admit the Pod under the constraints, in a namespace as OpenShift makes it.
-func refusals(t *testing.T, scc *securityv1.SecurityContextConstraints, pod *corev1.Pod) []string {
+// violations returns why OpenShift rejects the Pod with the constraints, in a namespace with OpenShift's annotations.
+func violations(t *testing.T, scc *securityv1.SecurityContextConstraints, pod *corev1.Pod) []string {
 	t.Helper()
 	scc = scc.DeepCopy()
 	sccdefaults.SetDefaults_SCC(scc)
@@ -83,20 +83,20 @@ func refusals(t *testing.T, scc *securityv1.SecurityContextConstraints, pod *cor
 	return why
 }
 
-func TestTheAgentIsAdmittedByItsConstraints(t *testing.T) {
-	if why := refusals(t, constraints(t), agent(t)); len(why) > 0 {
-		t.Errorf("the agent is refused: %s", strings.Join(why, "; "))
+func TestAgentIsAdmittedByItsConstraints(t *testing.T) {
+	if why := violations(t, constraints(t), agent(t)); len(why) > 0 {
+		t.Errorf("the agent is rejected: %s", strings.Join(why, "; "))
 	}
 	if got, want := agent(t).Annotations[securityv1.RequiredSCCAnnotation], constraints(t).Name; got != want {
-		t.Errorf("the agent asks for the constraints %q, want %q", got, want)
+		t.Errorf("the agent requires the constraints %q, want %q", got, want)
 	}
 }
 
-// TestNoStockConstraintsWouldDo shows that there is nothing weaker to use: of OpenShift's own constraints only
-// "privileged" admits the agent.
-func TestNoStockConstraintsWouldDo(t *testing.T) {
+// TestOnlyPrivilegedStockConstraintsAdmitTheAgent shows why the agent needs its own: of OpenShift's constraints, only
+// "privileged" admits it.
+func TestOnlyPrivilegedStockConstraintsAdmitTheAgent(t *testing.T) {
 	for _, stock := range read[[]securityv1.SecurityContextConstraints](t, "stock.yaml") {
-		why := refusals(t, &stock, agent(t))
+		why := violations(t, &stock, agent(t))
 		if admitted := len(why) == 0; admitted != (stock.Name == "privileged") {
 			t.Errorf("%s admits the agent: %t (%s)", stock.Name, admitted, strings.Join(why, "; "))
 		}
@@ -104,9 +104,8 @@ func TestNoStockConstraintsWouldDo(t *testing.T) {
 	}
 }
 
-// TestEachConcessionIsNeeded takes one after the other away.
-func TestEachConcessionIsNeeded(t *testing.T) {
-	for name, take := range map[string]func(*securityv1.SecurityContextConstraints){
+func TestEachPermissionOfTheConstraintsIsNeeded(t *testing.T) {
+	for name, remove := range map[string]func(*securityv1.SecurityContextConstraints){
 		"host paths": func(scc *securityv1.SecurityContextConstraints) { scc.AllowHostDirVolumePlugin = false },
 		"projected volumes": func(scc *securityv1.SecurityContextConstraints) {
 			scc.Volumes = slices.DeleteFunc(scc.Volumes, func(v securityv1.FSType) bool { return v == securityv1.FSProjected })
@@ -126,19 +125,18 @@ func TestEachConcessionIsNeeded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scc := constraints(t)
-			take(scc)
-			if why := refusals(t, scc, agent(t)); len(why) == 0 {
-				t.Error("the agent is admitted all the same")
+			remove(scc)
+			if why := violations(t, scc, agent(t)); len(why) == 0 {
+				t.Error("the agent is admitted")
 			}
 		})
 	}
 }
 
-// TestTheConstraintsRefuseMore has the agent ask for one thing more than it does. (Capabilities that it does not drop
-// are dropped for it.)
-func TestTheConstraintsRefuseMore(t *testing.T) {
+// Capabilities that the agent does not drop are dropped for it.
+func TestConstraintsRejectOtherPrivileges(t *testing.T) {
 	yes, other := true, int64(1000)
-	for name, ask := range map[string]func(*corev1.PodSpec){
+	for name, add := range map[string]func(*corev1.PodSpec){
 		"privileged":           func(pod *corev1.PodSpec) { pod.Containers[0].SecurityContext.Privileged = &yes },
 		"privilege escalation": func(pod *corev1.PodSpec) { pod.Containers[0].SecurityContext.AllowPrivilegeEscalation = &yes },
 		"a writable root":      func(pod *corev1.PodSpec) { pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem = new(bool) },
@@ -161,28 +159,28 @@ func TestTheConstraintsRefuseMore(t *testing.T) {
 		"a sysctl": func(pod *corev1.PodSpec) {
 			pod.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "kernel.shm_rmid_forced", Value: "1"}}
 		},
-		"a group of its choice": func(pod *corev1.PodSpec) { pod.SecurityContext.FSGroup = &other },
+		"an fsGroup": func(pod *corev1.PodSpec) { pod.SecurityContext.FSGroup = &other },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := agent(t)
-			ask(&pod.Spec)
-			if why := refusals(t, constraints(t), pod); len(why) == 0 {
-				t.Error("it is admitted")
+			add(&pod.Spec)
+			if why := violations(t, constraints(t), pod); len(why) == 0 {
+				t.Error("the agent is admitted")
 			}
 		})
 	}
 }
 
-// TestTheNamespaceHasToBePrivileged tells which Pod Security level the namespace has to admit, and why no other will
-// do. OpenShift labels a namespace by itself, for the constraints that its ServiceAccounts may use, unless it is
-// labelled already or its name begins with "openshift-".
-func TestTheNamespaceHasToBePrivileged(t *testing.T) {
+// TestNamespaceNeedsPrivilegedPodSecurityLevel shows why the namespace needs the Pod Security level "privileged".
+// OpenShift labels a namespace itself, for the constraints that its ServiceAccounts may use, unless it has labels
+// already or its name begins with "openshift-".
+func TestNamespaceNeedsPrivilegedPodSecurityLevel(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks())
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := agent(t)
-	refused := func(level api.Level) []string {
+	violated := func(level api.Level) []string {
 		var reasons []string
 		for _, check := range evaluator.EvaluatePod(api.LevelVersion{Level: level, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec) {
 			if !check.Allowed {
@@ -192,16 +190,16 @@ func TestTheNamespaceHasToBePrivileged(t *testing.T) {
 		slices.Sort(reasons)
 		return reasons
 	}
-	if reasons := refused(api.LevelPrivileged); len(reasons) > 0 {
-		t.Errorf("at level privileged, the agent is refused for %q", reasons)
+	if reasons := violated(api.LevelPrivileged); len(reasons) > 0 {
+		t.Errorf("level privileged rejects the agent for %q", reasons)
 	}
-	if got, want := refused(api.LevelBaseline), []string{"hostPath volumes", "seLinuxOptions"}; !slices.Equal(got, want) {
-		t.Errorf("at level baseline, the agent is refused for %q, want %q", got, want)
+	if got, want := violated(api.LevelBaseline), []string{"hostPath volumes", "seLinuxOptions"}; !slices.Equal(got, want) {
+		t.Errorf("level baseline rejects the agent for %q, want %q", got, want)
 	}
 	namespace := read[corev1.Namespace](t, "../../config/manifests/namespace.yaml")
 	for _, mode := range []string{"enforce", "audit", "warn"} {
 		if got := namespace.Labels["pod-security.kubernetes.io/"+mode]; got != "privileged" {
-			t.Errorf("the namespace that is suggested has the level %q for %s", got, mode)
+			t.Errorf("level of the suggested namespace is %q for %s", got, mode)
 		}
 	}
 }

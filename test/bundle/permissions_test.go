@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// rightsOf returns the rules of each service account.
-func rightsOf(all []operatorsv1alpha1.StrategyDeploymentPermissions) map[string][]rbacv1.PolicyRule {
+// rulesOf returns the RBAC rules of each ServiceAccount.
+func rulesOf(all []operatorsv1alpha1.StrategyDeploymentPermissions) map[string][]rbacv1.PolicyRule {
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, p := range all {
 		rules[p.ServiceAccountName] = append(rules[p.ServiceAccountName], p.Rules...)
@@ -25,7 +25,7 @@ func rightsOf(all []operatorsv1alpha1.StrategyDeploymentPermissions) map[string]
 	return rules
 }
 
-func TestRightsAreThoseOfConfig(t *testing.T) {
+func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	namespaced, cluster := map[string][]rbacv1.PolicyRule{}, map[string][]rbacv1.PolicyRule{}
 	for _, name := range []string{"operator.yaml", "node-agent.yaml"} {
 		data, err := os.ReadFile(root + "config/rbac/" + name)
@@ -60,21 +60,21 @@ func TestRightsAreThoseOfConfig(t *testing.T) {
 		}
 	}
 	strategy := csv(t).Spec.InstallStrategy.StrategySpec
-	if diff := cmp.Diff(namespaced, rightsOf(strategy.Permissions)); diff != "" {
-		t.Errorf("rights in the namespace; run make bundle (-config +bundle):\n%s", diff)
+	if diff := cmp.Diff(namespaced, rulesOf(strategy.Permissions)); diff != "" {
+		t.Errorf("permissions in the namespace; run make bundle (-config +bundle):\n%s", diff)
 	}
-	if diff := cmp.Diff(cluster, rightsOf(strategy.ClusterPermissions)); diff != "" {
-		t.Errorf("rights in the cluster; run make bundle (-config +bundle):\n%s", diff)
+	if diff := cmp.Diff(cluster, rulesOf(strategy.ClusterPermissions)); diff != "" {
+		t.Errorf("permissions in the cluster; run make bundle (-config +bundle):\n%s", diff)
 	}
 }
 
-func TestNoRightIsMoreThanAnOperatorShouldHave(t *testing.T) {
+func TestNoExcessivePermissions(t *testing.T) {
 	strategy := csv(t).Spec.InstallStrategy.StrategySpec
 	for _, p := range slices.Concat(strategy.Permissions, strategy.ClusterPermissions) {
 		for _, r := range p.Rules {
 			for _, word := range slices.Concat(r.APIGroups, r.Resources, r.ResourceNames, r.Verbs, r.NonResourceURLs) {
 				if strings.Contains(word, "*") {
-					t.Errorf("%s has a right with a wildcard: %v", p.ServiceAccountName, r)
+					t.Errorf("%s has a rule with a wildcard: %v", p.ServiceAccountName, r)
 				}
 			}
 			for _, verb := range []string{"escalate", "bind", "impersonate", "deletecollection"} {
@@ -82,32 +82,32 @@ func TestNoRightIsMoreThanAnOperatorShouldHave(t *testing.T) {
 					t.Errorf("%s may %s: %v", p.ServiceAccountName, verb, r)
 				}
 			}
-			onlyLooksAtNamed := len(r.ResourceNames) > 0 && !slices.ContainsFunc(r.Verbs, func(verb string) bool { return verb != "list" && verb != "watch" })
-			if slices.Contains(r.Resources, "customresourcedefinitions") && !onlyLooksAtNamed {
-				t.Errorf("%s may do more than look at definitions that are named: %v", p.ServiceAccountName, r)
+			onlyReadsNamed := len(r.ResourceNames) > 0 && !slices.ContainsFunc(r.Verbs, func(verb string) bool { return verb != "list" && verb != "watch" })
+			if slices.Contains(r.Resources, "customresourcedefinitions") && !onlyReadsNamed {
+				t.Errorf("%s may do more than list and watch named CRDs: %v", p.ServiceAccountName, r)
 			}
 			for _, resource := range []string{
 				"secrets", "nodes/proxy", "pods/exec", "serviceaccounts/token",
 				"roles", "rolebindings", "clusterroles", "clusterrolebindings",
 			} {
 				if slices.Contains(r.Resources, resource) {
-					t.Errorf("%s has a right to %s: %v", p.ServiceAccountName, resource, r)
+					t.Errorf("%s has a rule for %s: %v", p.ServiceAccountName, resource, r)
 				}
 			}
 		}
 	}
 }
 
-func TestNodeAgentReadsAndAnnouncesOnly(t *testing.T) {
+func TestNodeAgentMayOnlyReadAndCreatePodListeners(t *testing.T) {
 	strategy := csv(t).Spec.InstallStrategy.StrategySpec
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{"listeners.stackable.tech"}, Resources: []string{"podlisteners"}, Verbs: []string{"list", "watch", "create"}},
 		{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{agent}, Verbs: []string{"use"}},
 	}
-	if diff := cmp.Diff(want, rightsOf(strategy.ClusterPermissions)[agent]); diff != "" {
-		t.Errorf("rights of the node agent in the cluster (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, rulesOf(strategy.ClusterPermissions)[agent]); diff != "" {
+		t.Errorf("permissions of the node agent in the cluster (-want +got):\n%s", diff)
 	}
-	if rules := rightsOf(strategy.Permissions)[agent]; len(rules) > 0 {
-		t.Errorf("rights of the node agent in its namespace: %v", rules)
+	if rules := rulesOf(strategy.Permissions)[agent]; len(rules) > 0 {
+		t.Errorf("permissions of the node agent in its namespace: %v", rules)
 	}
 }
