@@ -42,22 +42,22 @@ func quickStart(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return unstructuredObject(names.KindConsoleQuickStart, "", names.Operator, map[string]any{
 		"displayName":     "Give Pods an address outside of the cluster",
 		"durationMinutes": int64(10),
-		"description":     "Let each replica of a StatefulSet know the address at which clients outside of the cluster reach it.",
-		"introduction": "The listener operator gives Pods stable addresses that clients outside of the cluster can use, and tells each Pod its own, " +
-			"as files in a volume.",
+		"description":     "Give each replica of a StatefulSet the address at which clients outside of the cluster reach it.",
+		"introduction": "The listener operator gives Pods stable addresses that clients outside of the cluster can use, and writes the " +
+			"addresses of each Pod to files in a volume.",
 		"tasks": []any{
-			task("Look at the operator", "Open **ListenerOperator** `cluster`, which the operator made by itself, and its conditions.",
-				"Is the condition **Available** true?", "The condition **Degraded** says what is wrong and who has to act."),
-			task("Choose a class", "A **ListenerClass** is the policy of the cluster's administrators. Three exist from the start: `cluster-internal`, "+
-				"`external-unstable` and `external-stable`. To make another one, create a ListenerClass from the sample.",
-				"Is there a class that suits you?", "Ask an administrator of the cluster, who alone may create classes."),
+			task("Check the operator", "Open **ListenerOperator** `cluster`, which the operator created, and see its conditions.",
+				"Is the condition **Available** true?", "The condition **Degraded** names the problem and how to resolve it."),
+			task("Choose a class", "A **ListenerClass** is the policy of the cluster's administrators. Three exist by default: `cluster-internal`, "+
+				"`external-unstable` and `external-stable`. To add one, create a ListenerClass from the sample.",
+				"Is there a suitable class?", "Ask an administrator of the cluster: only administrators may create classes."),
 			task("Create a StatefulSet", "Create a **StatefulSet** from the sample *Pods with an address each*, in a project of your own. Its claims "+
 				"name the class in the annotation `listeners.stackable.tech/listener-class`.",
-				"Are all three Pods running?", "Look at the events of the claims and Pods, which say what is missing."),
+				"Are all three Pods running?", "See the events of the claims and Pods, which name what is missing."),
 			task("Read the address", "In the terminal of a Pod, run `cat /listener/default-address/address /listener/default-address/ports/http`.",
-				"Does a client outside of the cluster get an answer at that address and port?",
-				"Look at the **Listener** of the Pod's claim: its condition Ready says what it waits for."),
+				"Does a client outside of the cluster reach the Pod at that address and port?",
+				"See the **Listener** of the Pod's claim: its condition Ready names what it waits for."),
 		},
-		"conclusion": "Each Pod knows its address, and keeps it. All fields and files are explained in the documentation.",
+		"conclusion": "Each Pod has its address in a file, and keeps the address. The documentation explains all fields and files.",
 	}), nil
 }

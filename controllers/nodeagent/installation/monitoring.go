@@ -76,29 +76,29 @@ func alerts(namespace string) []alert {
 		{
 			"ListenerOperatorDown",
 			fmt.Sprintf(`absent(up{job=%q, namespace=%q} == 1)`, names.MetricsService, namespace), "10m", "warning",
-			"The listener operator does not answer.",
-			"No replica of the listener operator has answered for ten minutes. Mounted volumes stay as they are, but Pods with new listener volumes do not " +
-				"start, and changes of addresses do not reach the files.",
+			"The listener operator does not respond.",
+			"No replica of the listener operator has responded for ten minutes. Mounted volumes stay as they are, but Pods with new listener volumes do not " +
+				"start, and changes of addresses are not written to files.",
 		},
 		{
 			"ListenerNodeAgentsNotReady",
 			fmt.Sprintf(`kube_daemonset_status_number_unavailable{namespace=%q, daemonset=%q} > 0`, namespace, names.NodeAgent), "15m", "warning",
-			"Nodes have no node agent of the listener operator that is ready.",
-			"On {{ $value }} nodes, the node agent has not been ready for a quarter of an hour. Pods with listener volumes neither start nor end there.",
+			"Nodes have no ready node agent of the listener operator.",
+			"On {{ $value }} nodes, the node agent has not been ready for 15 minutes. Pods with listener volumes neither start nor terminate there.",
 		},
 		{
 			"ListenerOperatorReconcileErrors",
 			fmt.Sprintf(`sum by (controller) (rate(controller_runtime_reconcile_errors_total{job=%q, namespace=%q}[5m])) > 0`, names.MetricsService, namespace),
 			"15m", "warning",
 			"A controller of the listener operator keeps failing.",
-			"The controller {{ $labels.controller }} has been failing for a quarter of an hour. Its log says why.",
+			"The controller {{ $labels.controller }} has been failing for 15 minutes. Its log contains the cause.",
 		},
 		{
 			"ListenerOperatorRepairsKeepComing",
 			fmt.Sprintf(`sum by (kind, name) (increase(listener_operator_drift_repairs_total{job=%q, namespace=%q}[1h])) > 5`, names.MetricsService, namespace),
 			"5m", "info",
-			"Something keeps changing what the listener operator installed.",
-			"{{ $labels.kind }} {{ $labels.name }} has been changed by somebody else and put right again {{ $value }} times within an hour.",
+			"An object that the listener operator installed is changed repeatedly.",
+			"{{ $labels.kind }} {{ $labels.name }} has been changed by another client, and repaired, {{ $value }} times within an hour.",
 		},
 	}
 }

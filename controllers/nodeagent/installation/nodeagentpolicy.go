@@ -43,14 +43,14 @@ func nodeAgentPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, err
 					WithMessage("a node agent may only create PodListeners of the node that its token is bound to"),
 				admissionregistrationv1ac.Validation().
 					WithExpression("size(object.spec.listeners) == 0").
-					WithMessage("a node agent announces a mount, and leaves spec.listeners to the operator"),
+					WithMessage("a node agent must leave spec.listeners empty"),
 				admissionregistrationv1ac.Validation().
 					WithExpression("size(variables.owners) == 1 && variables.owners[0].apiVersion == 'v1' && variables.owners[0].kind == 'Pod' && "+
 						"object.metadata.?name.orValue('') == 'pod-' + variables.owners[0].uid").
 					WithMessage("PodListeners are named pod-<uid> and have one owner, the Pod of that uid"),
 				admissionregistrationv1ac.Validation().
 					WithExpression("size(object.metadata.?finalizers.orValue([])) == 0").
-					WithMessage("a node agent must not keep others from deleting what it announced"),
+					WithMessage("a node agent must not set finalizers"),
 			),
 	), nil
 }

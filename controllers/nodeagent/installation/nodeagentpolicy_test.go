@@ -83,9 +83,9 @@ func hint(namespace, node, uid string) *listenersv1alpha1.PodListeners {
 const (
 	onlyCreate = "a node agent may only create PodListeners"
 	otherNode  = "of the node that its token is bound to"
-	notEmpty   = "leaves spec.listeners to the operator"
+	notEmpty   = "must leave spec.listeners empty"
 	wrongName  = "PodListeners are named pod-<uid>"
-	finalizer  = "must not keep others from deleting"
+	finalizer  = "must not set finalizers"
 )
 
 func denied(err error, message string) bool {

@@ -20,13 +20,13 @@ type privilege struct{ what, why string }
 // have these and no others; nothing that is not listed here may be added to them.
 func privileges() []privilege {
 	return []privilege{
-		{"host path plugin", "The socket that the kubelet calls to publish a volume lies there."},
-		{"host path registry", "The kubelet learns of the driver by a socket in that directory."},
-		{"host path pods", "The volumes of the node's Pods, whose files the agent writes, lie there."},
-		{"user 0", "These directories belong to root, and nobody else may enter them."},
-		{"capability DAC_OVERRIDE", "A container may leave files in its volume that are another user's, in directories that are closed to all others. " +
-			"Unless all of them are removed, the kubelet cannot finish the Pod."},
+		{"host path plugin", "The directory of the socket at which the kubelet publishes volumes."},
+		{"host path registry", "The directory of the sockets by which drivers register with the kubelet."},
+		{"host path pods", "The directory of the volumes of the node's Pods, whose files the agent writes."},
+		{"user 0", "These directories are owned by root, and only root may access them."},
+		{"capability DAC_OVERRIDE", "A container may create files and directories in its volume that are owned by another user and not writable for others. " +
+			"Until all of them are removed, the kubelet cannot terminate the Pod."},
 		{"capability FOWNER", "A container may set the sticky bit on such a directory, so that only the owner of a file may remove it."},
-		{"SELinux type spc_t", "A confined container may neither write to the kubelet's directories nor label files for other Pods to read."},
+		{"SELinux type spc_t", "A confined container may neither write to the kubelet's directories nor label files so that other Pods can read them."},
 	}
 }
