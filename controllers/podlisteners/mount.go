@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// mount is one listener volume of a Pod, with all that decides its addresses.
+// mount is one listener volume of a Pod, with the objects on which its addresses depend.
 type mount struct {
 	// volume is the name of the volume in the Pod.
 	volume   string
@@ -24,13 +24,13 @@ type mount struct {
 	selector claim.Selector
 	// listener is nil while it does not exist.
 	listener *listenersv1alpha1.Listener
-	// class is nil while it does not exist, or the Listener has none.
+	// class is nil while it does not exist, or the Listener names none.
 	class *listenersv1alpha1.ListenerClass
 }
 
-// ours tells whether claim and PersistentVolume are bound to each other and were provisioned by us, or by the peer, and
-// reads the selector.
-func (m *mount) ours() bool {
+// readSelector reads the selector of the PersistentVolume. It reports whether that is a listener volume which is bound
+// to the claim.
+func (m *mount) readSelector() bool {
 	if m.pv.Spec.ClaimRef == nil || m.pv.Spec.ClaimRef.UID != m.claim.UID {
 		return false
 	}
@@ -43,12 +43,12 @@ func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.N
 
 func (m *mount) pinned() bool { return len(index.PinnedNodes(m.pv)) > 0 }
 
-// ownsListener tells whether the PersistentVolume is one of the Listener's owners, as it is once a Pod has mounted it.
+// ownsListener reports whether the PersistentVolume is an owner of the Listener, which it becomes at the first mount.
 func (m *mount) ownsListener() bool {
 	return slices.ContainsFunc(m.listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.pv.UID })
 }
 
-// listenerRef returns the Listener for an event, or a nil interface if there is none.
+// listenerRef returns the Listener as the related object of an event, or a nil interface.
 func (m *mount) listenerRef() runtime.Object {
 	if m.listener == nil {
 		return nil
@@ -56,8 +56,8 @@ func (m *mount) listenerRef() runtime.Object {
 	return m.listener
 }
 
-// entry is what the Pod is told of a volume. previous keeps its addresses while the Listener, its class or the node are
-// not known well enough to say better: an address that worked is not taken away on a doubt.
+// entry returns the desired entry of the volume. It keeps the addresses of the previous entry while the Listener, its
+// class or the node do not exist, or the status of the Listener is outdated: the previous address may still work.
 func (m *mount) entry(node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
 		Scope:                listenersv1alpha1.ListenerScopeCluster,
@@ -68,7 +68,7 @@ func (m *mount) entry(node *corev1.Node, previous listenersv1alpha1.PodListener)
 	if previous.Scope != "" {
 		entry.Scope = previous.Scope
 	}
-	if !m.settled() {
+	if !m.statusCurrent() {
 		return entry
 	}
 	status := m.listener.Status
@@ -86,39 +86,39 @@ func (m *mount) entry(node *corev1.Node, previous listenersv1alpha1.PodListener)
 	return entry
 }
 
-// settled tells whether the status of the Listener describes the Listener as it is now.
-func (m *mount) settled() bool {
+// statusCurrent reports whether the status of the Listener is that of its current generation.
+func (m *mount) statusCurrent() bool {
 	return m.listener != nil && m.class != nil && m.listener.Status != nil &&
 		m.listener.Status.ObservedGeneration == m.listener.Generation
 }
 
-// actionMount is what a Pod's events are about.
+// actionMount is the action of a Pod's events.
 const actionMount = "Mount"
 
-// waitsFor says in the user's words why there is no address, or "" when it is only a matter of the next pass. The
-// action tells one stage of waiting from the next: an event that differs from an earlier one in nothing but its words
-// is only counted, and its words are lost.
-func (m *mount) waitsFor(node *corev1.Node) (action, words string) {
+// waitReason returns why there is no address, or "" if the next reconcile will have one or a reason. Different reasons
+// have different actions, because the recorder only counts an event that differs from an earlier one in nothing but its
+// text.
+func (m *mount) waitReason(node *corev1.Node) (action, text string) {
 	switch {
 	case m.listener == nil && m.selector.Class == "":
-		return actionMount, "it does not exist; the mount goes on as soon as it does"
+		return actionMount, "it does not exist; the mount continues when it is created"
 	case m.listener != nil && m.listener.Class() == "":
 		return actionMount, "it has no spec.className"
 	case m.listener != nil && m.class == nil:
 		return actionMount, fmt.Sprintf("ListenerClass %q does not exist", m.listener.Class())
-	case !m.settled():
+	case !m.statusCurrent():
 		return actionMount, ""
 	case m.listener.Status.NodePorts == nil:
-		return complaint(m.listener.Status.Conditions)
+		return conditionMessage(m.listener.Status.Conditions)
 	case node == nil:
-		return actionMount, "the Pod's node is not known"
+		return actionMount, "the Node of the Pod does not exist"
 	default:
 		return actionMount, fmt.Sprintf("node %s has neither an IP address nor a host name", node.Name)
 	}
 }
 
-// complaint returns what a Listener's conditions say is wrong, with the reason as the action.
-func complaint(conditions []metav1.Condition) (action, words string) {
+// conditionMessage returns the message of the first condition that is false, and an action with its reason.
+func conditionMessage(conditions []metav1.Condition) (action, text string) {
 	for _, kind := range []string{listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady} {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
 			return actionMount + c.Reason, c.Message

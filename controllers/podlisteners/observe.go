@@ -16,7 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// observe reads a PodListeners and its Pod. Each is nil if it does not exist.
+// observe reads a PodListeners and its Pod. Either is nil if it does not exist.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*listenersv1alpha1.PodListeners, *corev1.Pod, error) {
 	hint := &listenersv1alpha1.PodListeners{}
 	switch err := r.Client.Get(ctx, key, hint); {
@@ -29,12 +29,12 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*li
 	return hint, pod, err
 }
 
-// pod finds the Pod whose uid the name of a PodListeners carries. A Pod that the cache has not seen yet is read from
-// the API, by the name in the hint's owner reference.
+// pod returns the Pod whose uid is in the name of a PodListeners, or nil. A Pod that is not in the cache yet is read
+// from the API server, by the name in the owner reference of the hint.
 func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, hint *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
 	uid := listenersv1alpha1.PodUID(key.Name)
 	if uid == "" {
-		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: its object is removed
+		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: the object is deleted
 	}
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{index.PodsByUID: string(uid)}); err != nil {
@@ -59,19 +59,19 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, hint *li
 	return &pod, nil
 }
 
-// mounts returns the Pod's listener volumes that are bound. What is not known yet comes with a watch.
+// mounts returns the listener volumes of a Pod that are bound. A change of any other volume is watched.
 func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, error) {
 	var mounts []mount
 	for i := range pod.Spec.Volumes {
 		m := mount{volume: pod.Spec.Volumes[i].Name}
-		ours, err := r.bind(ctx, &m, pod, &pod.Spec.Volumes[i])
+		bound, err := r.observeVolume(ctx, &m, pod, &pod.Spec.Volumes[i])
 		if err != nil {
 			return nil, err
 		}
-		if !ours {
+		if !bound {
 			continue
 		}
-		if err := r.resolve(ctx, &m); err != nil {
+		if err := r.observeListener(ctx, &m); err != nil {
 			return nil, err
 		}
 		mounts = append(mounts, m)
@@ -79,8 +79,9 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 	return mounts, nil
 }
 
-// bind reads the claim and the PersistentVolume behind a Pod's volume, and tells whether it is one of ours.
-func (r *Reconciler) bind(ctx context.Context, m *mount, pod *corev1.Pod, volume *corev1.Volume) (bool, error) {
+// observeVolume reads the claim and the PersistentVolume of a Pod's volume. It reports whether that is a listener
+// volume which is bound.
+func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Pod, volume *corev1.Volume) (bool, error) {
 	name := index.ClaimName(pod, volume)
 	if name == "" {
 		return false, nil
@@ -94,13 +95,13 @@ func (r *Reconciler) bind(ctx context.Context, m *mount, pod *corev1.Pod, volume
 	if m.pv, err = get(ctx, r.Client, key, &corev1.PersistentVolume{}); err != nil || m.pv == nil {
 		return false, err
 	}
-	// An ephemeral claim that is not the Pod's own is not mounted by the kubelet either.
+	// Like the kubelet, ignore an ephemeral claim that the Pod does not control.
 	own := volume.Ephemeral == nil || metav1.IsControlledBy(m.claim, pod)
-	return own && m.ours(), nil
+	return own && m.readSelector(), nil
 }
 
-// resolve reads the Listener and the class of a mount.
-func (r *Reconciler) resolve(ctx context.Context, m *mount) error {
+// observeListener reads the Listener and the class of a mount.
+func (r *Reconciler) observeListener(ctx context.Context, m *mount) error {
 	var err error
 	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
 	if m.listener, err = get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil || m.listener == nil {
@@ -128,7 +129,7 @@ func get[T client.Object](ctx context.Context, reader client.Reader, key types.N
 	return o, nil
 }
 
-// mountsClaims tells whether a Pod has any volume that could be a listener volume.
+// mountsClaims reports whether a Pod has a volume that may be a listener volume.
 func mountsClaims(pod *corev1.Pod) bool { return len(index.PodClaims(pod)) > 0 }
 
 func hasMountLabel(pod *corev1.Pod) bool {

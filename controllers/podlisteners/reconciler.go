@@ -1,10 +1,11 @@
-// Package podlisteners tells each Pod its own addresses. A PodListeners object without content is a hint by a node
-// agent that a Pod is being mounted; this package checks it against the Pod, labels Pod and PersistentVolumes so that
-// the Listener's Service finds them, and fills in the addresses that lead to the Pod.
+// Package podlisteners writes the addresses of each Pod with listener volumes. A node agent creates a PodListeners
+// object without content, a hint, when a Pod is being mounted. This package compares it with the Pod, labels the Pod
+// and its PersistentVolumes, by which the Service of the Listener selects them, and writes the addresses that lead to
+// the Pod.
 //
-// A hint may be forged with a stolen node token. Everything is therefore derived from the Pod, its claims and its
-// Listeners, and nothing from the hint but which Pod to look at; a hint that does not fit that Pod is replaced or
-// removed.
+// A stolen node token suffices to forge a hint. The package therefore takes nothing but the name of the Pod from it,
+// and derives everything else from the Pod, its claims and its Listeners. It replaces or deletes a hint that does not
+// match the Pod.
 package podlisteners
 
 import (
@@ -27,23 +28,23 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Reconciler fills one PodListeners. Its requests are named after PodListeners, which need not exist (any more).
+// Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
 type Reconciler struct {
 	// Client reads from the cache, with the indexes of package index, and writes.
 	Client client.Client
-	// APIReader reads Pods that the cache may not have seen yet.
+	// APIReader reads Pods that are not in the cache yet.
 	APIReader client.Reader
-	// Events reports on Pods.
+	// Events emits the events of Pods.
 	Events events.EventRecorder
 	// Applier writes PersistentVolumes, and the Listeners of class-based claims.
 	Applier *apply.Applier
 
-	// told has the words that were last said of what a volume lacks, by toldOf.
-	told sync.Map
+	// lastEvents has the text of the last event by eventKey.
+	lastEvents sync.Map
 }
 
-// toldOf names a volume of a Pod, and what it lacks.
-type toldOf struct{ hint, volume, reason string }
+// eventKey identifies the events of a volume of a Pod with the same reason.
+type eventKey struct{ podListeners, volume, reason string }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -52,49 +53,49 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	switch decide(hint, pod) {
-	case withdraw:
-		err = r.remove(ctx, hint)
-	case renew:
+	case deleteHint:
+		err = r.delete(ctx, hint)
+	case replaceHint:
 		err = r.replace(ctx, hint, pod)
-	case fill:
+	case fillHint:
 		err = r.fill(ctx, hint, pod)
-	case leave:
+	case keepHint:
 	}
 	if hint == nil {
-		r.forget(req.Name)
+		r.forgetEvents(req.Name)
 	}
 	return reconcile.Result{}, err
 }
 
-// verdict is what has to be done about a hint.
-type verdict int
+// decision is what to do with a hint.
+type decision int
 
 const (
-	// leave it as it is: nobody asked for it, or it is on its way out.
-	leave verdict = iota
-	// withdraw it: it fits no Pod, or one that does not need it any more.
-	withdraw
-	// renew it: it is wrong or missing, and its Pod needs one.
-	renew
-	// fill in the addresses.
-	fill
+	// keepHint means that there is no hint and the Pod needs none, or that it is being deleted.
+	keepHint decision = iota
+	// deleteHint means that the hint matches no Pod, or a Pod that needs none.
+	deleteHint
+	// replaceHint means that the Pod needs a hint, and that there is none or that it does not match.
+	replaceHint
+	// fillHint means that the addresses can be written.
+	fillHint
 )
 
-// decide compares a hint with its Pod. Both are nil if they do not exist.
-func decide(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) verdict {
+// decide compares a hint with its Pod. Either is nil if it does not exist.
+func decide(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision {
 	switch {
 	case pod == nil || !mountsClaims(pod):
-		return withdraw
-	case hint == nil && recreatable(pod):
-		return renew
+		return deleteHint
+	case hint == nil && lostHint(pod):
+		return replaceHint
 	case hint == nil || hint.DeletionTimestamp != nil:
-		return leave
-	case stranded(pod, hint):
-		return withdraw
-	case !fits(hint, pod):
-		return renew
+		return keepHint
+	case deletedWhileWaiting(pod, hint):
+		return deleteHint
+	case !matches(hint, pod):
+		return replaceHint
 	default:
-		return fill
+		return fillHint
 	}
 }
 
@@ -104,15 +105,15 @@ func (r *Reconciler) fill(ctx context.Context, hint *listenersv1alpha1.PodListen
 	if err != nil {
 		return err
 	}
-	if err := r.mark(ctx, hint, pod, mounts); err != nil {
+	if err := r.ensureMounts(ctx, hint, pod, mounts); err != nil {
 		return err
 	}
 	return r.publish(ctx, hint, pod, mounts)
 }
 
-// fits tells whether a hint is one that the agent on the Pod's own node would have made, or the peer, or one that has
-// been filled since.
-func fits(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
+// matches reports whether a hint is one that the agent on the Pod's node or Stackable's listener operator creates, or
+// one that the operator has filled since.
+func matches(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 	forged := !hint.Trusted() && hint.Spec.NodeName != "" && len(hint.Spec.Listeners) > 0
 	return !forged &&
 		(hint.Spec.NodeName == "" || hint.Spec.NodeName == pod.Spec.NodeName) &&
@@ -120,9 +121,9 @@ func fits(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 		hint.OwnerReferences[0].Kind == "Pod" && hint.OwnerReferences[0].UID == pod.UID
 }
 
-// stranded tells whether a Pod is going away before it ever started, with a volume that still waits for an address.
-// Without the hint the agent stops waiting, which otherwise holds up the end of the Pod.
-func stranded(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
+// deletedWhileWaiting reports whether a Pod is being deleted before it has started, while one of its volumes waits for
+// an address. The agent stops waiting when the hint is deleted; otherwise the wait would delay the deletion of the Pod.
+func deletedWhileWaiting(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
 	if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodPending {
 		return false
 	}
@@ -134,39 +135,38 @@ func stranded(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
 	return len(hint.Spec.Listeners) == 0
 }
 
-// recreatable tells whether a Pod without PodListeners had one that somebody deleted: it carries the label of a mounted
-// Listener.
-func recreatable(pod *corev1.Pod) bool {
+// lostHint reports whether the PodListeners of a Pod was deleted although the Pod needs it: the Pod has the label of a
+// mounted Listener.
+func lostHint(pod *corev1.Pod) bool {
 	return hasMountLabel(pod) && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !claim.PodFinished(pod)
 }
 
-// replace makes the right hint for a Pod instead of a wrong one or none. It is filled in the pass that its creation
-// causes.
-func (r *Reconciler) replace(ctx context.Context, wrong *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
-	if err := r.remove(ctx, wrong); err != nil || pod.Spec.NodeName == "" {
+// replace creates the hint of a Pod, in place of one that does not match. It is filled when its creation is reconciled.
+func (r *Reconciler) replace(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
+	if err := r.delete(ctx, hint); err != nil || pod.Spec.NodeName == "" {
 		return err
 	}
-	right := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
-	err := r.Client.Create(ctx, right, client.FieldOwner(names.FieldManagerDefault))
+	matching := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
+	err := r.Client.Create(ctx, matching, client.FieldOwner(names.FieldManagerDefault))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(right), err)
+		return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(matching), err)
 	}
 	return nil
 }
 
-// remove deletes a PodListeners that fits no Pod, but only in the version that was looked at. nil is fine.
-func (r *Reconciler) remove(ctx context.Context, hint *listenersv1alpha1.PodListeners) error {
+// delete deletes the observed version of a hint, unless the hint is nil or is being deleted.
+func (r *Reconciler) delete(ctx context.Context, hint *listenersv1alpha1.PodListeners) error {
 	if hint == nil || hint.DeletionTimestamp != nil {
 		return nil
 	}
 	err := r.Client.Delete(ctx, hint, client.Preconditions{UID: &hint.UID, ResourceVersion: &hint.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting PodListeners %s, which fits no Pod: %w", client.ObjectKeyFromObject(hint), err)
+		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", client.ObjectKeyFromObject(hint), err)
 	}
 	return nil
 }
 
-// publish writes the addresses that lead to the Pod, and tells the Pod's user what is still missing.
+// publish writes the addresses that lead to the Pod, and emits events about missing ones.
 func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
 	node, err := r.node(ctx, pod.Spec.NodeName)
 	if err != nil {
@@ -180,13 +180,13 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 		entry := m.entry(node, hint.Spec.Listeners[m.volume])
 		desired.Spec.Listeners[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
-			r.said(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
-		} else if action, words := m.waitsFor(node); words != "" {
-			r.tell(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
-				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), words))
+			r.eventChanged(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
+		} else if action, text := m.waitReason(node); text != "" {
+			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
+				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
 		}
 	}
-	keepUndecided(desired.Spec.Listeners, hint.Spec.Listeners, pod, mounts)
+	keepUnobserved(desired.Spec.Listeners, hint.Spec.Listeners, pod, mounts)
 	if equality.Semantic.DeepEqual(desired.Spec, hint.Spec) {
 		return nil
 	}
@@ -198,48 +198,48 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 	return nil
 }
 
-// tell warns a Pod's user in an event, unless it is what was last said of the volume. The recorder does not see to
-// that: to it, an event of another version of the Pod or of the Listener is another event.
-func (r *Reconciler) tell(pod *corev1.Pod, m *mount, reason, action, words string) {
-	if r.said(pod, m, reason, words) {
+// emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one. The recorder does not suppress
+// it: to the recorder, an event about another version of the Pod or of the Listener is another event.
+func (r *Reconciler) emitEvent(pod *corev1.Pod, m *mount, reason, action, text string) {
+	if !r.eventChanged(pod, m, reason, text) {
 		return
 	}
-	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Truncate(words, message.MaxEvent))
+	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Truncate(text, message.MaxEvent))
 }
 
-// said notes what is said of a volume of a Pod, and tells whether it was said before. Empty means that nothing is
-// missing any more.
-func (r *Reconciler) said(pod *corev1.Pod, m *mount, reason, words string) bool {
-	key := toldOf{hint: listenersv1alpha1.PodListenersName(pod.UID), volume: m.volume, reason: reason}
-	if words == "" {
-		r.told.Delete(key)
-		return true
+// eventChanged records the text of an event of a volume, and reports whether it differs from that of the last event. An
+// empty text means that the reason does not hold any more, and is never an event.
+func (r *Reconciler) eventChanged(pod *corev1.Pod, m *mount, reason, text string) bool {
+	key := eventKey{podListeners: listenersv1alpha1.PodListenersName(pod.UID), volume: m.volume, reason: reason}
+	if text == "" {
+		r.lastEvents.Delete(key)
+		return false
 	}
-	before, _ := r.told.Swap(key, words)
-	return before == words
+	last, _ := r.lastEvents.Swap(key, text)
+	return last != text
 }
 
-// forget drops what was said of the volumes of a Pod that does not mount any more.
-func (r *Reconciler) forget(hint string) {
-	r.told.Range(func(key, _ any) bool {
-		if key.(toldOf).hint == hint {
-			r.told.Delete(key)
+// forgetEvents removes the events of the volumes of a Pod from memory.
+func (r *Reconciler) forgetEvents(podListeners string) {
+	r.lastEvents.Range(func(key, _ any) bool {
+		if key.(eventKey).podListeners == podListeners {
+			r.lastEvents.Delete(key)
 		}
 		return true
 	})
 }
 
-// keepUndecided keeps the entries of volumes of the Pod whose claims are not known at the moment.
-func keepUndecided(desired, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, mounts []mount) {
-	decided := map[string]bool{}
+// keepUnobserved keeps the entries of volumes of the Pod whose claims or PersistentVolumes were not observed.
+func keepUnobserved(desired, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, mounts []mount) {
+	seen := map[string]bool{}
 	for i := range mounts {
-		decided[mounts[i].volume] = true
+		seen[mounts[i].volume] = true
 	}
 	inPod := map[string]bool{}
 	for i := range pod.Spec.Volumes {
 		inPod[pod.Spec.Volumes[i].Name] = true
 	}
 	kept := maps.Clone(observed)
-	maps.DeleteFunc(kept, func(volume string, _ listenersv1alpha1.PodListener) bool { return decided[volume] || !inPod[volume] })
+	maps.DeleteFunc(kept, func(volume string, _ listenersv1alpha1.PodListener) bool { return seen[volume] || !inPod[volume] })
 	maps.Copy(desired, kept)
 }

@@ -34,7 +34,7 @@ var (
 	nodeAddr = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: portMap}}
 )
 
-// world is what the API holds before a pass; each test changes one thing of it.
+// world has the objects that exist before a reconcile. Each test changes one of them.
 type world struct {
 	node     *corev1.Node
 	class    *listenersv1alpha1.ListenerClass
@@ -45,8 +45,8 @@ type world struct {
 	hint     *listenersv1alpha1.PodListeners
 }
 
-// newWorld is a Pod on node-1 that mounts the Listener web of a node port class by name, and the hint of the agent
-// there.
+// newWorld returns a Pod on node-1 that mounts the Listener web, whose class has node ports, by name, and the hint of
+// the agent on that node.
 func newWorld() *world {
 	return &world{
 		node: &corev1.Node{
@@ -95,7 +95,7 @@ func newHint() *listenersv1alpha1.PodListeners {
 	return hint
 }
 
-// classBased makes the Pod's volume one with a Listener of its own.
+// classBased makes the claim a class-based one, whose Listener does not exist.
 func (w *world) classBased() {
 	w.pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
 	w.pvc.Labels = map[string]string{"app": "web"}
@@ -106,19 +106,19 @@ func (w *world) objects() []client.Object {
 	var objects []client.Object
 	for _, o := range []struct {
 		object client.Object
-		there  bool
+		exists bool
 	}{
 		{w.node, w.node != nil}, {w.class, w.class != nil}, {w.listener, w.listener != nil}, {w.pod, w.pod != nil},
 		{w.pvc, w.pvc != nil}, {w.pv, w.pv != nil}, {w.hint, w.hint != nil},
 	} {
-		if o.there {
+		if o.exists {
 			objects = append(objects, o.object)
 		}
 	}
 	return objects
 }
 
-// run makes one pass and returns the client, the events, and the error.
+// run reconciles once and returns the client, the events and the error.
 func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, chan string, error) {
 	t.Helper()
 	c := fakeclient.New(t, intercept, w.objects()...)
@@ -137,7 +137,7 @@ func (w *world) mustRun(t *testing.T) (client.Client, chan string) {
 	return c, recorded
 }
 
-// published returns what the Pod is told, or nil if there is no PodListeners.
+// published returns the spec of the PodListeners, or nil if it does not exist.
 func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpec {
 	t.Helper()
 	var got listenersv1alpha1.PodListeners
@@ -150,7 +150,7 @@ func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpe
 	return &got.Spec
 }
 
-func TestAHintIsFilledWithThePodsOwnAddress(t *testing.T) {
+func TestHintIsFilledWithTheAddressOfThePodsNode(t *testing.T) {
 	c, recorded := newWorld().mustRun(t)
 	want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
 		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
@@ -182,14 +182,14 @@ func TestAHintIsFilledWithThePodsOwnAddress(t *testing.T) {
 	}
 }
 
-func TestWhatThePodIsTold(t *testing.T) {
+func TestEntriesOfPodListeners(t *testing.T) {
 	lb := []listenersv1alpha1.IngressAddress{{Address: "lb.example", AddressType: "Hostname", Ports: map[string]int32{"http": 8080}}}
 	old := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   map[string]listenersv1alpha1.PodListener
 	}{
-		"all addresses of a Listener that no node owns": {
+		"all addresses of a Listener without node ports": {
 			func(w *world) {
 				w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
 				w.listener.Status.NodePorts, w.listener.Status.IngressAddresses = nil, lb
@@ -198,31 +198,31 @@ func TestWhatThePodIsTold(t *testing.T) {
 				"listener": {Scope: "Cluster", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
-		"which Listener it waits for": {
+		"the name of a Listener that does not exist": {
 			func(w *world) { w.listener = nil },
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
-		"the addresses so far, while the status is of an older Listener": {
+		"the previous addresses while the status of the Listener is outdated": {
 			func(w *world) { w.listener.Generation++; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
 			old,
 		},
-		"the addresses so far, while the class is gone": {
+		"the previous addresses while the class does not exist": {
 			func(w *world) { w.class = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
 			old,
 		},
-		"the addresses so far, while the node is gone": {
+		"the previous addresses while the Node does not exist": {
 			func(w *world) { w.node = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
-		"the addresses so far, while the claim is not known": {
+		"the previous addresses while the claim does not exist": {
 			func(w *world) { w.pvc = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
 			old,
 		},
-		"nothing of volumes that the Pod does not have": {
+		"no entry for a volume that the Pod does not have": {
 			func(w *world) {
 				w.hint.Generation, w.hint.Spec.Listeners = 2, map[string]listenersv1alpha1.PodListener{"other": old["listener"]}
 			},
@@ -230,22 +230,22 @@ func TestWhatThePodIsTold(t *testing.T) {
 				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
-		"nothing of a claim that is bound to another driver's volume": {
+		"no entry for a volume of another driver": {
 			func(w *world) { w.pv.Spec.CSI.Driver = "other.example" },
 			map[string]listenersv1alpha1.PodListener{},
 		},
-		"nothing of a volume that is bound to another claim": {
+		"no entry for a volume that is bound to another claim": {
 			func(w *world) { w.pv.Spec.ClaimRef.UID = "another" },
 			map[string]listenersv1alpha1.PodListener{},
 		},
-		"nothing of an ephemeral claim that is not the Pod's own": {
+		"no entry for an ephemeral claim that the Pod does not control": {
 			func(w *world) {
 				w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
 				w.pvc.Name, w.pv.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
 			},
 			map[string]listenersv1alpha1.PodListener{},
 		},
-		"its node, when the peer left the object without": {
+		"the node that is missing in an object of Stackable's operator": {
 			func(w *world) { w.hint.Spec.NodeName, w.hint.Spec.Listeners = "", old },
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
@@ -264,7 +264,7 @@ func TestWhatThePodIsTold(t *testing.T) {
 	}
 }
 
-func TestAForgedHintIsHarmless(t *testing.T) {
+func TestForgedHintHasNoEffect(t *testing.T) {
 	forged := map[string]listenersv1alpha1.PodListener{"listener": {
 		Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web",
 		IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "evil.example", AddressType: "Hostname", Ports: portMap}},
@@ -274,10 +274,10 @@ func TestAForgedHintIsHarmless(t *testing.T) {
 		forge func(*world)
 		want  *listenersv1alpha1.PodListenersSpec
 	}{
-		"with addresses of its own": {func(w *world) { w.hint.Spec.Listeners = forged }, empty},
+		"with addresses":            {func(w *world) { w.hint.Spec.Listeners = forged }, empty},
 		"for a Pod on another node": {func(w *world) { w.hint.Spec.NodeName = "node-2" }, empty},
-		"owned by nobody":           {func(w *world) { w.hint.OwnerReferences = nil }, empty},
-		"owned by something else too": {func(w *world) {
+		"without an owner":          {func(w *world) { w.hint.OwnerReferences = nil }, empty},
+		"with a second owner": {func(w *world) {
 			w.hint.OwnerReferences = append(w.hint.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
 		}, empty},
 		"for a Pod that does not exist":  {func(w *world) { w.pod = nil }, nil},
@@ -297,13 +297,13 @@ func TestAForgedHintIsHarmless(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tc.want == nil && len(all.Items) > 0 {
-				t.Errorf("it made the operator create %s", all.Items[0].Name)
+				t.Errorf("the operator created %s", all.Items[0].Name)
 			}
 		})
 	}
 }
 
-func TestAClassBasedVolumeGetsItsListener(t *testing.T) {
+func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 	w := newWorld()
 	w.classBased()
 	c, _ := w.mustRun(t)
@@ -327,10 +327,10 @@ func TestAClassBasedVolumeGetsItsListener(t *testing.T) {
 	}
 }
 
-func TestPodsThatShareAClaimDoNotTakeTurnsInSettingItsPorts(t *testing.T) {
+func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 	w := newWorld()
 	w.classBased()
-	w.hint.Generation = 2 // as after the operator's first write, which the fake client does not count
+	w.hint.Generation = 2 // as after the first write of the operator; the fake client does not set it
 	second, secondHint := w.pod.DeepCopy(), w.hint.DeepCopy()
 	second.Name, second.UID = "web-1", "second"
 	second.Spec.Containers[0].Ports[0].ContainerPort = 9090
@@ -361,40 +361,40 @@ func TestPodsThatShareAClaimDoNotTakeTurnsInSettingItsPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Spec.Ports[0].Port != 9090 {
-		t.Errorf("the Listener has port %d, want that of the Pod that mounted last", got.Spec.Ports[0].Port)
+		t.Errorf("the Listener has port %d, want that of the last Pod that mounted the claim", got.Spec.Ports[0].Port)
 	}
 }
 
-func TestAUsersListenerWithTheNameOfAClaimIsLeftAlone(t *testing.T) {
+func TestListenerOfAUserWithTheNameOfAClaimIsNotChanged(t *testing.T) {
 	w := newWorld()
-	users := w.listener
+	existing := w.listener
 	w.classBased()
-	users.Name = "listener-web-0"
-	w.listener = users
+	existing.Name = "listener-web-0"
+	w.listener = existing
 	c, recorded := w.mustRun(t)
 	var got listenersv1alpha1.Listener
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(users), &got); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(existing), &got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.OwnerReferences) != 0 || len(got.Spec.Ports) != 0 {
 		t.Errorf("the user's Listener was changed: %+v", got)
 	}
 	if len(recorded) == 0 {
-		t.Error("the Pod got no event that names the Listener in the way")
+		t.Error("no event of the Pod")
 	}
 	if entry := published(t, c).Listeners["listener"]; len(entry.IngressAddresses) > 0 {
-		t.Errorf("the Pod was told the addresses of a Listener that is not its own: %+v", entry)
+		t.Errorf("the Pod has addresses of a Listener that was not created for its claim: %+v", entry)
 	}
 }
 
-func TestTheNodeOfAVolumeIsRecordedAtTheMount(t *testing.T) {
+func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   string
 	}{
 		"first mount":           {func(*world) {}, "node-1"},
 		"mount on another node": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, "node-1"},
-		"mounted already by others": {func(w *world) {
+		"mounted before": {func(w *world) {
 			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
 			w.hint.Generation, w.hint.Spec.Listeners = 2, map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}}
 		}, "node-9"},
@@ -419,15 +419,15 @@ func TestTheNodeOfAVolumeIsRecordedAtTheMount(t *testing.T) {
 	}
 }
 
-func TestADeletedPodListenersOfALivingPodComesBack(t *testing.T) {
+func TestDeletedPodListenersIsRecreatedIfThePodNeedsIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"of a mounted Pod":    {func(*corev1.Pod) {}, true},
-		"of an unmounted Pod": {func(p *corev1.Pod) { p.Labels = nil }, false},
-		"of a finished Pod":   {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
-		"of a Pod on its way out": {func(p *corev1.Pod) {
+		"of a Pod that mounts a Listener": {func(*corev1.Pod) {}, true},
+		"of a Pod that mounts none":       {func(p *corev1.Pod) { p.Labels = nil }, false},
+		"of a finished Pod":               {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
+		"of a Pod that is being deleted": {func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
 		}, false},
 	} {
@@ -438,50 +438,50 @@ func TestADeletedPodListenersOfALivingPodComesBack(t *testing.T) {
 			tc.change(w.pod)
 			c, _ := w.mustRun(t)
 			if got := published(t, c) != nil; got != tc.want {
-				t.Errorf("made again: %v, want %v", got, tc.want)
+				t.Errorf("recreated: %v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestAPodThatIsDeletedBeforeItStartedIsNotHeldUp(t *testing.T) {
+func TestHintOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
 	waiting := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
 	filled := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
 	for name, tc := range map[string]struct {
-		phase    corev1.PodPhase
-		told     map[string]listenersv1alpha1.PodListener
-		withdraw bool
+		phase   corev1.PodPhase
+		entries map[string]listenersv1alpha1.PodListener
+		deleted bool
 	}{
-		"while a volume waits":             {corev1.PodPending, waiting, true},
-		"before the hint was looked at":    {corev1.PodPending, nil, true},
-		"when all volumes have addresses":  {corev1.PodPending, filled, false},
-		"when it runs, and lost addresses": {corev1.PodRunning, waiting, false},
+		"while a volume waits":            {corev1.PodPending, waiting, true},
+		"before the hint is filled":       {corev1.PodPending, nil, true},
+		"when all volumes have addresses": {corev1.PodPending, filled, false},
+		"when the Pod runs":               {corev1.PodRunning, waiting, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.pod.DeletionTimestamp, w.pod.Finalizers, w.pod.Status.Phase = ptr.To(metav1.Now()), []string{"test/keep"}, tc.phase
-			w.hint.Generation, w.hint.Spec.Listeners = 2, tc.told
+			w.hint.Generation, w.hint.Spec.Listeners = 2, tc.entries
 			c, _ := w.mustRun(t)
-			if got := published(t, c) == nil; got != tc.withdraw {
-				t.Errorf("the hint was withdrawn: %v, want %v", got, tc.withdraw)
+			if got := published(t, c) == nil; got != tc.deleted {
+				t.Errorf("the hint was deleted: %v, want %v", got, tc.deleted)
 			}
 		})
 	}
 }
 
-func TestThePodsUserIsToldWhatIsMissing(t *testing.T) {
+func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
 		want   string
 	}{
-		"no Listener":  {func(w *world) { w.listener = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it does not exist; the mount goes on as soon as it does`},
+		"no Listener":  {func(w *world) { w.listener = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it does not exist; the mount continues when it is created`},
 		"no class":     {func(w *world) { w.class = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ListenerClass "public" does not exist`},
 		"no className": {func(w *world) { w.listener.Spec.ClassName = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it has no spec.className`},
 		"load balancer pending": {func(w *world) {
 			w.listener.Status.NodePorts = nil
-			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer took Service web"}}
-		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: no load balancer took Service web`},
-		"more than an event can hold": {func(w *world) {
+			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer for Service web"}}
+		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: no load balancer for Service web`},
+		"message that is too long for an event": {func(w *world) {
 			w.listener.Status.NodePorts = nil
 			w.listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Message: strings.Repeat("a", 5000)}}
 		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` + strings.Repeat("a", 1024-61-3) + "..."},
@@ -502,22 +502,22 @@ func TestThePodsUserIsToldWhatIsMissing(t *testing.T) {
 	}
 }
 
-// words records what events say, and what they say was done.
-type words []string
+// recordedEvents has the actions and notes of events.
+type recordedEvents []string
 
-func (w *words) Eventf(_, _ runtime.Object, _, _, action, note string, args ...any) {
+func (w *recordedEvents) Eventf(_, _ runtime.Object, _, _, action, note string, args ...any) {
 	*w = append(*w, action+": "+fmt.Sprintf(note, args...))
 }
 
-// TestWhatIsMissingIsToldOnceUntilItChanges, however often the Listener is written meanwhile. Events that differ in
-// their words alone are counted as one, with the words of the first, so each stage has an action of its own.
-func TestWhatIsMissingIsToldOnceUntilItChanges(t *testing.T) {
+// However often the Listener is written, an event is emitted only if its text changes. The API server counts events
+// that differ in their text alone as one, with the text of the first, so each reason has an action of its own.
+func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	w := newWorld()
-	w.hint.Generation = 2 // as when the operator has written it
+	w.hint.Generation = 2 // as after the first write of the operator
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-	var got words
+	var got recordedEvents
 	r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
-	pass := func(err error) {
+	reconcileAfter := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -537,13 +537,13 @@ func TestWhatIsMissingIsToldOnceUntilItChanges(t *testing.T) {
 				ObservedGeneration: listener.Generation, IngressAddresses: addresses, ServiceName: ptr.To(fmt.Sprint("written-", i)),
 				Conditions: []metav1.Condition{{Type: "Ready", Status: "False", Reason: reason, Message: "of " + reason}},
 			}
-			pass(c.Status().Update(t.Context(), listener))
+			reconcileAfter(c.Status().Update(t.Context(), listener))
 		}
 	}
 	const note = `Volume "listener" waits for an address of Listener shop/web: of `
-	wants := func(when string, actions ...string) {
+	expect := func(when string, actions ...string) {
 		t.Helper()
-		var want words
+		var want recordedEvents
 		for _, action := range actions {
 			want = append(want, "Mount"+action+": "+note+action)
 		}
@@ -554,21 +554,21 @@ func TestWhatIsMissingIsToldOnceUntilItChanges(t *testing.T) {
 	}
 	status(listenersv1alpha1.ReasonWaitingForRouter)
 	status(listenersv1alpha1.ReasonRouteNotAdmitted)
-	wants("at two stages", listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted)
+	expect("for two reasons", listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted)
 	status("", nodeAddr...)
 	status(listenersv1alpha1.ReasonRouteNotAdmitted)
-	wants("when an address was there, and is gone", listenersv1alpha1.ReasonRouteNotAdmitted)
-	pass(c.Delete(t.Context(), w.hint)) // which makes a new one
-	pass(nil)
-	wants("of a new hint", listenersv1alpha1.ReasonRouteNotAdmitted)
+	expect("after an address was removed", listenersv1alpha1.ReasonRouteNotAdmitted)
+	reconcileAfter(c.Delete(t.Context(), w.hint)) // a new one is created
+	reconcileAfter(nil)
+	expect("for a new hint", listenersv1alpha1.ReasonRouteNotAdmitted)
 }
 
-func TestEveryFailedWriteIsMendedByTheNextPass(t *testing.T) {
-	broken := errors.New("the API server is away")
+func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
+	broken := errors.New("the API server is unavailable")
 	for n := range 4 {
 		w := newWorld()
 		w.classBased()
-		// The Listener exists already, so that one pass has all its kinds of writes: Listener, volume, Pod,
+		// The Listener exists, so that one reconcile writes objects of all kinds: Listener, PersistentVolume, Pod and
 		// PodListeners.
 		w.listener = &listenersv1alpha1.Listener{
 			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "aaaa-bbbb", Generation: 1,
@@ -580,13 +580,13 @@ func TestEveryFailedWriteIsMendedByTheNextPass(t *testing.T) {
 		r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey})
 		if !errors.Is(err, broken) {
-			t.Errorf("write %d: the error was lost: %v", n, err)
+			t.Errorf("write %d: the error is not returned: %v", n, err)
 		}
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey}); err != nil {
-			t.Errorf("write %d: the second pass failed too: %v", n, err)
+			t.Errorf("write %d: the second reconcile failed: %v", n, err)
 		}
 		if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) {
-			t.Errorf("write %d: after the second pass the Pod knows %v", n, got)
+			t.Errorf("write %d: after the second reconcile the addresses are %v", n, got)
 		}
 	}
 }

@@ -11,27 +11,27 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// A hint may come before its Pod is in the cache. Claims and volumes that change in between lead to no Pod then, so the
-// Pod itself has to.
-func TestWhichPodsAreLookedAt(t *testing.T) {
+// A hint may be in the cache before its Pod. Until then, changes of claims and volumes are not mapped to the Pod, so
+// the Pod must be reconciled when it is added.
+func TestMayNeedPodListeners(t *testing.T) {
 	mounting := corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
 		Ephemeral: &corev1.EphemeralVolumeSource{},
 	}}}}}
-	labelled, leaving := mounting.DeepCopy(), mounting.DeepCopy()
+	labelled, deleted := mounting.DeepCopy(), mounting.DeepCopy()
 	labelled.Labels = map[string]string{names.PodMountLabel("uid"): "web"}
-	leaving.DeletionTimestamp = ptr.To(metav1.Now())
+	deleted.DeletionTimestamp = ptr.To(metav1.Now())
 	type events struct{ Create, Update, Delete bool }
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want events
 	}{
-		"mounts nothing":       {&corev1.Pod{}, events{}},
-		"may mount a Listener": {&mounting, events{Create: true}},
-		"mounts a Listener":    {labelled, events{Create: true, Update: true, Delete: true}},
-		"goes away":            {leaving, events{Create: true, Update: true, Delete: true}},
+		"without claims":            {&corev1.Pod{}, events{}},
+		"with a claim":              {&mounting, events{Create: true}},
+		"with the label of a mount": {labelled, events{Create: true, Update: true, Delete: true}},
+		"being deleted":             {deleted, events{Create: true, Update: true, Delete: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := mounted()
+			p := mayNeedPodListeners()
 			got := events{
 				Create: p.Create(event.CreateEvent{Object: tc.pod}),
 				Update: p.Update(event.UpdateEvent{ObjectOld: tc.pod, ObjectNew: tc.pod}),

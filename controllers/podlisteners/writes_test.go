@@ -2,6 +2,7 @@ package podlisteners_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -13,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// The names are the contract's (1.2): so what the peer wrote becomes ours, and nothing stale stays.
-func TestEachKindIsWrittenInTheNameOfItsFieldOwner(t *testing.T) {
+// The field managers are those of contract 1.2, so that fields which Stackable's listener operator applied, and which
+// are not applied any more, are removed.
+func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 	var got []string
 	record := interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
@@ -41,12 +43,12 @@ func TestEachKindIsWrittenInTheNameOfItsFieldOwner(t *testing.T) {
 		world *world
 		want  []string
 	}{
-		"a volume with a Listener of its own, which is not there yet": {classBased, []string{
+		"class-based claim whose Listener does not exist": {classBased, []string{
 			"application/merge-patch+json of *v1alpha1.PodListeners by listeners.stackable.tech",
 			"apply, force true, by listeners.stackable.tech/volume", // the Listener
 			"apply, force true, by listeners.stackable.tech/volume", // the PersistentVolume
 		}},
-		"a volume that is labelled already": {labelled, []string{
+		"volume with all labels": {labelled, []string{
 			"application/merge-patch+json of *v1.Pod by listeners.stackable.tech",
 			"application/merge-patch+json of *v1alpha1.PodListeners by listeners.stackable.tech",
 		}},
@@ -64,10 +66,10 @@ func TestEachKindIsWrittenInTheNameOfItsFieldOwner(t *testing.T) {
 	}
 }
 
-// TestAPodOfTheSameNameIsNotLabelled guards against a Pod that took the place of the one that was read: the patch names
-// the uid, and the API server refuses it for any other.
-func TestAPodOfTheSameNameIsNotLabelled(t *testing.T) {
-	var patches []string
+// A Pod or PersistentVolume may be replaced by another one of the same name after it was read. The uid is a
+// precondition: the API server rejects the write for an object with another uid.
+func TestPodAndVolumeAreOnlyLabelledIfTheirUIDMatches(t *testing.T) {
+	var got []string
 	_, _, err := newWorld().run(t, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			if _, ok := o.(*corev1.Pod); ok {
@@ -75,16 +77,29 @@ func TestAPodOfTheSameNameIsNotLabelled(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				patches = append(patches, string(raw))
+				got = append(got, string(raw))
 			}
 			return c.Patch(ctx, o, patch, options...)
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			raw, err := json.Marshal(o)
+			if err != nil {
+				return err
+			}
+			got = append(got, string(raw))
+			return c.Apply(ctx, o, options...)
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`{"metadata":{"labels":{"listener.stackable.tech/mnt.aaaabbbb":"web"},"uid":"` + string(podUID) + `"}}`}
-	if diff := cmp.Diff(want, patches); diff != "" {
-		t.Errorf("patches of Pods (-want +got):\n%s", diff)
+	want := []string{
+		`{"apiVersion":"v1","kind":"PersistentVolume","metadata":{"annotations":{"listeners.stackable.tech/node":"node-1"},` +
+			`"labels":{"listeners.stackable.tech/listener-name":"web","listeners.stackable.tech/listener-namespace":"shop"},` +
+			`"name":"pvc-1","uid":"pv-uid"}}`,
+		`{"metadata":{"labels":{"listener.stackable.tech/mnt.aaaabbbb":"web"},"uid":"` + string(podUID) + `"}}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }

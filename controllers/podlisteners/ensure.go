@@ -18,25 +18,24 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// mark labels the Pod and its volumes with their Listeners, and makes the Listeners of class-based claims.
-func (r *Reconciler) mark(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
+// ensureMounts applies the Listeners of class-based claims, and labels the Pod and its volumes with their Listeners.
+func (r *Reconciler) ensureMounts(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
 	var errs []error
 	labels := map[string]string{}
 	for i := range mounts {
 		m := &mounts[i]
 		_, known := hint.Spec.Listeners[m.volume]
-		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.markVolume(ctx, pod, m, !known))
+		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.labelVolume(ctx, pod, m, !known))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
 	}
-	return errors.Join(append(errs, r.markPod(ctx, pod, labels))...)
+	return errors.Join(append(errs, r.labelPod(ctx, pod, labels))...)
 }
 
-// markVolume labels a PersistentVolume with its Listener, and records the node at a new mount unless the volume is
-// pinned to one. Pods that share a volume mount it one after the other, so the node of a mount that is not new is left
-// as it is.
-func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
+// labelVolume labels a PersistentVolume with its Listener. At a new mount it also records the node, unless the volume
+// is pinned. A mount that is not new does not change the node, because another Pod may have mounted the volume since.
+func (r *Reconciler) labelVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
 	labels := map[string]string{
 		names.LabelListenerNamespace: pod.Namespace,
 		names.LabelListenerName:      m.listenerName(),
@@ -48,7 +47,7 @@ func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, 
 			annotations[names.AnnotationNode] = pod.Spec.NodeName
 		}
 	}
-	if len(missing(m.pv.Labels, labels))+len(missing(m.pv.Annotations, annotations)) == 0 {
+	if len(missingEntries(m.pv.Labels, labels))+len(missingEntries(m.pv.Annotations, annotations)) == 0 {
 		return nil
 	}
 	desired, err := apply.Unstructured(corev1ac.PersistentVolume(m.pv.Name).WithLabels(labels).WithAnnotations(annotations))
@@ -59,10 +58,11 @@ func (r *Reconciler) markVolume(ctx context.Context, pod *corev1.Pod, m *mount, 
 	return err
 }
 
-// markPod adds the labels of Listeners that a Pod does not have yet. It is a merge patch, because Pods keep the labels
-// of other mounts (contract 1.4). The uid in the patch keeps it from a Pod of the same name that was made since.
-func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
-	labels = missing(pod.Labels, labels)
+// labelPod adds the labels of Listeners that a Pod does not have. It sends a merge patch, because a Pod keeps the
+// labels of its other mounts (contract 1.4). The API server rejects the patch for a new Pod of the same name, because
+// its uid differs.
+func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
+	labels = missingEntries(pod.Labels, labels)
 	if len(labels) == 0 {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, labels map[st
 	if err != nil {
 		return fmt.Errorf("encoding a patch of labels: %w", err)
 	}
-	// A copy takes the answer: the object belongs to the cache's reader.
+	// The client decodes the response into the object, which must not change.
 	err = r.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("labelling Pod %s: %w", client.ObjectKeyFromObject(pod), err)
@@ -78,9 +78,9 @@ func (r *Reconciler) markPod(ctx context.Context, pod *corev1.Pod, labels map[st
 	return nil
 }
 
-// ensureListener makes the Listener of a class-based claim as it should be for the Pod that mounts it now: with its
-// ports, owned by claim and volume. A Listener that was not made for the claim is left alone, and so is one whose Pods
-// have all mounted it: Pods that share a claim may have different ports, and must not take turns in setting them.
+// ensureListener applies the Listener of a class-based claim, with the ports of the Pod that mounts the claim, owned by
+// claim and volume. It does not change a Listener that was not created for the claim. Nor does it change one if the
+// mount is not new: Pods that share a claim may have different ports, and must not overwrite each other's.
 func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
 	if m.selector.Class == "" {
 		return nil
@@ -91,10 +91,10 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 		_, err := r.Applier.Apply(ctx, desired, nil)
 		return err
 	case m.listener.DeletionTimestamp != nil:
-		return nil // it is made anew when it is gone
+		return nil // it is created again when it is deleted
 	case !claim.OwnedBy(m.listener, m.claim):
-		r.tell(pod, m, listenersv1alpha1.ReasonForeignListener, actionMount,
-			fmt.Sprintf("Listener %s exists but was not made for claim %s, and is left alone; rename one of the two", m.listener.Name, m.claim.Name))
+		r.emitEvent(pod, m, listenersv1alpha1.ReasonForeignListener, actionMount,
+			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name))
 		m.listener = nil
 		return nil
 	case !mounting && m.ownsListener():
@@ -105,13 +105,13 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	}
 }
 
-// missing returns the wanted pairs that an object does not have.
-func missing(observed, wanted map[string]string) map[string]string {
-	lacking := map[string]string{}
-	for key, value := range wanted {
+// missingEntries returns the desired entries that the observed map does not have.
+func missingEntries(observed, desired map[string]string) map[string]string {
+	missing := map[string]string{}
+	for key, value := range desired {
 		if has, ok := observed[key]; !ok || has != value {
-			lacking[key] = value
+			missing[key] = value
 		}
 	}
-	return lacking
+	return missing
 }
