@@ -15,8 +15,8 @@ type addresses struct {
 }
 
 // addresses returns the addresses of the Listener. Those of its backend are published as soon as they are complete,
-// because the first one must be right from the beginning. Until then, those of the previous exposure are published while
-// its objects exist. Once addresses were published, the remaining ones stay published.
+// because the first one must be right from the beginning. Until then, those of the previous exposure are published
+// while its objects exist. Once addresses were published, the remaining ones stay published.
 func (r *Reconciler) addresses(o *observed) addresses {
 	if o.class == nil || o.service == nil || o.serviceTerminating() {
 		return addresses{}

@@ -678,8 +678,8 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	f.Expect(f.service().Spec.Selector).To(Equal(map[string]string{names.PodMountLabel(f.listener().UID): "web"}))
 }
 
-// After a restart the operator does not know what it applied: it sends one request for each Service whose managed fields
-// its cache has not summarized, and changes nothing.
+// After a restart the operator does not know what it applied: it sends one request for each Service whose managed
+// fields its cache has not summarized, and changes nothing.
 func TestRestartChangesNothing(t *testing.T) {
 	var key client.ObjectKey
 	var class listenersv1alpha1.ListenerClassSpec

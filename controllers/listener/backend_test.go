@@ -19,7 +19,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
-// TunnelAnnotation among a class's serviceAnnotations stands for the field by which a class would ask for TunnelBackend.
+// TunnelAnnotation among a class's serviceAnnotations stands for the field by which a class would ask for
+// TunnelBackend.
 const TunnelAnnotation = "example.com/tunnel"
 
 // TunnelBackend is a backend that the operator does not have, with a kind of its own. Its slice makes the comparison of

@@ -44,8 +44,8 @@ type observed struct {
 	desired map[schema.GroupVersionKind]sets.Set[string]
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
 	pods []string
-	// nodes are the nodes with reservations for the Listener, sorted by name. They are observed only if the class or the
-	// Service is of type NodePort.
+	// nodes are the nodes with reservations for the Listener, sorted by name. They are observed only if the class or
+	// the Service is of type NodePort.
 	nodes []*corev1.Node
 	// missingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	missingNodes  []string
@@ -85,8 +85,8 @@ func (r *Reconciler) observeClass(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeService gets the Service with the Listener's name. If the cache has none it asks the API server: a Service that
-// another owner created in the meantime must not be taken for the Listener's.
+// observeService gets the Service with the Listener's name. If the cache has none it asks the API server: a Service
+// that another owner created in the meantime must not be taken for the Listener's.
 func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	service, key := &corev1.Service{}, client.ObjectKeyFromObject(o.listener)
 	err := r.Client.Get(ctx, key, service)
@@ -105,9 +105,9 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeObjects lists the objects of the backends' kinds that the Listener controls. Of a kind that the cluster does not
-// serve there are none. If the API of a kind does not respond, its objects are unknown, which is an error only if the
-// Listener's backend generates this kind.
+// observeObjects lists the objects of the backends' kinds that the Listener controls. Of a kind that the cluster does
+// not serve there are none. If the API of a kind does not respond, its objects are unknown, which is an error only if
+// the Listener's backend generates this kind.
 func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	for kind, reader := range r.kinds {
 		list, err := r.newList(kind)

@@ -3,8 +3,8 @@
 // exposure decide which objects and addresses these are; this package does not know any of them.
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
-// belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the grace
-// period of a previous exposure.
+// belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the
+// grace period of a previous exposure.
 package listener
 
 import (

@@ -18,9 +18,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its PersistentVolumes
-// reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it, or else the node that it was last
-// mounted on.
+// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its
+// PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it, or else the
+// node that it was last mounted on.
 func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) ([]string, error) {
 	var volumes corev1.PersistentVolumeList
 	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(listener)}); err != nil {

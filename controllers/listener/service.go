@@ -43,8 +43,8 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	return r.ensureObjects(ctx, o)
 }
 
-// desiredService returns the Service to apply now. While a previous exposure depends on the type of the existing Service,
-// the type stays. The error is a *exposure.Refusal if there can be no Service.
+// desiredService returns the Service to apply now. While a previous exposure depends on the type of the existing
+// Service, the type stays. The error is a *exposure.Refusal if there can be no Service.
 func desiredService(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	switch {
 	case o.foreign != nil:
@@ -68,8 +68,8 @@ func desiredService(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	return desired, err
 }
 
-// removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing one.
-// It is false for the plain Service backend, whose own addresses depend on the type of the Service.
+// removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing
+// one. It is false for the plain Service backend, whose own addresses depend on the type of the Service.
 func (o *observed) removesEntryPoint(desired *corev1ac.ServiceApplyConfiguration) bool {
 	if o.backend.PlainService() || o.service == nil || *desired.Spec.Type == o.service.Spec.Type {
 		return false

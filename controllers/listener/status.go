@@ -47,8 +47,8 @@ func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener
 	return &status
 }
 
-// desiredStatus returns the status of a Listener. If the API server neither accepted nor rejected the objects, conditions
-// and observed generation do not change.
+// desiredStatus returns the status of a Listener. If the API server neither accepted nor rejected the objects,
+// conditions and observed generation do not change.
 func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal, ensureErr error) *listenersv1alpha1.ListenerStatus {
 	status := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	if o.service != nil {
@@ -114,8 +114,8 @@ func readyCondition(o *observed, a addresses, status *listenersv1alpha1.Listener
 	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// emitEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, the event
-// has the reason why they are missing.
+// emitEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, the
+// event has the reason why they are missing.
 func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listenersv1alpha1.ListenerStatus) {
 	for _, condition := range after.Conditions {
 		incomplete := condition.Type == listenersv1alpha1.ListenerReady && condition.Status == metav1.ConditionTrue && a.desired.Reason != ""

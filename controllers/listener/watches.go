@@ -220,8 +220,8 @@ func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []re
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
-// configurationToListeners maps the ListenerOperator to all Listeners, because it depends on their classes which of them
-// publish a name in the cluster domain.
+// configurationToListeners maps the ListenerOperator to all Listeners, because it depends on their classes which of
+// them publish a name in the cluster domain.
 func (r *Reconciler) configurationToListeners(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.listeners(ctx)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // NodeAddress returns the address to publish for a node (contract 1.4). The IP address is the first ExternalIP, or else
-// the first InternalIP; the host name is the first Hostname; the type that is not preferred is the fallback. InternalDNS
-// and ExternalDNS are ignored. ok is false for a node without an address.
+// the first InternalIP; the host name is the first Hostname; the type that is not preferred is the fallback.
+// InternalDNS and ExternalDNS are ignored. ok is false for a node without an address.
 func NodeAddress(node *corev1.Node, prefer listenersv1alpha1.AddressType) (address string, t listenersv1alpha1.AddressType, ok bool) {
 	ip := firstOf(node, corev1.NodeExternalIP)
 	if ip == "" {

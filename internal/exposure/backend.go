@@ -10,8 +10,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// Backend exposes Listeners of some classes. All that is specific to a backend is in its package and in its field of the
-// ListenerClass: the controller applies, watches and deletes its objects, and leaves objects of other owners alone,
+// Backend exposes Listeners of some classes. All that is specific to a backend is in its package and in its field of
+// the ListenerClass: the controller applies, watches and deletes its objects, and leaves objects of other owners alone,
 // without knowing any backend.
 type Backend interface {
 	// Name returns the name of the backend, which is unique among the backends and never changes.
@@ -65,8 +65,8 @@ type Listener struct {
 	// Pods are the names of the Pods that mount the claim that the Listener was created for, sorted. It is empty for a
 	// Listener that was not created for a claim.
 	Pods []string
-	// Nodes are the nodes with reservations for the Listener, sorted by name. It is empty unless the class or the Service
-	// is of type NodePort.
+	// Nodes are the nodes with reservations for the Listener, sorted by name. It is empty unless the class or the
+	// Service is of type NodePort.
 	Nodes []*corev1.Node
 	// MissingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	MissingNodes []string

@@ -10,8 +10,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Labels returns the labels of an object that is generated for a Listener: those of the Listener, overridden by those of
-// the class for this kind of object, overridden by three of the recommended labels, which describe the object itself.
+// Labels returns the labels of an object that is generated for a Listener: those of the Listener, overridden by those
+// of the class for this kind of object, overridden by three of the recommended labels, which describe the object
+// itself.
 func Labels(listener *listenersv1alpha1.Listener, class map[string]string) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, listener.Labels)

@@ -21,9 +21,9 @@ import (
 // override merges the overrides of the class, and then those of the Listener, into the generated Service.
 //
 // Overrides must not change the identity or the owner of the Service: of its metadata they may set only labels and
-// annotations. The author of a Listener is less trusted than that of a class. Overrides of a Listener must neither select
-// Pods that do not mount the Listener nor set spec.externalIPs, which would redirect the traffic of foreign addresses
-// (CVE-2020-8554).
+// annotations. The author of a Listener is less trusted than that of a class. Overrides of a Listener must neither
+// select Pods that do not mount the Listener nor set spec.externalIPs, which would redirect the traffic of foreign
+// addresses (CVE-2020-8554).
 func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, error) {
 	byClass, err := merge(service, class.Spec.ServiceOverrides.Raw)
@@ -46,8 +46,8 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 	return service, nil
 }
 
-// overrideByListener merges one of the Listener's overrides, or returns an error if it is not allowed to the author of a
-// Listener.
+// overrideByListener merges one of the Listener's overrides, or returns an error if it is not allowed to the author of
+// a Listener.
 func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte, mountLabel string) (*corev1ac.ServiceApplyConfiguration, error) {
 	after, err := merge(before, patch)
 	if err != nil {
@@ -118,7 +118,8 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (*corev1ac
 	return merged, nil
 }
 
-// checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels and annotations differ.
+// checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels and annotations
+// differ.
 func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
 	if !reflect.DeepEqual(before.TypeMetaApplyConfiguration, after.TypeMetaApplyConfiguration) ||
 		!reflect.DeepEqual(withoutLabels(before), withoutLabels(after)) {

@@ -256,8 +256,8 @@ func TestServiceIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzListenerOverride looks for overrides of a Listener that cause a panic, or that set fields which only the class may
-// set.
+// FuzzListenerOverride looks for overrides of a Listener that cause a panic, or that set fields which only the class
+// may set.
 func FuzzListenerOverride(f *testing.F) {
 	for _, seed := range []string{
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns","labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,

@@ -18,8 +18,8 @@ func Shorten(name string, limit int) string {
 	return hashed(name, name, limit)
 }
 
-// Label returns the name of a Kubernetes object as a DNS label: with hyphens in place of dots. If the name has dots, the
-// label ends with a hash, so that it differs from the label of any other name.
+// Label returns the name of a Kubernetes object as a DNS label: with hyphens in place of dots. If the name has dots,
+// the label ends with a hash, so that it differs from the label of any other name.
 func Label(name string) string {
 	if !strings.Contains(name, ".") {
 		return name

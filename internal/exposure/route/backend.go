@@ -42,8 +42,8 @@ func (Backend) Kinds() []exposure.Kind {
 	}}
 }
 
-// remedy recognises that the operator lacks the permission for routes/custom-host. OpenShift checks it in the validation
-// of Routes and reports it as a field that may not be set, not as a forbidden request.
+// remedy recognises that the operator lacks the permission for routes/custom-host. OpenShift checks it in the
+// validation of Routes and reports it as a field that may not be set, not as a forbidden request.
 func remedy(rejection string) string {
 	if !strings.Contains(rejection, "you do not have permission to set") && !strings.Contains(rejection, "permission on custom-host") {
 		return ""

@@ -102,8 +102,8 @@ func checkHost(host string) []string {
 	return nil
 }
 
-// podOf returns the name of the only Pod of the Listener, or "" if the template has no placeholder for it. While there is
-// no Pod, for example because it is being replaced, it is the Pod that the Routes were created for.
+// podOf returns the name of the only Pod of the Listener, or "" if the template has no placeholder for it. While there
+// is no Pod, for example because it is being replaced, it is the Pod that the Routes were created for.
 func podOf(l *exposure.Listener) (string, error) {
 	t := templateOf(l.Class)
 	if !strings.Contains(t.text, "{"+podName+"}") && !strings.Contains(t.text, "{"+podIndex+"}") {

@@ -141,8 +141,8 @@ func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 	return tls
 }
 
-// mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift ignores the removal of
-// a host, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
+// mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift ignores the removal
+// of a host, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
 func mustRecreate(l *exposure.Listener, name, host string) bool {
 	existing := find(l, name)
 	if existing == nil {

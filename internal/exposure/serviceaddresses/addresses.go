@@ -19,8 +19,8 @@ func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 	}
 }
 
-// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports. It
-// is empty while no node port is allocated.
+// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports.
+// It is empty while no node port is allocated.
 func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	if len(nodePorts(service)) == 0 {
