@@ -96,7 +96,7 @@ type TunnelList struct {
 // DeepCopyObject implements runtime.Object.
 func (t *Tunnel) DeepCopyObject() runtime.Object {
 	c := *t
-	t.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	t.DeepCopyInto(&c.ObjectMeta)
 	return &c
 }
 
