@@ -17,8 +17,8 @@ import (
 //go:embed presets/*.yaml
 var presets embed.FS
 
-// Preset returns the ListenerClasses of a preset, which are none for PresetNone. The error is for a preset that does
-// not exist.
+// Preset returns the ListenerClasses of a preset, which has none if it is PresetNone. It returns an error if the preset
+// does not exist.
 func Preset(preset operatorv1alpha1.Preset) ([]*listenersv1alpha1.ListenerClass, error) {
 	if preset == operatorv1alpha1.PresetNone {
 		return nil, nil
@@ -27,7 +27,7 @@ func Preset(preset operatorv1alpha1.Preset) ([]*listenersv1alpha1.ListenerClass,
 	if err != nil {
 		return nil, fmt.Errorf("opening preset %q: %w", preset, err)
 	}
-	defer func() { _ = file.Close() }() // reading embedded files leaves nothing to report
+	defer func() { _ = file.Close() }() // closing an embedded file never fails
 	var classes []*listenersv1alpha1.ListenerClass
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(file))
 	for {

@@ -1,9 +1,8 @@
-// Package listenerclass creates the ListenerClasses of the preset that ListenerOperator/cluster names (contract 1.5).
+// Package listenerclass creates the ListenerClasses of the preset in ListenerOperator/cluster (contract 1.5).
 //
-// It must never change a class that exists: classes are policy, and belong to the cluster's administrators from the
-// moment they are created. So they have no owner either, and stay when the operator goes. A class that an administrator
-// deleted is created again when the operator starts and when the preset changes, and not before; preset "none" is for
-// those who want to do without.
+// It must never change a class that exists: classes are policies of the administrators, who may change them at any
+// time. They have no owner, so they remain when the operator is uninstalled. The operator recreates a class that an
+// administrator has deleted when it starts and when the preset changes; the preset "none" prevents that.
 package listenerclass
 
 import (
@@ -28,24 +27,25 @@ import (
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
-// Reconciler is the controller of presets.
+// Reconciler creates the classes of presets.
 type Reconciler struct {
 	// Client reads ListenerOperators, and creates ListenerClasses.
 	Client client.Client
 }
 
-// SetupWithManager registers the controller. It acts when the operator starts, when the configuration is created, and
-// when the preset or the management state changes.
+// SetupWithManager registers the controller. It reconciles when the operator starts, when the configuration is created,
+// and when the preset or the management state changes.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("listenerclass").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(chosen())).
+		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(presetOrManagementStateChanged())).
 		Complete(reconcile.AsReconciler(r.Client, r))
 }
 
-// chosen passes configurations that are new, to the operator at least, and those in which another preset was chosen.
-func chosen() predicate.Predicate {
+// presetOrManagementStateChanged passes configurations that are added to the cache, or whose preset or management state
+// changes.
+func presetOrManagementStateChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*operatorv1alpha1.ListenerOperator).Spec, e.ObjectNew.(*operatorv1alpha1.ListenerOperator).Spec
@@ -55,7 +55,7 @@ func chosen() predicate.Predicate {
 	}
 }
 
-// Reconcile creates the classes of the preset that are missing, unless the operator is not to manage what it installs.
+// Reconcile creates the missing classes of the preset, if the management state is Managed.
 func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
 	switch config.Spec.ManagementState {
 	case operatorv1alpha1.Unmanaged, operatorv1alpha1.Removed:
@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	}
 	classes, err := Preset(config.Spec.Preset)
 	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(err) // the API server admits only presets that exist
+		return reconcile.Result{}, reconcile.TerminalError(err) // the CRD only allows presets that exist
 	}
 	var errs []error
 	for _, class := range classes {
@@ -75,15 +75,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// ensure creates the class if there is none of its name. It asks the API server rather than the cache, which may not
-// know yet.
+// ensure creates the class if no class of its name exists. It relies on the API server, because the cache may be
+// outdated.
 func (r *Reconciler) ensure(ctx context.Context, class *listenersv1alpha1.ListenerClass) error {
 	err := r.Client.Create(ctx, class, client.FieldOwner(names.FieldManagerOperator))
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("creating listener class %s: %w", class.Name, err)
+		return fmt.Errorf("creating ListenerClass %s: %w", class.Name, err)
 	}
 	log.FromContext(ctx).Info("Created ListenerClass", "ListenerClass", class.Name)
 	return nil

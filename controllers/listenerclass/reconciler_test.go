@@ -24,7 +24,7 @@ func configuration(preset operatorv1alpha1.Preset) *operatorv1alpha1.ListenerOpe
 	}
 }
 
-// classes tells of each class that exists what consumers go by.
+// classes returns what consumers rely on of each class that exists.
 func classes(t *testing.T, c client.Client) map[string]string {
 	t.Helper()
 	var list listenersv1alpha1.ListenerClassList
@@ -39,7 +39,7 @@ func classes(t *testing.T, c client.Client) map[string]string {
 	return found
 }
 
-func TestCreatesWhatIsMissing(t *testing.T) {
+func TestMissingClassesOfThePresetAreCreated(t *testing.T) {
 	ephemeral := map[string]string{
 		"cluster-internal":  "ClusterIP pinned=false owners=0",
 		"external-unstable": "NodePort pinned=false owners=0",
@@ -62,7 +62,7 @@ func TestCreatesWhatIsMissing(t *testing.T) {
 		"ephemeral nodes": {config: configuration(operatorv1alpha1.PresetEphemeralNodes), want: ephemeral},
 		"stable nodes":    {config: configuration(operatorv1alpha1.PresetStableNodes), want: stable},
 		"none":            {config: configuration(operatorv1alpha1.PresetNone), want: map[string]string{}},
-		"a class that exists stays as it is": {
+		"class that exists is not changed": {
 			config: configuration(operatorv1alpha1.PresetEphemeralNodes), existing: []client.Object{own},
 			want: map[string]string{
 				"cluster-internal":  "ClusterIP pinned=false owners=0",
@@ -90,7 +90,7 @@ func TestCreatesWhatIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := fakeclient.New(t, interceptor.Funcs{}, tc.existing...)
 			r := &listenerclass.Reconciler{Client: c}
-			for range 2 { // the second pass finds everything there
+			for range 2 { // the second reconcile finds all classes
 				if _, err := r.Reconcile(t.Context(), tc.config); err != nil {
 					t.Fatal(err)
 				}
@@ -102,7 +102,7 @@ func TestCreatesWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestOneClassThatFailsHoldsUpNoOther(t *testing.T) {
+func TestOtherClassesAreCreatedIfOneFails(t *testing.T) {
 	boom := errors.New("boom")
 	c := fakeclient.New(t, fakeclient.FailWrite(0, boom))
 	r := &listenerclass.Reconciler{Client: c}
@@ -111,30 +111,30 @@ func TestOneClassThatFailsHoldsUpNoOther(t *testing.T) {
 		t.Fatalf("error is %v, want boom", err)
 	}
 	if found := classes(t, c); len(found) != 2 {
-		t.Errorf("after a failure there are %v, want two classes", found)
+		t.Errorf("after a failure the classes are %v, want two", found)
 	}
 	if _, err := r.Reconcile(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
 	if found := classes(t, c); len(found) != 3 {
-		t.Errorf("in the end there are %v, want three classes", found)
+		t.Errorf("in the end the classes are %v, want three", found)
 	}
 }
 
-func TestClassesAreCreatedInTheOperatorsName(t *testing.T) {
-	var owners []string
+func TestClassesHaveTheFieldManagerOfTheOperator(t *testing.T) {
+	var managers []string
 	c := fakeclient.New(t, interceptor.Funcs{Create: func(
 		ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption,
 	) error {
 		applied := (&client.CreateOptions{}).ApplyOptions(options)
-		owners = append(owners, applied.FieldManager)
+		managers = append(managers, applied.FieldManager)
 		return c.Create(ctx, o, options...)
 	}})
 	r := &listenerclass.Reconciler{Client: c}
 	if _, err := r.Reconcile(t.Context(), configuration(operatorv1alpha1.PresetEphemeralNodes)); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"listener-operator", "listener-operator", "listener-operator"}, owners); diff != "" {
+	if diff := cmp.Diff([]string{"listener-operator", "listener-operator", "listener-operator"}, managers); diff != "" {
 		t.Errorf("field managers (-want +got):\n%s", diff)
 	}
 }
