@@ -21,7 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-func TestStatus(t *testing.T) {
+func TestStatusReportsAddressesAndConditions(t *testing.T) {
 	const (
 		nodePort     = listenersv1alpha1.ServiceTypeNodePort
 		loadBalancer = listenersv1alpha1.ServiceTypeLoadBalancer

@@ -84,7 +84,7 @@ func TestRoutesGolden(t *testing.T) {
 	}
 }
 
-func TestHosts(t *testing.T) {
+func TestHostsFollowTheTemplate(t *testing.T) {
 	long := strings.Repeat("l", 63)
 	for name, tc := range map[string]struct {
 		listener *exposure.Listener

@@ -34,7 +34,7 @@ func node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: addresses}}
 }
 
-func TestAddresses(t *testing.T) {
+func TestAddressesByServiceType(t *testing.T) {
 	numbers := map[string]int32{"http": 80, "metrics": 9090}
 	nodeNumbers := map[string]int32{"http": 30080, "metrics": 30090}
 	newService := func(mutate func(*corev1.Service)) *corev1.Service {
