@@ -12,8 +12,8 @@ import (
 )
 
 // List waits until missing returns "" for the objects that options select, and returns them. It lists them again
-// whenever one of them changes, and calls report with the result of missing whenever that differs from the previous one.
-// When ctx is done first, the error wraps its cause and contains the last result of missing.
+// whenever one of them changes, and calls report with the result of missing whenever that differs from the previous
+// one. When ctx is done first, the error wraps its cause and contains the last result of missing.
 func List[L client.ObjectList](
 	ctx context.Context, c client.WithWatch, empty L, missing func(L) string, report func(string), options ...client.ListOption,
 ) (L, error) {

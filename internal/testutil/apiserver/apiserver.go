@@ -132,8 +132,8 @@ func Namespace(t testing.TB) string {
 }
 
 // StartManager runs a manager until the test ends, with the cache and the indexes of an operator in the namespace, and
-// with the controllers that setup adds. Its caches have synced when StartManager returns. If cfg is nil it uses Config; a
-// test passes its own, for example, to count requests.
+// with the controllers that setup adds. Its caches have synced when StartManager returns. If cfg is nil it uses Config;
+// a test passes its own, for example, to count requests.
 func StartManager(t testing.TB, cfg *rest.Config, namespace string, setup func(mgr ctrl.Manager) error) ctrl.Manager {
 	t.Helper()
 	if cfg == nil {

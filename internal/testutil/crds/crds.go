@@ -41,9 +41,9 @@ const (
 	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
 )
 
-// timeout is how long to wait for the API server. It seldom takes more than a moment. But while the API server fills the
-// cache of a resource whose CRD is being deleted, it cannot list the objects, and tries again with exponential back-off:
-// the last delay in this time is 40 seconds.
+// timeout is how long to wait for the API server. It seldom takes more than a moment. But while the API server fills
+// the cache of a resource whose CRD is being deleted, it cannot list the objects, and tries again with exponential
+// back-off: the last delay in this time is 40 seconds.
 const timeout = 2 * time.Minute
 
 // file is the location of a CRD.
@@ -85,8 +85,8 @@ func files() map[CRD]file {
 // All returns the sorted names of all CRDs that tests can install.
 func All() []CRD { return slices.Sorted(maps.Keys(files())) }
 
-// Install installs CRDs, and returns when the API server serves their resources. They stay until Remove, because several
-// tests share an API server.
+// Install installs CRDs, and returns when the API server serves their resources. They stay until Remove, because
+// several tests share an API server.
 func Install(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {
@@ -99,8 +99,8 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 	}
 }
 
-// Remove removes CRDs with all their objects, one after the other, and returns when they no longer exist. The removal of
-// one makes the API server drop its caches of the others in the group, which delays their removal.
+// Remove removes CRDs with all their objects, one after the other, and returns when they no longer exist. The removal
+// of one makes the API server drop its caches of the others in the group, which delays their removal.
 func Remove(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {

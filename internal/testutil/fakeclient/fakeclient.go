@@ -63,8 +63,8 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	return builder.Build()
 }
 
-// kubernetesTypes converts Kubernetes' own types by their schemas, as a fake client does by default for server-side apply.
-// With the schema of NetworkPolicy the fake client fails, so that type is left to the next converter.
+// kubernetesTypes converts Kubernetes' own types by their schemas, as a fake client does by default for server-side
+// apply. With the schema of NetworkPolicy the fake client fails, so that type is left to the next converter.
 type kubernetesTypes struct{ managedfields.TypeConverter }
 
 func (k kubernetesTypes) ObjectToTyped(o runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {

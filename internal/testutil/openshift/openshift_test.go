@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 const domain = "apps.test"
 
-// fixture has clients of an API server that treats Routes as OpenShift's does: one of an administrator, and one of a user
-// who has permission to edit Routes.
+// fixture has clients of an API server that treats Routes as OpenShift's does: one of an administrator, and one of a
+// user who has permission to edit Routes.
 type fixture struct {
 	*testing.T
 	admin, user client.Client
