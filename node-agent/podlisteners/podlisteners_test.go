@@ -231,6 +231,32 @@ func TestAddressesReturnsWhenTheOperatorHasWrittenThem(t *testing.T) {
 	}
 }
 
+func TestExistingHintIsNotCreatedAgain(t *testing.T) {
+	n := newNode(t)
+	n.create(nil)
+	n.startAgent()
+	n.eventually(n.watch.Ready).Should(Succeed())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := (<-n.request(ctx, "pvc-1")).err; !errors.Is(err, podlisteners.ErrNoAddress) {
+		t.Errorf("error is %v", err)
+	}
+	if got := n.creations.Load(); got != 0 {
+		t.Errorf("%d requests to create the hint", got)
+	}
+}
+
+func TestWatchIsReadyOnceItHasListed(t *testing.T) {
+	n := newNode(t)
+	n.down.Store(true)
+	n.startAgent()
+	if n.watch.Ready() == nil {
+		t.Error("ready although the API server is unreachable")
+	}
+	n.down.Store(false)
+	n.eventually(n.watch.Ready).Should(Succeed())
+}
+
 func received(t *testing.T, answers <-chan answer) []listenersv1alpha1.IngressAddress {
 	t.Helper()
 	select {

@@ -87,6 +87,9 @@ func TestPermissionIsUsedByTheRequestsThatRequireIt(t *testing.T) {
 			},
 			unused: []string{"get daemonsets.apps"},
 		},
+		"a request for a URL": {
+			log: strings.Replace(event("get", "/version", "", ok), `"objectRef":{},`, "", 1), rules: pods("get"), unused: []string{"get pods"},
+		},
 		"an incomplete event": {log: strings.TrimSuffix(event("get", "/", `"resource":"pods"`, ok), "\n"), rules: pods("get"), unused: []string{"get pods"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +132,10 @@ func TestDeniedRequestsAreReported(t *testing.T) {
 	leaving := event("patch", "/apis/x/v1/ys/z", `"resource":"ys"`,
 		`"code":403,"message":"ys.x \"z\" is forbidden: create not allowed while custom resource definition is terminating"`)
 	gone := event("get", "/api/v1/pods", `"resource":"pods"`, `"code":404`)
-	got := read(t, denial+late+early+leaving+gone+denial).Denied
-	if diff := cmp.Diff([]string{"get /api/v1/secrets: no"}, got); diff != "" {
+	detailed := event("create", "/api/v1/namespaces/a/pods", `"resource":"pods"`,
+		`"code":403,"message":"not this host","details":{"causes":[{"reason":"FieldValueForbidden"}]}`)
+	got := read(t, denial+late+early+leaving+gone+detailed+denial).Denied
+	if diff := cmp.Diff([]string{"create /api/v1/namespaces/a/pods: not this host", "get /api/v1/secrets: no"}, got); diff != "" {
 		t.Errorf("denied (-want +got):\n%s", diff)
 	}
 }
