@@ -1,7 +1,7 @@
 // Package podlisteners writes the addresses of each Pod with listener volumes. A node agent creates a PodListeners
-// object without content, a hint, when a Pod is being mounted. This package compares it with the Pod, labels the Pod
-// and its PersistentVolumes, by which the Service of the Listener selects them, and writes the addresses that lead to
-// the Pod.
+// object without content, a hint, when a Pod is being mounted. This package compares it with the Pod, labels the Pod,
+// which the Service of its Listener then selects, and its PersistentVolumes, and writes the addresses that lead to the
+// Pod.
 //
 // A stolen node token suffices to forge a hint. The package therefore takes nothing but the name of the Pod from it,
 // and derives everything else from the Pod, its claims and its Listeners. It replaces or deletes a hint that does not
