@@ -506,9 +506,22 @@ func TestPodListenersOfAnotherNamespaceAreIgnored(t *testing.T) {
 	n.create(nil)
 	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+}
+
+// The namespace of a volume is unknown if Stackable's listener operator wrote it.
+func TestUpdateRecordsAnUnknownNamespace(t *testing.T) {
+	n := newNode(t)
+	namespace := n.pod.Namespace
+	n.pod.Namespace = ""
+	n.publish("pvc-1", "192.0.2.1")
+	n.pod.Namespace = namespace
+	n.startAgent()
+	n.create(nil)
+	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 	published, err := n.host.Published(n.pod.UID)
-	if err != nil || len(published) != 1 || published[0].Namespace != victim {
-		t.Errorf("after the update, the published volumes are %+v, error %v; want one of namespace %s", published, err, victim)
+	if err != nil || len(published) != 1 || published[0].Namespace != namespace {
+		t.Errorf("the published volumes are %+v, error %v; want one of namespace %s", published, err, namespace)
 	}
 }
 
