@@ -60,19 +60,19 @@ var hostile = map[string]func(mount, outside string) error{
 		data := filepath.Join(mount, "..data")
 		return errors.Join(os.Remove(data), os.WriteFile(data, []byte("x"), 0o600))
 	},
-	"data leads outside": func(mount, outside string) error {
+	"data points outside": func(mount, outside string) error {
 		return relink(outside, filepath.Join(mount, "..data"))
 	},
-	"data leads outside on a relative path": func(mount, outside string) error {
+	"data points outside on a relative path": func(mount, outside string) error {
 		to, err := filepath.Rel(mount, outside)
 		return errors.Join(err, relink(to, filepath.Join(mount, "..data")))
 	},
-	"data leads to the parent": func(mount, _ string) error { return relink("..", filepath.Join(mount, "..data")) },
-	"data leads to itself":     func(mount, _ string) error { return relink("..data", filepath.Join(mount, "..data")) },
-	"addresses leads outside": func(mount, outside string) error {
+	"data points to the parent": func(mount, _ string) error { return relink("..", filepath.Join(mount, "..data")) },
+	"data points to itself":     func(mount, _ string) error { return relink("..data", filepath.Join(mount, "..data")) },
+	"addresses points outside": func(mount, outside string) error {
 		return relink(outside, filepath.Join(mount, "addresses"))
 	},
-	"the default address leads outside": func(mount, outside string) error {
+	"the default address points outside": func(mount, outside string) error {
 		return relink(outside, filepath.Join(mount, "default-address"))
 	},
 	"the default address is a full directory": func(mount, _ string) error {
@@ -106,7 +106,7 @@ var hostile = map[string]func(mount, outside string) error{
 	"a file is outside": func(mount, outside string) error {
 		return relink(filepath.Join(outside, "canary"), filepath.Join(mount, "addresses", "192.0.2.1", "address"))
 	},
-	"leftovers lead outside": func(mount, outside string) error {
+	"leftovers point outside": func(mount, outside string) error {
 		return errors.Join(os.Symlink(outside, filepath.Join(mount, "..generation-EVIL")),
 			os.MkdirAll(filepath.Join(mount, "..aside-EVIL"), 0o755), os.Symlink(outside, filepath.Join(mount, "..aside-EVIL", "link")))
 	},
@@ -143,7 +143,7 @@ var hostile = map[string]func(mount, outside string) error{
 		return errors.Join(os.Remove(dir), os.MkdirAll(filepath.Join(dir, "192.0.2.1"), 0o700), relink("addresses/192.0.2.1", filepath.Join(mount, "default-address")),
 			os.Chown(dir, 1000, 1000), os.Chmod(dir, 0), os.Chmod(mount, 0o777|fs.ModeSticky), os.Chown(mount, 1000, 1000))
 	},
-	"a default address that looks like Stackable's layout leads outside": func(mount, outside string) error {
+	"a default address that looks like Stackable's layout points outside": func(mount, outside string) error {
 		to, err := filepath.Rel(mount, outside)
 		dir := filepath.Join(mount, "addresses")
 		return errors.Join(err, os.Remove(dir), os.Mkdir(dir, 0o755), relink("addresses/../"+to, filepath.Join(mount, "default-address")))
