@@ -99,14 +99,14 @@ func (s *scenario) removeAll(pods []*corev1.Pod) {
 		s.remove(p)
 	}
 	for _, p := range pods {
-		mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+		mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 		for _, v := range p.Spec.Volumes {
 			if v.Ephemeral == nil {
 				continue
 			}
 			claim := s.key(p.Name + "-" + v.Name)
-			mustAwaitGone(s, &corev1.PersistentVolumeClaim{}, claim)
-			mustAwaitGone(s, &corev1.Service{}, claim)
+			mustAwaitDeleted(s, &corev1.PersistentVolumeClaim{}, claim)
+			mustAwaitDeleted(s, &corev1.Service{}, claim)
 		}
 	}
 	var volumes corev1.PersistentVolumeList
@@ -115,7 +115,7 @@ func (s *scenario) removeAll(pods []*corev1.Pod) {
 	}
 	for i := range volumes.Items {
 		if volumes.Items[i].Status.Phase == corev1.VolumeReleased {
-			mustAwaitGone(s, &corev1.PersistentVolume{}, client.ObjectKeyFromObject(&volumes.Items[i]))
+			mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKeyFromObject(&volumes.Items[i]))
 		}
 	}
 }

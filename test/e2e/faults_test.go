@@ -69,7 +69,7 @@ func (s *scenario) agentOn(node string) *corev1.Pod {
 }
 
 // awaitNewAgent waits until another agent than the given one is ready on its node.
-func (s *scenario) awaitNewAgent(gone *corev1.Pod) {
+func (s *scenario) awaitNewAgent(old *corev1.Pod) {
 	s.Helper()
 	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		var agents corev1.PodList
@@ -77,11 +77,11 @@ func (s *scenario) awaitNewAgent(gone *corev1.Pod) {
 			return err
 		}
 		for i := range agents.Items {
-			if a := &agents.Items[i]; a.Spec.NodeName == gone.Spec.NodeName && a.UID != gone.UID && isReady(a) {
+			if a := &agents.Items[i]; a.Spec.NodeName == old.Spec.NodeName && a.UID != old.UID && isReady(a) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no new agent on %s", gone.Spec.NodeName)
+		return fmt.Errorf("no new agent on %s", old.Spec.NodeName)
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -179,8 +179,8 @@ func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.remove(p, client.GracePeriodSeconds(0))
-	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	mustAwaitGone(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	if err := testbed.StartKubelet(s.ctx, nodeOf(p)); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
 	p = s.awaitReady("messy")
 	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "messy")
 	s.remove(p)
-	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 	s.awaitPodDirRemoved(p)
 }
 
@@ -219,8 +219,8 @@ func TestAPodCanBeDeletedWhileItsVolumeIsMounted(t *testing.T) {
 	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
 	p = mustAwait(s, &corev1.Pod{}, "web", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	s.remove(p)
-	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	mustAwaitGone(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
 	s.awaitPodDirRemoved(p)
 }
 

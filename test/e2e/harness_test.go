@@ -63,7 +63,7 @@ func newScenario(t testing.TB) *scenario {
 		if err := api.Delete(ctx, namespace); err != nil {
 			t.Errorf("deleting the namespace: %v", err)
 		}
-		if err := awaitGone(ctx, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace)); err != nil {
+		if err := awaitDeleted(ctx, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace)); err != nil {
 			t.Errorf("the namespace is not deleted: %v", err)
 		}
 	})
@@ -268,8 +268,8 @@ func await[T client.Object](ctx context.Context, o T, key client.ObjectKey, cond
 	return found, nil
 }
 
-// awaitGone waits until an object does not exist.
-func awaitGone[T client.Object](ctx context.Context, o T, key client.ObjectKey) error {
+// awaitDeleted waits until an object does not exist.
+func awaitDeleted[T client.Object](ctx context.Context, o T, key client.ObjectKey) error {
 	for {
 		list, err := listFor(o)
 		if err != nil {
@@ -354,9 +354,9 @@ func mustAwait[T client.Object](s *scenario, o T, name string, condition func(T)
 	return found
 }
 
-func mustAwaitGone[T client.Object](s *scenario, o T, key client.ObjectKey) {
+func mustAwaitDeleted[T client.Object](s *scenario, o T, key client.ObjectKey) {
 	s.Helper()
-	if err := awaitGone(s.timeoutContext(), o, key); err != nil {
+	if err := awaitDeleted(s.timeoutContext(), o, key); err != nil {
 		s.Fatal(err)
 	}
 }

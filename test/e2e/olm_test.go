@@ -288,11 +288,11 @@ func (m *olmScenario) installAnywhere() {
 func (m *olmScenario) uninstallFrom(namespace *corev1.Namespace) {
 	m.Helper()
 	m.remove(&operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}})
-	mustAwaitGone(m.scenario, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	mustAwaitDeleted(m.scenario, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
 	m.unsubscribe()
 	m.removeTopologyLabels()
 	m.remove(namespace)
-	mustAwaitGone(m.scenario, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace))
+	mustAwaitDeleted(m.scenario, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace))
 }
 
 // install installs the operator by a Subscription, and checks that the first Pod with a listener volume is reachable
@@ -337,7 +337,7 @@ func (m *olmScenario) upgrade(next release) {
 	m.Logf("new catalog to CSV Succeeded: %s", time.Since(offered).Round(time.Second))
 	m.awaitAvailable()
 	m.Logf("new catalog to all agents replaced: %s", time.Since(offered).Round(time.Second))
-	mustAwaitGone(m.scenario, &operatorsv1alpha1.ClusterServiceVersion{},
+	mustAwaitDeleted(m.scenario, &operatorsv1alpha1.ClusterServiceVersion{},
 		client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator + ".v" + m.releases[0].version})
 	load.stopAndCheck(m)
 
@@ -403,7 +403,7 @@ func (m *olmScenario) reinstall() {
 	leaving := &corev1.Pod{}
 	m.get(leaving, m.key("first"))
 	m.remove(leaving)
-	mustAwaitGone(m.scenario, leaving, client.ObjectKeyFromObject(leaving))
+	mustAwaitDeleted(m.scenario, leaving, client.ObjectKeyFromObject(leaving))
 	m.awaitPodDirRemoved(leaving)
 
 	m.subscribe()
@@ -427,16 +427,16 @@ func (m *olmScenario) move() {
 	m.subscribe()
 	m.awaitInstalled()
 	m.awaitAvailable()
-	mustAwaitGone(m.scenario, left, client.ObjectKeyFromObject(left))
+	mustAwaitDeleted(m.scenario, left, client.ObjectKeyFromObject(left))
 	m.checkUserData(before)
 	m.create(pod("moved", map[string]map[string]string{"listener": byClass("external-unstable")}))
 	moved := m.awaitReady("moved")
 	m.awaitAnswer(m.awaitPodListener(moved, "listener").IngressAddresses[0], "moved")
 	m.remove(moved)
-	mustAwaitGone(m.scenario, moved, client.ObjectKeyFromObject(moved))
+	mustAwaitDeleted(m.scenario, moved, client.ObjectKeyFromObject(moved))
 	abandoned := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: left.Namespace}}
 	m.remove(abandoned)
-	mustAwaitGone(m.scenario, abandoned, client.ObjectKeyFromObject(abandoned))
+	mustAwaitDeleted(m.scenario, abandoned, client.ObjectKeyFromObject(abandoned))
 
 	// The objects of the new namespace are not the operator's, as those of the first one: its pull secret, and the
 	// OperatorGroup, for which OLM creates roles.
@@ -471,7 +471,7 @@ func (m *olmScenario) uninstall() {
 	if err := api.DeleteAllOf(m.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(m.namespace)); err != nil {
 		m.Fatal(err)
 	}
-	mustAwaitGone(m.scenario, config, client.ObjectKeyFromObject(config))
+	mustAwaitDeleted(m.scenario, config, client.ObjectKeyFromObject(config))
 	m.unsubscribe()
 	m.removeTopologyLabels()
 	m.awaitNoTraces("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
@@ -482,7 +482,7 @@ func (m *olmScenario) uninstall() {
 	} {
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		m.remove(crd)
-		mustAwaitGone(m.scenario, crd, client.ObjectKeyFromObject(crd))
+		mustAwaitDeleted(m.scenario, crd, client.ObjectKeyFromObject(crd))
 	}
 	// OLM recreates them until it has observed the deletion of the CRDs.
 	if err := eventually(m.timeoutContext(), func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) }); err != nil {
@@ -538,10 +538,10 @@ func (m *olmScenario) unsubscribe() {
 		ObjectMeta: metav1.ObjectMeta{Name: names.Operator + ".v" + m.latest().version, Namespace: m.operatorNamespace},
 	}
 	m.remove(csv)
-	mustAwaitGone(m.scenario, csv, client.ObjectKeyFromObject(csv))
+	mustAwaitDeleted(m.scenario, csv, client.ObjectKeyFromObject(csv))
 	operator := client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator}
-	mustAwaitGone(m.scenario, &appsv1.Deployment{}, operator)
-	mustAwaitGone(m.scenario, &corev1.ServiceAccount{}, operator)
+	mustAwaitDeleted(m.scenario, &appsv1.Deployment{}, operator)
+	mustAwaitDeleted(m.scenario, &corev1.ServiceAccount{}, operator)
 }
 
 // removeTopologyLabels removes the labels that kubelets set on Nodes for the driver, and do not remove.
@@ -679,15 +679,15 @@ func (l *load) startPods(ctx context.Context, m *olmScenario) {
 
 // createAndDelete creates a Pod, waits until it is ready, and deletes it.
 func createAndDelete(ctx context.Context, p *corev1.Pod) error {
-	come, cancel := context.WithTimeout(ctx, timeout)
+	creation, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := api.Create(come, p); err != nil {
+	if err := api.Create(creation, p); err != nil {
 		return err
 	}
-	_, err := await(come, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady)
-	gone, cancel := context.WithTimeout(ctx, timeout)
+	_, err := await(creation, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady)
+	deletion, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	return errors.Join(err, api.Delete(gone, p), awaitGone(gone, &corev1.Pod{}, client.ObjectKeyFromObject(p)))
+	return errors.Join(err, api.Delete(deletion, p), awaitDeleted(deletion, &corev1.Pod{}, client.ObjectKeyFromObject(p)))
 }
 
 // watchAgents watches the number of unavailable agents.

@@ -19,10 +19,10 @@ func TestDeletedPodListenersAreRecreated(t *testing.T) {
 	deleted := &listenersv1alpha1.PodListeners{}
 	s.get(deleted, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.remove(deleted)
-	again := mustAwait(s, &listenersv1alpha1.PodListeners{}, deleted.Name, func(l *listenersv1alpha1.PodListeners) bool {
+	recreated := mustAwait(s, &listenersv1alpha1.PodListeners{}, deleted.Name, func(l *listenersv1alpha1.PodListeners) bool {
 		return l.UID != deleted.UID && len(l.Spec.Listeners["listener"].IngressAddresses) > 0
 	})
-	if diff := cmp.Diff(deleted.Spec, again.Spec); diff != "" {
+	if diff := cmp.Diff(deleted.Spec, recreated.Spec); diff != "" {
 		t.Errorf("spec of the PodListeners (-before +after):\n%s", diff)
 	}
 	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
@@ -32,6 +32,6 @@ func TestDeletedPodListenersAreRecreated(t *testing.T) {
 		t.Error("the Pod was restarted")
 	}
 	s.remove(p)
-	mustAwaitGone(s, deleted, client.ObjectKeyFromObject(deleted))
+	mustAwaitDeleted(s, deleted, client.ObjectKeyFromObject(deleted))
 	s.awaitPodDirRemoved(p)
 }

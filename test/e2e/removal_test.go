@@ -33,11 +33,11 @@ func (s *scenario) getConfig() *operatorv1alpha1.ListenerOperator {
 	s.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		again := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-		if err := client.IgnoreAlreadyExists(api.Create(ctx, again)); err != nil {
+		recreated := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+		if err := client.IgnoreAlreadyExists(api.Create(ctx, recreated)); err != nil {
 			s.Errorf("recreating the configuration: %v", err)
 		}
-		if _, err := await(ctx, again, client.ObjectKeyFromObject(again), isAvailableOnAllNodes); err != nil {
+		if _, err := await(ctx, recreated, client.ObjectKeyFromObject(recreated), isAvailableOnAllNodes); err != nil {
 			s.Error(err)
 		}
 	})
@@ -66,7 +66,7 @@ func (s *scenario) awaitDeletionRefused(config *operatorv1alpha1.ListenerOperato
 // awaitUninstalled waits until the configuration is deleted, and checks that the objects that it owned are deleted.
 func (s *scenario) awaitUninstalled(config *operatorv1alpha1.ListenerOperator) {
 	s.Helper()
-	mustAwaitGone(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
+	mustAwaitDeleted(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
 	agent := metav1.ObjectMeta{Name: names.NodeAgent}
 	driver := metav1.ObjectMeta{Name: names.Driver}
 	for _, o := range []client.Object{
@@ -127,7 +127,7 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s.awaitAnswer(own, "web")
 
 	s.remove(p)
-	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 	s.awaitPodDirRemoved(p)
 	s.awaitUninstalled(config)
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
@@ -155,7 +155,7 @@ func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	before := s.agentUIDs()
 	s.remove(config)
 	s.remove(p)
-	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 	s.awaitPodDirRemoved(p)
 	if after := s.agentUIDs(); !slices.Equal(before, after) {
 		t.Errorf("agents were %v and are %v", before, after)
@@ -174,10 +174,10 @@ func TestADeletionByMistakeCanBeReverted(t *testing.T) {
 	s.remove(config)
 	s.awaitDeletionRefused(config, fmt.Sprintf("Pods %s/web", s.namespace))
 	s.remove(config, client.PropagationPolicy(metav1.DeletePropagationOrphan))
-	mustAwaitGone(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
-	again := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: config.Name}}
-	s.create(again)
-	if _, err := await(s.timeoutContext(), again, client.ObjectKeyFromObject(again), isAvailableOnAllNodes); err != nil {
+	mustAwaitDeleted(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
+	recreated := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: config.Name}}
+	s.create(recreated)
+	if _, err := await(s.timeoutContext(), recreated, client.ObjectKeyFromObject(recreated), isAvailableOnAllNodes); err != nil {
 		t.Fatal(err)
 	}
 	s.awaitAnswer(own, "web")
@@ -197,7 +197,7 @@ func TestADeletionByMistakeCanBeReverted(t *testing.T) {
 			if err := api.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 				return err
 			}
-			if !metav1.IsControlledBy(o, again) {
+			if !metav1.IsControlledBy(o, recreated) {
 				return fmt.Errorf("%T %s has owners %v", o, o.GetName(), o.GetOwnerReferences())
 			}
 			return nil

@@ -467,7 +467,7 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 
 	s.patch(class, func() { class.Spec = unpinned() })
 	nodePortAddress := s.awaitHosts("web-listener", testbed.NodeIP(nodeOf(p))).Status.IngressAddresses[0]
-	mustAwaitGone(s, &routev1.Route{}, s.key("web-listener-http"))
+	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
 	client.awaitAnswerFrom(s, nodePortAddress.Address)
 	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 503})
 	if err := eventually(s.timeoutContext(), func(context.Context) error {
@@ -529,7 +529,7 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	const balanced = "192.0.2.40"
 	s.assignAddress(service, balanced)
 	s.awaitHosts("web-listener", balanced)
-	mustAwaitGone(s, &routev1.Route{}, s.key("web-listener-http"))
+	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
 
 	own := "own-" + s.namespace + ".example.test"
 	first := &routev1.Route{

@@ -116,8 +116,8 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 
 	// While there is no Pod, the Listener keeps the address.
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](0) })
-	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(before))
-	mustAwaitGone(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(before.UID)))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(before))
+	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(before.UID)))
 	var l listenersv1alpha1.Listener
 	s.get(&l, s.key("listener-web-0"))
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{old}, l.Status.IngressAddresses); diff != "" {
@@ -195,11 +195,11 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	var pvc corev1.PersistentVolumeClaim
 	s.get(&pvc, s.key("web-listener"))
 	s.remove(p)
-	mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	mustAwaitGone(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName})
-	mustAwaitGone(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
-	mustAwaitGone(s, &corev1.Service{}, s.key("web-listener"))
-	mustAwaitGone(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName})
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
+	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
+	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.awaitPodDirRemoved(p)
 }
 
@@ -333,7 +333,7 @@ func TestAMountTakesFewWrites(t *testing.T) {
 		p := podWith(name, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "kept"}})
 		s.create(p)
 		s.remove(s.awaitReady(name))
-		mustAwaitGone(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+		mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 		writes = s.ourWrites()
 		for what := range writes {
 			writes[what] -= before[what]
@@ -564,10 +564,10 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 		t.Error(err)
 	}
 	s.remove(set)
-	mustAwaitGone(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))
+	mustAwaitDeleted(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))
 	s.remove(claim)
-	mustAwaitGone(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pv.Name})
-	mustAwaitGone(s, &corev1.Service{}, s.key("listener-web-0"))
+	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pv.Name})
+	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-web-0"))
 }
 
 // TestTheClientCannotReachServicesDirectly guards the other tests, which would prove nothing if the client reached the
