@@ -34,15 +34,15 @@ func (r *release) sorted() []published {
 	return slices.SortedFunc(maps.Values(r.images), func(a, b published) int { return strings.Compare(a.Repository, b.Repository) })
 }
 
-// makeOperatorImage builds the image of the programs.
-func (r *release) makeOperatorImage(context.Context) error {
-	return r.makeImage("operator", r.Image, r.Version, func(architecture string) (image.Spec, error) {
+// buildOperatorImage builds the image of the programs.
+func (r *release) buildOperatorImage(context.Context) error {
+	return r.buildImage("operator", r.Image, r.Version, func(architecture string) (image.Spec, error) {
 		return image.Operator(filepath.Join(r.dir, "licenses"), filepath.Join(r.dir, programsOf(architecture)), r.Version, architecture), nil
 	})
 }
 
-// makeScorecardImage builds the image of the operator's own scorecard tests, to which the bundle refers.
-func (r *release) makeScorecardImage(ctx context.Context) error {
+// buildScorecardImage builds the image of the operator's own scorecard tests, to which the bundle refers.
+func (r *release) buildScorecardImage(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "scorecard-")
 	if err != nil {
 		return fmt.Errorf("creating a directory: %w", err)
@@ -52,7 +52,7 @@ func (r *release) makeScorecardImage(ctx context.Context) error {
 	if err := collect(ctx, "scorecard", licenses, "./tests"); err != nil {
 		return err
 	}
-	return r.makeImage("scorecard", r.Image+"-scorecard", "v"+r.Version, func(architecture string) (image.Spec, error) {
+	return r.buildImage("scorecard", r.Image+"-scorecard", "v"+r.Version, func(architecture string) (image.Spec, error) {
 		programs := filepath.Join(dir, architecture)
 		if err := build(ctx, "scorecard", programs, r.Version, architecture, "./tests"); err != nil {
 			return image.Spec{}, err
@@ -64,18 +64,18 @@ func (r *release) makeScorecardImage(ctx context.Context) error {
 	})
 }
 
-// makeDataImage builds the image that dir/dockerfile describes. It contains no programs, but every image has an
+// buildDataImage builds the image that dir/dockerfile describes. It contains no programs, but every image has an
 // architecture.
-func (r *release) makeDataImage(name, dir, dockerfile string) error {
-	return r.makeImage(name, r.Image+"-"+name, "v"+r.Version, func(architecture string) (image.Spec, error) {
+func (r *release) buildDataImage(name, dir, dockerfile string) error {
+	return r.buildImage(name, r.Image+"-"+name, "v"+r.Version, func(architecture string) (image.Spec, error) {
 		spec, err := image.FromDockerfile(filepath.Join(r.dir, dir, dockerfile), filepath.Join(r.dir, dir))
 		spec.Architecture = architecture
 		return spec, err
 	})
 }
 
-// makeImage builds the image that spec returns for each architecture, and writes its archive.
-func (r *release) makeImage(name, repository, tag string, spec func(architecture string) (image.Spec, error)) error {
+// buildImage builds the image that spec returns for each architecture, and writes its archive.
+func (r *release) buildImage(name, repository, tag string, spec func(architecture string) (image.Spec, error)) error {
 	var specs []image.Spec
 	for _, architecture := range r.Architectures {
 		s, err := spec(architecture)

@@ -153,12 +153,12 @@ func run(ctx context.Context, o Options) error {
 	}{
 		{"building the programs for " + strings.Join(o.Architectures, ", "), r.buildPrograms},
 		{"collecting the licenses of the linked modules", r.collectLicenses},
-		{"building the operator's image", r.makeOperatorImage},
-		{"building the image of the scorecard tests", r.makeScorecardImage},
+		{"building the operator's image", r.buildOperatorImage},
+		{"building the image of the scorecard tests", r.buildScorecardImage},
 		{"writing the bills of materials", r.writeBills},
 		{"writing install.yaml", r.writeManifests},
-		{"generating the bundle", r.makeBundle},
-		{"generating the catalogue", r.makeCatalogue},
+		{"generating the bundle", r.generateBundle},
+		{"generating the catalogue", r.generateCatalogue},
 		{"writing the provenance", r.attest},
 		{"writing README.md and the checksums", r.describe},
 	} {

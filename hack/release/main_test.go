@@ -211,7 +211,7 @@ func TestBundleDeclaresTheArchitecturesOfTheImage(t *testing.T) {
 func TestReadmeListsEveryImage(t *testing.T) {
 	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: image.Architectures()}, t.TempDir())
 	for _, name := range []string{"operator", "bundle"} {
-		err := r.makeImage(name, r.Image+"-"+name, "v1.2.3", func(architecture string) (image.Spec, error) {
+		err := r.buildImage(name, r.Image+"-"+name, "v1.2.3", func(architecture string) (image.Spec, error) {
 			return image.Spec{Architecture: architecture}, nil
 		})
 		if err != nil {
@@ -259,7 +259,7 @@ func TestReadmeAppliesManifestsLikeMakeDeploy(t *testing.T) {
 func TestScorecardImageIsNamedAsInTheBundle(t *testing.T) {
 	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Architectures: []string{runtime.GOARCH}}, t.TempDir())
 	t.Chdir(root)
-	if err := r.makeScorecardImage(t.Context()); err != nil {
+	if err := r.buildScorecardImage(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p := r.images["scorecard"]

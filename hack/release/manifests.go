@@ -29,8 +29,8 @@ func (r *release) writeManifests(ctx context.Context) error {
 	return r.write("install.yaml", manifests)
 }
 
-// makeBundle generates the bundle and builds its image.
-func (r *release) makeBundle(ctx context.Context) error {
+// generateBundle generates the bundle and builds its image.
+func (r *release) generateBundle(ctx context.Context) error {
 	manifests, err := command.Run(ctx, kustomize[0], append(kustomize[1:], "build", "config/manifests")...)
 	if err != nil {
 		return err
@@ -41,16 +41,16 @@ func (r *release) makeBundle(ctx context.Context) error {
 	if _, err := command.Output(cmd); err != nil {
 		return err
 	}
-	return r.makeDataImage("bundle", "", "bundle.Dockerfile")
+	return r.buildDataImage("bundle", "", "bundle.Dockerfile")
 }
 
-// makeCatalogue generates the catalogue, which includes this release, and builds its image.
-func (r *release) makeCatalogue(ctx context.Context) error {
+// generateCatalogue generates the catalogue, which includes this release, and builds its image.
+func (r *release) generateCatalogue(ctx context.Context) error {
 	if _, err := command.Run(ctx, "go", "-C", "hack", "run", "./catalog", "-opm", r.Opm,
 		"-bundle", filepath.Join(r.dir, "bundle")+"="+r.images["bundle"].Pinned(), "-output", filepath.Join(r.dir, "catalog")); err != nil {
 		return err
 	}
-	return r.makeDataImage("catalog", "catalog", "catalog.Dockerfile")
+	return r.buildDataImage("catalog", "catalog", "catalog.Dockerfile")
 }
 
 //go:embed README.md.tmpl

@@ -36,7 +36,7 @@ func testRelease(t *testing.T, commit string) *release {
 		}
 	}
 	for name, repository := range map[string]string{"bundle": r.Image + "-bundle", "operator": r.Image} {
-		if err := r.makeImage(name, repository, "v1.2.3", func(architecture string) (image.Spec, error) {
+		if err := r.buildImage(name, repository, "v1.2.3", func(architecture string) (image.Spec, error) {
 			return image.Spec{Architecture: architecture}, nil
 		}); err != nil {
 			t.Fatal(err)
