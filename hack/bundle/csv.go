@@ -12,58 +12,77 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/lib/version"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // relatedImagePrefix is the prefix of the environment variables that contain the images of operands.
 const relatedImagePrefix = "RELATED_IMAGE_"
 
-// clusterServiceVersion returns the base, completed from the other manifests.
-func clusterServiceVersion(p *manifests, o Options, icon []byte) (*operatorsv1alpha1.ClusterServiceVersion, error) {
-	csv := p.base.DeepCopy()
+// clusterServiceVersion returns the base in the manifests, completed from the other manifests.
+func clusterServiceVersion(
+	m manifests, crds []*apiextensionsv1.CustomResourceDefinition, o Options, icon []byte,
+) (*operatorsv1alpha1.ClusterServiceVersion, error) {
+	csv, err := single[operatorsv1alpha1.ClusterServiceVersion](m, "ClusterServiceVersion")
+	if err != nil {
+		return nil, err
+	}
+	deployment, err := single[appsv1.Deployment](m, "Deployment")
+	if err != nil {
+		return nil, err
+	}
 	csv.Name = packageName + ".v" + o.Version
 	csv.Spec.Version = version.OperatorVersion{Version: semver.MustParse(o.Version)}
 	csv.Spec.Icon = []operatorsv1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(icon), MediaType: "image/svg+xml"}}
-	if err := annotate(csv, p, o); err != nil {
+	if err := annotate(csv, m, o); err != nil {
 		return nil, err
 	}
-	if err := describe(csv, p.crds); err != nil {
+	if err := describe(csv, crds); err != nil {
 		return nil, err
 	}
-	csv.Spec.RelatedImages = setImages(&p.deployment.Spec.Template.Spec, o.Image)
+	csv.Spec.RelatedImages = setImages(&deployment.Spec.Template.Spec, o.Image)
 	strategy := &csv.Spec.InstallStrategy.StrategySpec
-	strategy.DeploymentSpecs = []operatorsv1alpha1.StrategyDeploymentSpec{{
-		Name:  p.deployment.Name,
-		Label: p.deployment.Labels,
-		Spec:  p.deployment.Spec,
-	}}
-	var err error
-	strategy.Permissions, strategy.ClusterPermissions, err = permissions(p)
-	return csv, err
+	strategy.DeploymentSpecs = []operatorsv1alpha1.StrategyDeploymentSpec{{Name: deployment.Name, Label: deployment.Labels, Spec: deployment.Spec}}
+	if strategy.Permissions, err = permissions(m, "Role"); err != nil {
+		return nil, err
+	}
+	if strategy.ClusterPermissions, err = permissions(m, "ClusterRole"); err != nil {
+		return nil, err
+	}
+	return csv, checkServiceAccounts(m, slices.Concat(strategy.Permissions, strategy.ClusterPermissions))
 }
 
 // annotate sets the annotations that are derived from the options and from other objects.
-func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, p *manifests, o Options) error {
+func annotate(csv *operatorsv1alpha1.ClusterServiceVersion, m manifests, o Options) error {
 	var examples []*unstructured.Unstructured
 	for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
-		i := slices.IndexFunc(p.examples, func(u *unstructured.Unstructured) bool { return u.GetKind() == owned.Kind })
-		if i < 0 {
-			return fmt.Errorf("no example of kind %s", owned.Kind)
+		example, err := m.first(owned.Kind)
+		if err != nil {
+			return fmt.Errorf("finding an example: %w", err)
 		}
-		examples = append(examples, p.examples[i])
+		examples = append(examples, example)
 	}
 	slices.SortFunc(examples, func(a, b *unstructured.Unstructured) int { return cmp.Compare(a.GetKind(), b.GetKind()) })
+	namespace, err := m.first("Namespace")
+	if err != nil {
+		return err
+	}
+	initial, err := m.first("ListenerOperator")
+	if err != nil {
+		return err
+	}
+	initial = initial.DeepCopy()
+	unstructured.RemoveNestedField(initial.Object, "status")
 	csv.Annotations["containerImage"] = o.Image
 	csv.Annotations["createdAt"] = cmp.Or(o.Created, csv.Annotations["createdAt"])
 	// The operator uses no other images, but only images given by digest can be mirrored.
 	csv.Annotations["features.operators.openshift.io/disconnected"] = strconv.FormatBool(strings.Contains(o.Image, "@sha256:"))
-	initial := examples[slices.IndexFunc(examples, func(u *unstructured.Unstructured) bool { return u.GetKind() == "ListenerOperator" })].DeepCopy()
-	unstructured.RemoveNestedField(initial.Object, "status")
 	for name, content := range map[string]any{
 		"alm-examples": examples,
-		"operatorframework.io/suggested-namespace-template": p.namespace,
+		"operatorframework.io/suggested-namespace-template": namespace,
 		"operatorframework.io/initialization-resource":      initial,
 	} {
 		data, err := json.MarshalIndent(content, "", "  ")
@@ -96,42 +115,47 @@ func setImages(pod *corev1.PodSpec, image string) []operatorsv1alpha1.RelatedIma
 
 type deploymentPermissions = []operatorsv1alpha1.StrategyDeploymentPermissions
 
-// permissions returns the RBAC rules of each ServiceAccount, in its namespace and in the cluster. OLM creates these
-// ServiceAccounts, also those that no Deployment uses.
-func permissions(p *manifests) (namespaced, cluster deploymentPermissions, err error) {
-	for _, b := range p.roleBindings {
-		i := slices.IndexFunc(p.roles, func(r *rbacv1.Role) bool { return r.Name == b.RoleRef.Name })
-		if i < 0 {
-			return nil, nil, fmt.Errorf("no Role for RoleBinding %s", b.Name)
-		}
-		namespaced = addRules(namespaced, b.Subjects, p.roles[i].Rules)
+// permissions returns the RBAC rules of each ServiceAccount that has bindings to roles of the kind, Role or
+// ClusterRole.
+func permissions(m manifests, kind string) (deploymentPermissions, error) {
+	// The fields of a Role are also those of a ClusterRole.
+	roles, err := all[rbacv1.Role](m, kind)
+	if err != nil {
+		return nil, err
 	}
-	for _, b := range p.clusterRoleBindings {
-		i := slices.IndexFunc(p.clusterRoles, func(r *rbacv1.ClusterRole) bool { return r.Name == b.RoleRef.Name })
-		if i < 0 {
-			return nil, nil, fmt.Errorf("no ClusterRole for ClusterRoleBinding %s", b.Name)
-		}
-		cluster = addRules(cluster, b.Subjects, p.clusterRoles[i].Rules)
+	bindings, err := all[rbacv1.RoleBinding](m, kind+"Binding")
+	if err != nil {
+		return nil, err
 	}
-	for _, account := range p.serviceAccounts {
-		if !slices.ContainsFunc(slices.Concat(namespaced, cluster), func(r operatorsv1alpha1.StrategyDeploymentPermissions) bool {
-			return r.ServiceAccountName == account.Name
-		}) {
-			return nil, nil, fmt.Errorf("ServiceAccount %s has no RBAC rules, so OLM would not create it", account.Name)
+	var result deploymentPermissions
+	for _, b := range bindings {
+		role := slices.IndexFunc(roles, func(r *rbacv1.Role) bool { return r.Name == b.RoleRef.Name })
+		if role < 0 {
+			return nil, fmt.Errorf("no %s for %sBinding %s", kind, kind, b.Name)
+		}
+		for _, subject := range b.Subjects {
+			i := slices.IndexFunc(result, func(p operatorsv1alpha1.StrategyDeploymentPermissions) bool {
+				return p.ServiceAccountName == subject.Name
+			})
+			if i < 0 {
+				i = len(result)
+				result = append(result, operatorsv1alpha1.StrategyDeploymentPermissions{ServiceAccountName: subject.Name})
+			}
+			result[i].Rules = append(result[i].Rules, roles[role].Rules...)
 		}
 	}
-	return namespaced, cluster, nil
+	return result, nil
 }
 
-// addRules adds the rules to the permissions of each subject.
-func addRules(all deploymentPermissions, subjects []rbacv1.Subject, rules []rbacv1.PolicyRule) deploymentPermissions {
-	for _, s := range subjects {
-		i := slices.IndexFunc(all, func(r operatorsv1alpha1.StrategyDeploymentPermissions) bool { return r.ServiceAccountName == s.Name })
-		if i < 0 {
-			i = len(all)
-			all = append(all, operatorsv1alpha1.StrategyDeploymentPermissions{ServiceAccountName: s.Name})
+// checkServiceAccounts fails unless each ServiceAccount has permissions. OLM creates those that have, also if no
+// Deployment uses them.
+func checkServiceAccounts(m manifests, permissions deploymentPermissions) error {
+	for _, u := range m {
+		if u.GetKind() == "ServiceAccount" && !slices.ContainsFunc(permissions, func(p operatorsv1alpha1.StrategyDeploymentPermissions) bool {
+			return p.ServiceAccountName == u.GetName()
+		}) {
+			return fmt.Errorf("ServiceAccount %s has no RBAC rules, so OLM would not create it", u.GetName())
 		}
-		all[i].Rules = append(all[i].Rules, rules...)
 	}
-	return all
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -72,11 +73,15 @@ func run(options Options, dir string, stream io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("reading the icon: %w", err)
 	}
-	csv, err := clusterServiceVersion(m, options, icon)
+	crds, err := all[apiextensionsv1.CustomResourceDefinition](m, "CustomResourceDefinition")
+	if err != nil {
+		return fmt.Errorf("reading the CRDs: %w", err)
+	}
+	csv, err := clusterServiceVersion(m, crds, options, icon)
 	if err != nil {
 		return fmt.Errorf("generating the ClusterServiceVersion: %w", err)
 	}
-	files, err := render(root, options, csv, m.crds)
+	files, err := render(root, options, csv, crds)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
 // minimal is the smallest stream of manifests that results in a bundle.
@@ -174,11 +175,15 @@ func TestScorecardUsesTheImageOfTheRelease(t *testing.T) {
 }
 
 func TestDescriptorsComeFromTheSchema(t *testing.T) {
-	p, err := read(strings.NewReader(minimal))
+	m, err := read(strings.NewReader(minimal))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fields("", p.crds[0].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
+	crd, err := single[apiextensionsv1.CustomResourceDefinition](m, "CustomResourceDefinition")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fields("", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"])
 	want := []field{
 		{path: "nodeAgent", displayName: "Node Agent"},
 		{path: "nodeAgent.resources", displayName: "Resources", xDescriptors: []string{uiPrefix + "resourceRequirements"}},
@@ -202,9 +207,9 @@ func TestInvalidInputIsRejected(t *testing.T) {
 		"a leading v":       {Options{Version: "v1.2.3", Image: good.Image}, minimal, "semantic version"},
 		"no image":          {Options{Version: good.Version}, minimal, "no registry"},
 		"an unknown field":  {good, strings.Replace(minimal, "template:", "templates:", 1), "templates"},
-		"no Deployment":     {good, strings.Replace(minimal, "kind: Deployment", "kind: Other", 1), "no Deployment"},
-		"two Deployments":   {good, minimal + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n", "more than one"},
-		"no example":        {good, strings.Replace(minimal, "kind: ListenerOperator\nmetadata", "kind: Other\nmetadata", 1), "no example"},
+		"no Deployment":     {good, strings.Replace(minimal, "kind: Deployment", "kind: Other", 1), "0 objects of kind Deployment"},
+		"two Deployments":   {good, minimal + "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n", "2 objects of kind Deployment"},
+		"no example":        {good, strings.Replace(minimal, "kind: ListenerOperator\nmetadata", "kind: Other\nmetadata", 1), "finding an example"},
 		"no CRD":            {good, strings.Replace(minimal, "- name: v1alpha1", "- name: v1", 1), "no CustomResourceDefinition"},
 		"an unused account": {good, minimal + "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x}\n", "has no RBAC rules"},
 		"a binding to no role": {good, minimal + "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: x}\nroleRef: {name: other}\n",

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/xml"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -140,23 +139,16 @@ func TestEachOwnedResourceHasAValidExample(t *testing.T) {
 	var kinds []string
 	for _, e := range examples {
 		kinds = append(kinds, e.GetKind())
-		spec, ok, err := unstructured.NestedMap(e.Object, "spec")
-		if !ok || err != nil {
-			t.Errorf("example of %s: no spec", e.GetKind())
-		}
 		schema := schemaOf(t, e.GetKind())
-		for key := range spec {
-			if _, ok := schema.Properties["spec"].Properties[key]; !ok {
-				t.Errorf("example of %s: unknown field spec.%s", e.GetKind(), key)
+		for _, part := range []string{"spec", "status"} {
+			fields, _, err := unstructured.NestedMap(e.Object, part)
+			if known := len(schema.Properties[part].Properties) > 0; err != nil || known != (len(fields) > 0) {
+				t.Errorf("example of %s: %s is %v, schema has one: %t", e.GetKind(), part, fields, known)
 			}
-		}
-		status, _, err := unstructured.NestedMap(e.Object, "status")
-		if has := len(schema.Properties["status"].Properties) > 0; err != nil || has != (len(status) > 0) {
-			t.Errorf("example of %s: status is %v, schema has one: %t", e.GetKind(), status, has)
-		}
-		for key := range status {
-			if _, ok := schema.Properties["status"].Properties[key]; !ok {
-				t.Errorf("example of %s: unknown field status.%s", e.GetKind(), key)
+			for name := range fields {
+				if _, ok := schema.Properties[part].Properties[name]; !ok {
+					t.Errorf("example of %s: unknown field %s.%s", e.GetKind(), part, name)
+				}
 			}
 		}
 	}
@@ -175,28 +167,25 @@ func TestEachFieldHasADescriptor(t *testing.T) {
 		if owned.DisplayName == "" || owned.Description == "" || len(owned.Resources) == 0 {
 			t.Errorf("%s lacks a display name, a description or its resources", owned.Kind)
 		}
-		var spec, status []string
-		for _, d := range owned.SpecDescriptors {
-			spec = append(spec, d.Path)
-			if d.DisplayName == "" || d.Description == "" {
-				t.Errorf("%s spec.%s lacks a display name or a description", owned.Kind, d.Path)
+		described := map[string]bool{}
+		check := func(path, displayName, description string) {
+			described[path] = true
+			if displayName == "" || description == "" {
+				t.Errorf("%s %s lacks a display name or a description", owned.Kind, path)
 			}
+		}
+		for _, d := range owned.SpecDescriptors {
+			check("spec."+d.Path, d.DisplayName, d.Description)
 		}
 		for _, d := range owned.StatusDescriptors {
-			status = append(status, d.Path)
-			if d.DisplayName == "" || d.Description == "" {
-				t.Errorf("%s status.%s lacks a display name or a description", owned.Kind, d.Path)
-			}
+			check("status."+d.Path, d.DisplayName, d.Description)
 		}
 		schema := schemaOf(t, owned.Kind)
-		for _, path := range slices.Sorted(maps.Keys(schema.Properties["spec"].Properties)) {
-			if !slices.Contains(spec, path) {
-				t.Errorf("%s spec.%s has no descriptor", owned.Kind, path)
-			}
-		}
-		for _, path := range slices.Sorted(maps.Keys(schema.Properties["status"].Properties)) {
-			if !slices.Contains(status, path) {
-				t.Errorf("%s status.%s has no descriptor", owned.Kind, path)
+		for _, part := range []string{"spec", "status"} {
+			for name := range schema.Properties[part].Properties {
+				if path := part + "." + name; !described[path] {
+					t.Errorf("%s %s has no descriptor", owned.Kind, path)
+				}
 			}
 		}
 	}
