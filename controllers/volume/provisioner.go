@@ -163,13 +163,13 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 func (p *Provisioner) consumer(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(pvc.Namespace), client.MatchingFields{index.PodsByClaim: pvc.Name}); err != nil {
-		return nil, fmt.Errorf("listing the pods of claim %s: %w", client.ObjectKeyFromObject(pvc), err)
+		return nil, fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(pvc), err)
 	}
 	if pod := activePod(pods.Items, pvc.Name); pod != nil {
 		return pod, nil
 	}
 	if err := p.APIReader.List(ctx, &pods, client.InNamespace(pvc.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the pods of namespace %s: %w", pvc.Namespace, err)
+		return nil, fmt.Errorf("listing the Pods of namespace %s: %w", pvc.Namespace, err)
 	}
 	if pod := activePod(pods.Items, pvc.Name); pod != nil {
 		return pod, nil
