@@ -45,8 +45,8 @@ func nodeAgentPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, err
 					WithExpression("size(object.spec.listeners) == 0").
 					WithMessage("a node agent must leave spec.listeners empty"),
 				admissionregistrationv1ac.Validation().
-					WithExpression("size(variables.owners) == 1 && variables.owners[0].apiVersion == 'v1' && variables.owners[0].kind == 'Pod' && "+
-						"object.metadata.?name.orValue('') == 'pod-' + variables.owners[0].uid").
+					WithExpression(fmt.Sprintf("size(variables.owners) == 1 && variables.owners[0].apiVersion == 'v1' && variables.owners[0].kind == 'Pod' && "+
+						"object.metadata.?name.orValue('') == '%s' + variables.owners[0].uid", listenersv1alpha1.PodListenersName(""))).
 					WithMessage("PodListeners are named pod-<uid> and have one owner, the Pod of that uid"),
 				admissionregistrationv1ac.Validation().
 					WithExpression("size(object.metadata.?finalizers.orValue([])) == 0").
