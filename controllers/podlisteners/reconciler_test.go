@@ -123,7 +123,7 @@ func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, c
 	t.Helper()
 	c := fakeclient.New(t, intercept, w.objects()...)
 	recorder := events.NewFakeRecorder(10)
-	r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
 	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey})
 	return c, recorder.Events, err
 }
@@ -345,7 +345,7 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 		}
 		return c.Apply(ctx, o, options...)
 	}}, append(w.objects(), second, secondHint)...)
-	r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(100), Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(100), Applier: apply.New(c, names.FieldManagerVolume)}
 	for range 5 {
 		for _, hint := range []client.Object{w.hint, secondHint} {
 			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(hint)}); err != nil {
@@ -516,7 +516,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	w.hint.Generation = 2 // as after the first write of the operator
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	var got recordedEvents
-	r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
 	reconcileAfter := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -577,7 +577,7 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 			Status: &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, NodePorts: portMap},
 		}
 		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.objects()...)
-		r := &podlisteners.Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey})
 		if !errors.Is(err, broken) {
 			t.Errorf("write %d: the error is not returned: %v", n, err)

@@ -80,7 +80,7 @@ func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.Pe
 	}
 	c := fakeclient.New(t, intercept, objects...)
 	recorder := events.NewFakeRecorder(10)
-	p := &Provisioner{Client: c, APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+	p := &Provisioner{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
 	pv, state, err := p.Provision(t.Context(), controller.ProvisionOptions{
 		PVName: "pvc-claim-uid", PVC: w.pvc, SelectedNodeName: "node-1", StorageClass: &storagev1.StorageClass{},
 	})
@@ -270,7 +270,7 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			w := waitingClaims{reader: c, requeue: func(pvc *corev1.PersistentVolumeClaim) { got = append(got, pvc.Name) }}
+			w := waitingClaims{reader: fakeclient.Cached(c, "operators"), requeue: func(pvc *corev1.PersistentVolumeClaim) { got = append(got, pvc.Name) }}
 			handler := w.handler(t.Context(), tc.toClaims(w))
 			handler.OnAdd(tc.object, true)
 			if len(got) > 0 {

@@ -4,13 +4,16 @@ package fakeclient
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -18,6 +21,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/cache"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 )
@@ -61,6 +65,41 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 		}
 	}
 	return builder.Build()
+}
+
+// Cached returns a client that reads what the cache of an operator in the namespace keeps of the objects in c. A controller
+// under test that reads with it sees no field that it would not see in production.
+func Cached(c client.WithWatch, namespace string) client.WithWatch {
+	options := cache.Options(namespace)
+	transforms := map[reflect.Type]toolscache.TransformFunc{}
+	for o, byObject := range options.ByObject {
+		transforms[reflect.TypeOf(o)] = byObject.Transform
+	}
+	trim := func(o runtime.Object) error {
+		transform := transforms[reflect.TypeOf(o)]
+		if transform == nil {
+			transform = options.DefaultTransform
+		}
+		trimmed, err := transform(o.DeepCopyObject())
+		if err == nil {
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(trimmed).Elem())
+		}
+		return err
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if err := c.Get(ctx, key, o, options...); err != nil {
+				return err
+			}
+			return trim(o)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if err := c.List(ctx, list, options...); err != nil {
+				return err
+			}
+			return meta.EachListItem(list, trim)
+		},
+	})
 }
 
 // kubernetesTypes converts Kubernetes' own types by their schemas, as a fake client does by default for server-side
