@@ -199,8 +199,8 @@ func (unresponsiveKind) List(context.Context, client.ObjectList, ...client.ListO
 }
 
 // newReconciler returns a Reconciler for a cluster that serves all kinds of the backends.
-func newReconciler(list backends.List, c client.Client, live client.Reader, recorder events.EventRecorder) *Reconciler {
-	r := &Reconciler{Client: c, Events: recorder, Backends: list}
+func newReconciler(list backends.List, c client.WithWatch, live client.Reader, recorder events.EventRecorder) *Reconciler {
+	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), Events: recorder, Backends: list}
 	r.initialize(live)
 	for _, backend := range list {
 		for _, kind := range backend.Kinds() {
