@@ -61,7 +61,7 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	c := fakeclient.New(t, intercept, append(objects, agentAccount("made-first"))...)
 	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	h.Reconciler = &Reconciler{
-		Client: c, Namespace: namespace, Image: "listener-operator:test",
+		Client: fakeclient.Cached(c, namespace), Namespace: namespace, Image: "listener-operator:test",
 		live: c, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, clock: h.clock,
 	}
 	return h
