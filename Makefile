@@ -76,7 +76,7 @@ verify: generate bundle lint ## Check that generated files are current, and that
 ##@ Test
 
 .PHONY: test
-test: test-unit test-apiserver validate-bundle test-e2e test-olm ## Run all tests.
+test: test-apiserver validate-bundle test-e2e test-olm ## Run all tests.
 
 .PHONY: tools
 tools: ## Build all programs of test clusters from Go modules; about fifteen minutes, once.
@@ -89,16 +89,15 @@ cc:
 		{ echo "error: the race detector needs a C compiler: install the packages gcc and libc6-dev" >&2; exit 1; }
 
 .PHONY: test-unit
-test-unit: cc ## Run unit and CSI conformance tests of all modules. Tests that need an API server are skipped.
+test-unit: cc ## Run unit and CSI conformance tests of all modules. Without KUBEBUILDER_ASSETS, tests that need an API server are skipped.
 	@$(call each,$(filter-out test/scc,$(MODULES)),go test -race ./...)
 	go -C test/scc test ./... # not with -race, which would compile Kubernetes again
 
-# Packages that need no API server are not tested again after test-unit: the go command has cached their results.
 .PHONY: test-apiserver
-test-apiserver: cc ## Run also the tests that need an API server. Builds etcd and Kubernetes first; about ten minutes, once.
+test-apiserver: ## Run the tests of test-unit, and those that need an API server. Builds etcd and Kubernetes first; about ten minutes, once.
 	sets=($$(go -C test run ./cmd/cluster build-tools etcd kubernetes)); \
 		export TEST_ASSET_ETCD=$${sets[0]}/etcd TEST_ASSET_KUBE_APISERVER=$${sets[1]}/kube-apiserver; \
-		$(call each,. test,go test -race ./...)
+		$(MAKE) test-unit
 
 .PHONY: test-e2e
 test-e2e: cc ## Run the tests of the test cluster, and the end-to-end tests of the operator on one.
