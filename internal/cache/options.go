@@ -3,10 +3,10 @@
 // has many, but keeps of each only the fields that a controller reads. A field that is missing from the cache reads as
 // empty: to read another one, add it to the transform of its kind.
 //
-// API-server tests start their managers with these options, so that they see what a controller sees in production. The
-// indexes of the cache are in package index, and the caches of optional kinds in package platform. The package must
-// never drop a field that a controller reads, and nothing may change an object in the cache, because objects share
-// their parts.
+// Tests of controllers read what this cache keeps: API-server tests start their managers with Options, and unit tests
+// read through its transforms (fakeclient.Cached). The indexes of the cache are in package index, and the caches of
+// optional kinds in package platform. The package must never drop a field that a controller reads, and nothing may
+// change an object in the cache, because objects share their parts.
 package cache
 
 import (
