@@ -1,12 +1,14 @@
 package nodeagent
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
@@ -45,5 +47,28 @@ func TestOperatorCannotChangeItsPolicy(t *testing.T) {
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	if err := operator.Delete(t.Context(), config); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting the configuration returns %v, want forbidden", err)
+	}
+}
+
+// TestExistingOperatorPolicyIsNeverModified, whoever created it.
+func TestExistingOperatorPolicyIsNeverModified(t *testing.T) {
+	var existing []client.Object
+	for _, c := range installation.OperatorPolicy() {
+		object := c.Empty()
+		object.SetName(c.Name)
+		object.SetUID("existing")
+		existing = append(existing, object)
+	}
+	h := newHarness(t, interceptor.Funcs{}, append(existing, newConfig())...)
+	before := map[string]string{}
+	for _, o := range existing {
+		h.exists(o)
+		before[fmt.Sprintf("%T", o)] = o.GetResourceVersion()
+	}
+	h.mustReconcile()
+	for _, o := range existing {
+		if !h.exists(o) || o.GetUID() != "existing" || o.GetResourceVersion() != before[fmt.Sprintf("%T", o)] {
+			t.Errorf("%T was modified", o)
+		}
 	}
 }
