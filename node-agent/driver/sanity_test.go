@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -72,7 +74,13 @@ func TestSanity(t *testing.T) {
 	if err := flag.Set("ginkgo.skip", `Controller Service|ListVolumes|Snapshot`); err != nil {
 		t.Fatal(err)
 	}
+	// Ginkgo also succeeds if it skips all specs.
+	var passed int
+	ginkgo.ReportAfterSuite("specs", func(report ginkgo.Report) { passed = report.SpecReports.CountWithState(types.SpecStatePassed) })
 	sanity.Test(t, config)
+	if passed < 13 {
+		t.Errorf("%d specs passed, want those of the Identity and Node services, at least 13", passed)
+	}
 }
 
 // shortDir returns a directory whose path is short enough for sockets in it.
