@@ -67,8 +67,8 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	return builder.Build()
 }
 
-// Cached returns a client that reads what the cache of an operator in the namespace keeps of the objects in c. A controller
-// under test that reads with it sees no field that it would not see in production.
+// Cached returns a client that reads what the cache of an operator in the namespace keeps of the objects in c. A
+// controller under test that reads with it sees no field that it would not see in production.
 func Cached(c client.WithWatch, namespace string) client.WithWatch {
 	options := cache.Options(namespace)
 	transforms := map[reflect.Type]toolscache.TransformFunc{}
