@@ -13,7 +13,7 @@ import (
 )
 
 // ensureOperatorPolicy creates the policy that confines the operator, and its binding, if they do not exist. It never
-// modifies them, whoever created them.
+// modifies existing ones, even those of other clients.
 func (r *Reconciler) ensureOperatorPolicy(ctx context.Context, o *observed) error {
 	for _, c := range installation.OperatorPolicy() {
 		existing, err := r.get(ctx, c)

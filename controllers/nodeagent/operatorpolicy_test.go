@@ -50,7 +50,7 @@ func TestOperatorCannotChangeItsPolicy(t *testing.T) {
 	}
 }
 
-// TestExistingOperatorPolicyIsNeverModified, whoever created it.
+// TestExistingOperatorPolicyIsNeverModified even if another client created it.
 func TestExistingOperatorPolicyIsNeverModified(t *testing.T) {
 	var existing []client.Object
 	for _, c := range installation.OperatorPolicy() {
