@@ -1,0 +1,75 @@
+package exposure_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/testutil/golden"
+)
+
+// severalPorts gives the Listener ports of several protocols, two of them with the same number.
+func severalPorts(l *listenersv1alpha1.Listener) {
+	l.Spec.Ports = []listenersv1alpha1.ListenerPort{
+		{Name: "dns-tcp", Port: 53}, {Name: "dns-udp", Port: 53, Protocol: ptr.To(corev1.ProtocolUDP)}, {Name: "http", Port: 80},
+	}
+}
+
+func TestLostNodePorts(t *testing.T) {
+	last := map[string]int32{"dns-tcp": 30053, "dns-udp": 30053, "http": 30080, "removed": 30090}
+	all := map[string]int32{"dns-tcp": 30053, "dns-udp": 30053, "http": 30080}
+	service := func(ports ...corev1.ServicePort) *corev1.Service {
+		return &corev1.Service{Spec: corev1.ServiceSpec{Ports: ports}}
+	}
+	for name, tc := range map[string]struct {
+		serviceType listenersv1alpha1.ServiceType
+		override    string
+		existing    *corev1.Service
+		want        map[string]int32
+	}{
+		"deleted Service":                                      {serviceType: nodePort, want: all},
+		"Service without node ports":                           {serviceType: nodePort, existing: service(corev1.ServicePort{Name: "http", Port: 80}), want: all},
+		"Service with node ports":                              {serviceType: nodePort, existing: service(corev1.ServicePort{Name: "other", Port: 81, NodePort: 31081})},
+		"load balancer":                                        {serviceType: loadBalancer},
+		"cluster IP":                                           {serviceType: clusterIP},
+		"type set by an override":                              {serviceType: clusterIP, override: `{spec: {type: NodePort}}`, want: all},
+		"another type set by an override":                      {serviceType: nodePort, override: `{spec: {type: ClusterIP}}`},
+		"type removed by an override":                          {serviceType: nodePort, override: `{spec: {type: null}}`},
+		"node port set by an override":                         {serviceType: nodePort, override: `{spec: {ports: [{port: 80, nodePort: 30100}]}}`, want: map[string]int32{"dns-tcp": 30053, "dns-udp": 30053}},
+		"node port of another port set by an override":         {serviceType: nodePort, override: `{spec: {ports: [{port: 81, name: more, nodePort: 30080}]}}`, want: map[string]int32{"dns-tcp": 30053, "dns-udp": 30053}},
+		"node port to allocate set by an override (0 is none)": {serviceType: nodePort, override: `{spec: {ports: [{port: 80, nodePort: 0}]}}`, want: all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, listener := newClass(tc.serviceType), newListener()
+			severalPorts(listener)
+			if tc.override != "" {
+				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
+			}
+			desired, err := exposure.Service(class, listener)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, exposure.LostNodePorts(desired, tc.existing, last), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestServiceWithNodePortsGolden(t *testing.T) {
+	class, listener := newClass(nodePort), newListener()
+	severalPorts(listener)
+	without, err := exposure.Service(class, listener)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := exposure.WithNodePorts(without, exposure.LostNodePorts(without, nil, map[string]int32{"dns-tcp": 30053, "dns-udp": 30053, "http": 30080}))
+	golden.Compare(t, "service-nodeport-again", with)
+	golden.Compare(t, "service-nodeport-several-ports", without) // is not changed
+}
