@@ -88,6 +88,7 @@ var contract = map[string]struct {
 			".status.ingressAddresses[].addressType": {Type: "string", Enum: `["Hostname","IP"]`},
 			".status.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
 			".status.nodePorts":                      {Type: "object", Items: "integer", Nullable: true},
+			".status.lastNodePorts":                  {Type: "object", Items: "integer", Ours: true},
 			".status.observedGeneration":             {Type: "integer", Ours: true},
 			".status.conditions":                     {Type: "array", Items: "object", ListType: "map", Ours: true},
 		},

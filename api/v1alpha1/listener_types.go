@@ -63,6 +63,11 @@ const (
 	ReasonWaitingForAddress = "WaitingForAddress"
 )
 
+// Reasons of events on Listeners, in addition to those of the conditions.
+const (
+	ReasonNodePortsChanged = "NodePortsChanged"
+)
+
 // AddressType is the type of an ingress address. The set of values is closed.
 //
 // +kubebuilder:validation:Enum=Hostname;IP
@@ -152,6 +157,11 @@ type ListenerStatus struct {
 	// +optional
 	// +nullable
 	NodePorts map[string]int32 `json:"nodePorts,omitempty"`
+
+	// lastNodePorts are the last node ports of the Service, by the names of the Listener's ports. Set only while nodePorts
+	// is not. When the Service has node ports again, it gets these, unless other Services have them.
+	// +optional
+	LastNodePorts map[string]int32 `json:"lastNodePorts,omitempty"`
 
 	// observedGeneration is the generation of the Listener that this status describes.
 	// +optional

@@ -293,8 +293,8 @@ func (o outcome) condition(conditionType string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// reconcile reconciles n times without a grace period. change, which may be nil, modifies the Reconciler before.
-func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, change func(*Reconciler)) outcome {
+// newClient returns a fake client with the objects.
+func (s *state) newClient(t *testing.T) client.WithWatch {
 	t.Helper()
 	status := s.listener.Status
 	s.listener.Status = nil
@@ -304,6 +304,13 @@ func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, chan
 			t.Fatal(err)
 		}
 	}
+	return fake
+}
+
+// reconcile reconciles n times without a grace period. change, which may be nil, modifies the Reconciler before.
+func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, change func(*Reconciler)) outcome {
+	t.Helper()
+	fake := s.newClient(t)
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
 	r := newReconciler(s.backends, c, c, recorder)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +51,10 @@ type observed struct {
 	// missingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	missingNodes  []string
 	clusterDomain string
+	// rejectedNodePorts are the messages of the API server about node ports that it rejects, by port name, and
+	// nodePortWait is the time until they are requested again, or 0. applyDesiredService sets both.
+	rejectedNodePorts map[string]string
+	nodePortWait      time.Duration
 }
 
 func (r *Reconciler) observe(ctx context.Context, listener *listenersv1alpha1.Listener) (*observed, error) {
@@ -57,6 +62,8 @@ func (r *Reconciler) observe(ctx context.Context, listener *listenersv1alpha1.Li
 		listener: listener,
 		objects:  map[schema.GroupVersionKind]map[string]exposure.Object{},
 		desired:  map[schema.GroupVersionKind]sets.Set[string]{},
+
+		rejectedNodePorts: map[string]string{},
 	}
 	for _, observe := range []func(context.Context, *observed) error{
 		r.observeClass, r.observeService, r.observeObjects, r.observePods, r.observeNodes, r.observeClusterDomain,

@@ -4,7 +4,7 @@
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
 // belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the
-// grace period of a previous exposure.
+// grace period of a previous exposure, and the deallocation of node ports of a deleted Service.
 package listener
 
 import (
@@ -54,6 +54,9 @@ type Reconciler struct {
 	// ready has an entry for each Listener with complete addresses whose previous exposure is not removed yet. It is
 	// lost in a restart, and the grace period then starts again.
 	ready map[types.UID]readiness
+	// waiting is the time since which a Listener waits until the API server has deallocated the node ports of its
+	// deleted Service. It is lost in a restart, and the wait then starts again.
+	waiting map[types.UID]time.Time
 }
 
 // gracePeriod is longer than a router takes to reload, five seconds by default, and longer than a node takes to open a
@@ -81,7 +84,7 @@ func (r *Reconciler) initialize(live client.Reader) {
 	r.statuses = apply.New(r.Client, names.FieldManagerListenerStatus)
 	r.kinds = map[schema.GroupVersionKind]optionalKind{}
 	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
-	r.ready = map[types.UID]readiness{}
+	r.ready, r.waiting = map[types.UID]readiness{}, map[types.UID]time.Time{}
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
@@ -96,6 +99,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 		return reconcile.Result{}, err
 	}
 	refusal, err := r.ensure(ctx, o)
+	if o.nodePortWait > 0 {
+		return reconcile.Result{RequeueAfter: o.nodePortWait}, err
+	}
 	a := r.addresses(o)
 	if err := errors.Join(err, r.report(ctx, o, a, refusal, err)); err != nil || refusal != nil {
 		return reconcile.Result{}, err

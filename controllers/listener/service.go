@@ -32,12 +32,12 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	if o.serviceTerminating() {
 		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
 	}
-	err = r.applyService(ctx, o, desired)
+	err = r.applyDesiredService(ctx, o, desired)
 	if message, ok := rejection(err); ok {
 		return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
 			client.ObjectKeyFromObject(o.listener), message), err
 	}
-	if err != nil {
+	if err != nil || o.nodePortWait > 0 {
 		return nil, err
 	}
 	return r.ensureObjects(ctx, o)

@@ -29,6 +29,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, a addresses, refus
 	}
 	log.FromContext(ctx).Info("Updated the status", "addresses", len(after.IngressAddresses))
 	r.emitEvents(o, a, before, after)
+	r.emitNodePortEvent(o, before, after)
 	return nil
 }
 
@@ -48,21 +49,13 @@ func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener
 }
 
 // desiredStatus returns the status of a Listener. If the API server neither accepted nor rejected the objects,
-// conditions and observed generation do not change.
+// conditions and observed generation do not change, and neither do the addresses if there is no Service.
 func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal, ensureErr error) *listenersv1alpha1.ListenerStatus {
 	status := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
-	if o.service != nil {
-		status.ServiceName = ptr.To(o.service.Name)
-	}
-	if o.class == nil && o.service != nil && !o.serviceTerminating() {
-		status.NodePorts = before.NodePorts
-		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
-	} else {
-		status.NodePorts = a.published.NodePorts
-		status.IngressAddresses = append(status.IngressAddresses, a.published.Addresses...)
-	}
+	unanswered := ensureErr != nil && refusal == nil
+	reportAddresses(status, o, a, before, refusal, unanswered)
 	status.Conditions = append(status.Conditions, before.Conditions...)
-	if ensureErr != nil && refusal == nil {
+	if unanswered {
 		status.ObservedGeneration = before.ObservedGeneration
 		return status
 	}
@@ -73,6 +66,36 @@ func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerS
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
+}
+
+// reportAddresses sets the fields of the status that describe the Service and its addresses. unanswered states that the
+// API server neither accepted nor rejected the objects.
+func reportAddresses(status *listenersv1alpha1.ListenerStatus, o *observed, a addresses, before *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal, unanswered bool) {
+	switch {
+	case o.service != nil:
+		status.ServiceName = ptr.To(o.service.Name)
+	case unanswered:
+		status.ServiceName = before.ServiceName
+	}
+	switch {
+	case o.class == nil && o.service != nil && !o.serviceTerminating(), o.service == nil && unanswered:
+		status.NodePorts = before.NodePorts
+		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
+	case refusal == nil && o.restoresNodePorts():
+		status.NodePorts = before.NodePorts
+	default:
+		status.NodePorts = a.published.NodePorts
+		status.IngressAddresses = append(status.IngressAddresses, a.published.Addresses...)
+	}
+	if len(status.NodePorts) == 0 {
+		status.LastNodePorts = lastNodePorts(before)
+	}
+}
+
+// restoresNodePorts reports whether the Service is being deleted, and will be created again with its node ports. These
+// stay in the status, so that the addresses of Pods do not change in the meantime.
+func (o *observed) restoresNodePorts() bool {
+	return o.serviceTerminating() && o.backend.PlainService() && o.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
 }
 
 func acceptedCondition(o *observed, refusal *exposure.Refusal) metav1.Condition {

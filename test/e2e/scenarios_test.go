@@ -516,6 +516,36 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
+// TestADeletedServiceGetsItsNodePortsAgain: clients reach the Pod at the same address and port when an administrator has
+// deleted its Service, and neither the status of the Listener nor the files of the Pod change.
+func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	_, p, own := s.createReachablePod()
+	before := s.awaitListener("web-listener", 1)
+	deleted := &corev1.Service{}
+	s.get(deleted, s.key("web-listener"))
+	if out, err := kubectl(s.timeoutContext(), "--namespace", s.namespace, "delete", "service", deleted.Name); err != nil {
+		t.Fatalf("deleting the Service: %v\n%s", err, out)
+	}
+	again := mustAwait(s, &corev1.Service{}, deleted.Name, func(service *corev1.Service) bool { return service.UID != deleted.UID })
+	for _, port := range deleted.Spec.Ports {
+		if got := nodePort(again, port.Name); got != port.NodePort {
+			t.Errorf("the node port of %s is %d, want %d", port.Name, got, port.NodePort)
+		}
+	}
+	s.awaitAnswer(own, "web")
+	if diff := cmp.Diff(before.Status, s.awaitListener("web-listener", 1).Status); diff != "" {
+		t.Errorf("status of the Listener (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+}
+
 // TestAVolumeOfStackableIsTakenOver: volumes that Stackable's listener operator has provisioned can be mounted, lose
 // the finalizer of its provisioner, and are deleted with their claims.
 func TestAVolumeOfStackableIsTakenOver(t *testing.T) {

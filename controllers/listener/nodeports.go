@@ -1,0 +1,183 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/message"
+)
+
+const (
+	// releaseTimeout is how long the controller waits for node ports that the API server reports as allocated although
+	// no Service has them. The API server deallocates the node ports of a Service only after it has deleted the
+	// Service.
+	releaseTimeout = 10 * time.Second
+	// releaseInterval is the time until the first of the repeated requests. The intervals double.
+	releaseInterval = 100 * time.Millisecond
+)
+
+// applyDesiredService applies the Service. If the Service lost its node ports, because it was deleted or had another
+// type, it requests them again. Instead of those that the API server rejects, Kubernetes allocates others.
+//
+// Only this one request contains them. The next apply gives up the ownership of these fields, and the API server keeps
+// the node ports of a Service although an apply does not contain them.
+func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desired *corev1ac.ServiceApplyConfiguration) error {
+	requested := exposure.LostNodePorts(desired, o.service, lastNodePorts(o.listener.Status))
+	for {
+		err := r.applyService(ctx, o, exposure.WithNodePorts(desired, requested))
+		rejected, numbers := rejectedNodePorts(err, requested)
+		if len(rejected) == 0 {
+			if err == nil {
+				r.stopWaiting(o.listener.UID)
+			}
+			return err
+		}
+		if numbers {
+			wait, err := r.waitForRelease(ctx, o, rejected, requested)
+			if err != nil || wait > 0 {
+				o.nodePortWait = wait
+				return err
+			}
+		}
+		log.FromContext(ctx).Info("The API server rejects previous node ports of the Service", "rejections", rejected)
+		maps.Copy(o.rejectedNodePorts, rejected)
+		maps.DeleteFunc(requested, func(name string, _ int32) bool { _, ok := rejected[name]; return ok })
+	}
+}
+
+// lastNodePorts returns the last node ports of a Listener's Service, by port name.
+func lastNodePorts(status *listenersv1alpha1.ListenerStatus) map[string]int32 {
+	switch {
+	case status == nil:
+		return nil
+	case len(status.NodePorts) > 0:
+		return status.NodePorts
+	default:
+		return status.LastNodePorts
+	}
+}
+
+// rejectedNodePorts returns the messages of the API server about the requested node ports that it rejects, by port
+// name. numbers reports whether the messages are about the numbers, for example because they are allocated. If they are
+// not, a policy may forbid the requested node ports, or the rejection has nothing to do with them; then all count
+// as rejected. Server errors, which may pass, reject none.
+func rejectedNodePorts(err error, requested map[string]int32) (rejected map[string]string, numbers bool) {
+	rejected = map[string]string{}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || len(requested) == 0 {
+		return nil, false
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
+	default:
+		return nil, false
+	}
+	if details := status.Status().Details; details != nil {
+		for _, cause := range details.Causes {
+			for name, number := range requested {
+				if strings.HasSuffix(cause.Field, "].nodePort") && strings.Contains(cause.Message, fmt.Sprintf(" %d:", number)) {
+					rejected[name] = cause.Message
+				}
+			}
+		}
+	}
+	if len(rejected) > 0 {
+		return rejected, true
+	}
+	for name := range requested {
+		rejected[name] = status.Status().Message
+	}
+	return rejected, false
+}
+
+// waitForRelease returns how long to wait for rejected node ports that no other Service has: the API server deallocates
+// the node ports of a Service only after it has deleted the Service. It returns 0 if other Services have them all, or
+// if the wait has timed out, which starts with the first call.
+func (r *Reconciler) waitForRelease(ctx context.Context, o *observed, rejected map[string]string, requested map[string]int32) (time.Duration, error) {
+	var services corev1.ServiceList
+	if err := r.Client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("listing services: %w", err)
+	}
+	used := sets.New[int32]()
+	for i := range services.Items {
+		for _, p := range services.Items[i].Spec.Ports {
+			used.Insert(p.NodePort)
+		}
+	}
+	for name := range rejected {
+		if !used.Has(requested[name]) {
+			return r.remainingWait(o.listener.UID), nil
+		}
+	}
+	return 0, nil
+}
+
+// remainingWait returns the time until the next request of node ports that are not deallocated yet, or 0 if the wait
+// has timed out. The intervals double.
+func (r *Reconciler) remainingWait(listener types.UID) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, ok := r.waiting[listener]
+	if !ok {
+		// Entries this old belong to Listeners that were deleted.
+		maps.DeleteFunc(r.waiting, func(_ types.UID, since time.Time) bool { return r.clock.Since(since) > time.Hour })
+		since = r.clock.Now()
+		r.waiting[listener] = since
+	}
+	waited := r.clock.Since(since)
+	return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0)
+}
+
+// stopWaiting ends the wait for node ports of the Listener.
+func (r *Reconciler) stopWaiting(listener types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.waiting, listener)
+}
+
+// emitNodePortEvent emits an event if the Service has other node ports than before, unless overrides set them. It
+// compares statuses, and so does not depend on which process applied the Service.
+func (r *Reconciler) emitNodePortEvent(o *observed, before, after *listenersv1alpha1.ListenerStatus) {
+	last := lastNodePorts(before)
+	if len(last) == 0 || o.class == nil {
+		return
+	}
+	desired, err := exposure.Service(o.class, o.listener)
+	if err != nil {
+		return // overrides do not apply
+	}
+	fixed := exposure.FixedNodePorts(desired)
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(after.NodePorts)) {
+		was, known := last[name]
+		if _, isFixed := fixed[name]; !known || isFixed || was == after.NodePorts[name] {
+			continue
+		}
+		change := fmt.Sprintf("%s: %d instead of %d", name, after.NodePorts[name], was)
+		if reason, ok := o.rejectedNodePorts[name]; ok {
+			change += " (" + reason + ")"
+		}
+		changes = append(changes, change)
+	}
+	if len(changes) == 0 {
+		return
+	}
+	text := fmt.Sprintf("Service %s has other node ports than before, which clients have to use: %s", client.ObjectKeyFromObject(o.listener), strings.Join(changes, "; "))
+	r.Events.Eventf(o.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Truncate(text, message.MaxEvent))
+}

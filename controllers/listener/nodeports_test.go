@@ -1,0 +1,388 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// newDeletedServiceState returns a NodePort Listener with two ports whose Service was deleted.
+func newDeletedServiceState() *state {
+	return newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+		s.service = nil
+		s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}, {Name: "admin", Port: 81}}
+		s.listener.Status = &listenersv1alpha1.ListenerStatus{
+			ServiceName: ptr.To("web"), NodePorts: map[string]int32{"http": 30080, "admin": 30081}, ObservedGeneration: 3,
+			IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
+		}
+	})
+}
+
+// allocator stands in for the allocation of node ports by the API server, which the fake client does not have. It
+// records the node ports of each apply of the Service.
+type allocator struct {
+	requests []map[string]int64
+	// reject returns why the API server rejects a node port, or nil.
+	reject func(number int64) *field.Error
+	// fail returns an error of the whole request, or nil.
+	fail func(requested map[string]int64) error
+}
+
+func (a *allocator) funcs() interceptor.Funcs {
+	return interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		service := &unstructured.Unstructured{}
+		if err := convert(o, service); err != nil {
+			return err
+		}
+		ports, _, err := unstructured.NestedSlice(service.Object, "spec", "ports")
+		if err != nil {
+			return err
+		}
+		requested := map[string]int64{}
+		var problems field.ErrorList
+		for i, p := range ports {
+			port := p.(map[string]any)
+			number, ok := port["nodePort"].(int64)
+			if !ok {
+				continue
+			}
+			requested[port["name"].(string)] = number
+			if a.reject == nil {
+				continue
+			}
+			if problem := a.reject(number); problem != nil {
+				problem.Field = field.NewPath("spec", "ports").Index(i).Child("nodePort").String()
+				problems = append(problems, problem)
+			}
+		}
+		a.requests = append(a.requests, requested)
+		if len(problems) > 0 {
+			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), key.Name, problems)
+		}
+		if a.fail != nil {
+			if err := a.fail(requested); err != nil {
+				return err
+			}
+		}
+		if err := c.Apply(ctx, o, options...); err != nil {
+			return err
+		}
+		applied, err := a.allocate(ctx, c)
+		if err != nil {
+			return err
+		}
+		o.(runtime.Unstructured).SetUnstructuredContent(applied) // the response
+		return nil
+	}}
+}
+
+// convert copies the content of an apply configuration.
+func convert(o runtime.ApplyConfiguration, to *unstructured.Unstructured) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	to.Object = content
+	return err
+}
+
+// allocate gives the ports of a NodePort Service that have no node port 31000 and above, and returns the Service.
+func (a *allocator) allocate(ctx context.Context, c client.Client) (map[string]any, error) {
+	service := &corev1.Service{}
+	if err := c.Get(ctx, key, service); err != nil {
+		return nil, err
+	}
+	if service.Spec.Type == corev1.ServiceTypeNodePort {
+		for i := range service.Spec.Ports {
+			if p := &service.Spec.Ports[i]; p.NodePort == 0 {
+				p.NodePort = 31000 + p.Port
+			}
+		}
+		if err := c.Update(ctx, service); err != nil {
+			return nil, err
+		}
+	}
+	service.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Service"))
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(service)
+}
+
+func inUse(numbers ...int64) func(int64) *field.Error {
+	return func(number int64) *field.Error {
+		if slices.Contains(numbers, number) {
+			return field.Invalid(nil, number, "provided port is already allocated")
+		}
+		return nil
+	}
+}
+
+// otherService returns a Service of another owner that has these node ports.
+func otherService(numbers ...int32) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}}
+	for _, number := range numbers {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint(number), Port: number, NodePort: number})
+	}
+	return s
+}
+
+func TestNodePortsOfADeletedService(t *testing.T) {
+	forbidden := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "a policy forbids node ports"}}
+	forbidRequested := func(requested map[string]int64) error {
+		if len(requested) > 0 {
+			return forbidden
+		}
+		return nil
+	}
+	both := map[string]int64{"http": 30080, "admin": 30081}
+	type outcome struct {
+		Requests []map[string]int64
+		Ports    map[string]int32 // in the status
+		Events   []string
+	}
+	for name, tc := range map[string]struct {
+		state     *state
+		allocator allocator
+		want      outcome
+	}{
+		"are free": {
+			state: newDeletedServiceState(),
+			want:  outcome{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
+		},
+		"were remembered when there were none": {
+			state: newDeletedServiceState().change(func(s *state) {
+				s.listener.Status.LastNodePorts, s.listener.Status.NodePorts = s.listener.Status.NodePorts, nil
+			}),
+			want: outcome{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
+		},
+		"one is used by another Service": {
+			state: newDeletedServiceState().with(otherService(30080)), allocator: allocator{reject: inUse(30080)},
+			want: outcome{
+				Requests: []map[string]int64{both, {"admin": 30081}}, Ports: map[string]int32{"http": 31080, "admin": 30081},
+				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
+					"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)"},
+			},
+		},
+		"all are used by other Services": {
+			state: newDeletedServiceState().with(otherService(30080, 30081)), allocator: allocator{reject: inUse(30080, 30081)},
+			want: outcome{
+				Requests: []map[string]int64{both, {}}, Ports: map[string]int32{"http": 31080, "admin": 31081},
+				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
+					"admin: 31081 instead of 30081 (Invalid value: 30081: provided port is already allocated); " +
+					"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)"},
+			},
+		},
+		"are forbidden by a policy": {
+			state: newDeletedServiceState(), allocator: allocator{fail: forbidRequested},
+			want: outcome{
+				Requests: []map[string]int64{both, {}}, Ports: map[string]int32{"http": 31080, "admin": 31081},
+				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
+					"admin: 31081 instead of 30081 (a policy forbids node ports); http: 31080 instead of 30080 (a policy forbids node ports)"},
+			},
+		},
+		"are overridden": {
+			state: newDeletedServiceState().change(func(s *state) {
+				s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"nodePort":30090}]}}`)
+			}),
+			want: outcome{Requests: []map[string]int64{{"http": 30090, "admin": 30081}}, Ports: map[string]int32{"http": 30090, "admin": 30081}},
+		},
+		"are not needed for a load balancer": {
+			state: newDeletedServiceState().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }),
+			want:  outcome{Requests: []map[string]int64{{}}},
+		},
+		"belong to ports that were removed": {
+			state: newDeletedServiceState().change(func(s *state) {
+				s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "new", Port: 80}}
+			}),
+			want: outcome{Requests: []map[string]int64{{}}, Ports: map[string]int32{"new": 31080}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tc.state.reconcile(t, 1, tc.allocator.funcs(), nil)
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			got := outcome{Requests: tc.allocator.requests, Ports: o.listener.Status.NodePorts}
+			for _, e := range o.events {
+				if len(e) > 24 && e[:24] == "Warning NodePortsChanged" {
+					got.Events = append(got.Events, e)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// While no other Service has a rejected number, the API server may not have deallocated it yet.
+func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
+	for name, freeAfter := range map[string]time.Duration{"deallocated": 700 * time.Millisecond, "not deallocated": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s, a := newDeletedServiceState(), &allocator{reject: inUse(30080)}
+			status := s.listener.Status
+			c := s.newClient(t)
+			recorder, now := events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now())
+			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), c, recorder)
+			r.clock = now
+			var waited time.Duration
+			reconcile := func() time.Duration {
+				listener := &listenersv1alpha1.Listener{}
+				if err := c.Get(t.Context(), key, listener); err != nil {
+					t.Fatal(err)
+				}
+				result, err := r.Reconcile(t.Context(), listener)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.RequeueAfter
+			}
+			var intervals []time.Duration
+			for {
+				interval := reconcile()
+				if interval == 0 {
+					break
+				}
+				intervals = append(intervals, interval)
+				listener := &listenersv1alpha1.Listener{}
+				if err := c.Get(t.Context(), key, listener); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(status, listener.Status); diff != "" || len(recorder.Events) > 0 {
+					t.Fatalf("while waiting: %d events, status (-before +after):\n%s", len(recorder.Events), diff)
+				}
+				now.SetTime(now.Now().Add(interval))
+				if waited += interval; waited >= freeAfter {
+					a.reject = nil
+				}
+			}
+			want, total := int32(30080), 800*time.Millisecond
+			if freeAfter > releaseTimeout {
+				want, total = 31080, releaseTimeout
+			}
+			listener := &listenersv1alpha1.Listener{}
+			if err := c.Get(t.Context(), key, listener); err != nil {
+				t.Fatal(err)
+			}
+			if waited != total || listener.Status.NodePorts["http"] != want || listener.Status.NodePorts["admin"] != 30081 {
+				t.Errorf("waited %s in intervals of %s, want %s; the node ports are %v, want %d", waited, intervals, total, listener.Status.NodePorts, want)
+			}
+			if len(r.waiting) > 0 {
+				t.Errorf("the controller still waits: %v", r.waiting)
+			}
+		})
+	}
+}
+
+// A server error may pass. The node ports stay in the status until it has.
+func TestServerErrorDoesNotReplaceNodePorts(t *testing.T) {
+	for name, err := range map[string]error{
+		"internal error": apierrors.NewInternalError(errors.New("a webhook did not respond")),
+		"unavailable":    apierrors.NewServiceUnavailable("busy"),
+		"unreachable":    errors.New("connection refused"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			failures := 2
+			a := &allocator{fail: func(map[string]int64) error {
+				if failures--; failures >= 0 {
+					return err
+				}
+				return nil
+			}}
+			o := newDeletedServiceState().reconcile(t, 3, a.funcs(), nil)
+			both := map[string]int64{"http": 30080, "admin": 30081}
+			if diff := cmp.Diff([]map[string]int64{both, both, both}, a.requests); diff != "" || o.err != nil {
+				t.Errorf("error %v, requests (-want +got):\n%s", o.err, diff)
+			}
+			if diff := cmp.Diff(map[string]int32{"http": 30080, "admin": 30081}, o.listener.Status.NodePorts); diff != "" {
+				t.Errorf("node ports (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStatusRemembersTheNodePortsOfAMissingService(t *testing.T) {
+	before := map[string]int32{"http": 30080, "admin": 30081}
+	none := []listenersv1alpha1.IngressAddress{}
+	kept := []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)}
+	for name, tc := range map[string]struct {
+		change    func(*state)
+		fail      error
+		ports     map[string]int32
+		last      map[string]int32
+		addresses []listenersv1alpha1.IngressAddress
+	}{
+		"no answer of the API server": {fail: apierrors.NewServiceUnavailable("busy"), ports: before, addresses: kept},
+		"rejected Service":            {fail: apierrors.NewInternalError(errors.New("no cluster IP")), last: before, addresses: none},
+		"class that does not exist":   {change: func(s *state) { s.class = nil }, last: before, addresses: none},
+		"no class set":                {change: func(s *state) { s.listener.Spec.ClassName = nil }, last: before, addresses: none},
+		"no ports":                    {change: func(s *state) { s.listener.Spec.Ports = nil }, last: before, addresses: none},
+		"foreign Service":             {change: func(s *state) { s.service = otherService(); s.service.Namespace = key.Namespace }, last: before, addresses: none},
+		"terminating Service": {
+			change: func(s *state) {
+				s.service = terminating(newState(listenersv1alpha1.ServiceTypeNodePort).service)
+			},
+			ports: before, addresses: none,
+		},
+		"load balancer": {
+			change: func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }, last: before, addresses: none,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newDeletedServiceState()
+			if tc.change != nil {
+				tc.change(s)
+			}
+			a := &allocator{fail: func(map[string]int64) error { return tc.fail }}
+			status := s.reconcile(t, 2, a.funcs(), nil).listener.Status
+			if diff := cmp.Diff(tc.ports, status.NodePorts); diff != "" {
+				t.Errorf("nodePorts (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.last, status.LastNodePorts); diff != "" {
+				t.Errorf("lastNodePorts (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.addresses, status.IngressAddresses); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The process that applied the Service may have ended before it wrote the status.
+func TestChangedNodePortsAreReportedByTheNextProcess(t *testing.T) {
+	for name, tc := range map[string]struct {
+		overrides string
+		want      int
+	}{
+		"allocated":      {want: 1},
+		"set by a class": {overrides: `{"spec":{"ports":[{"port":80,"nodePort":30080}]}}`},
+	} {
+		s := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+			if tc.overrides != "" {
+				s.class.Spec.ServiceOverrides.Raw = []byte(tc.overrides)
+			}
+			s.listener.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 30001}, IngressAddresses: []listenersv1alpha1.IngressAddress{}}
+		})
+		o := s.reconcile(t, 2, (&allocator{}).funcs(), nil)
+		want := "Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: http: 30080 instead of 30001"
+		got := slices.DeleteFunc(o.events, func(e string) bool { return e != want })
+		if len(got) != tc.want || o.err != nil {
+			t.Errorf("%s: error %v, %d events %q", name, o.err, len(got), want)
+		}
+	}
+}
