@@ -284,6 +284,13 @@ func (in *ListenerStatus) DeepCopyInto(out *ListenerStatus) {
 			(*out)[key] = val
 		}
 	}
+	if in.LastNodePorts != nil {
+		in, out := &in.LastNodePorts, &out.LastNodePorts
+		*out = make(map[string]int32, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))
