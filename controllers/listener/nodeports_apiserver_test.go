@@ -278,7 +278,7 @@ func TestServiceDeletedWithoutAnOperatorGetsItsNodePortsAgain(t *testing.T) {
 }
 
 // ending lets a process end at its n-th write in a namespace, counted from 0: no later write is sent. That write is
-// either not sent, or its response is lost.
+// either not sent, or its response is lost. Events are always sent, because a manager does not stop while it retries.
 type ending struct {
 	next      http.RoundTripper
 	namespace string
@@ -292,19 +292,20 @@ type ending struct {
 var errEnded = errors.New("the process has ended")
 
 func (e *ending) RoundTrip(request *http.Request) (*http.Response, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if request.Method == http.MethodGet {
+	if request.Method == http.MethodGet || strings.Contains(request.URL.Path, "/events") {
 		return e.next.RoundTrip(request)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.finished {
 		return nil, errEnded
 	}
-	if path := request.URL.Path; strings.Contains(path, "/"+e.namespace+"/") && !strings.Contains(path, "/events") {
-		if e.finished = e.writes == e.n; e.finished && !e.sent {
-			return nil, errEnded
-		}
+	if strings.Contains(request.URL.Path, "/"+e.namespace+"/") {
+		e.finished = e.writes == e.n
 		e.writes++
+	}
+	if e.finished && !e.sent {
+		return nil, errEnded
 	}
 	response, err := e.next.RoundTrip(request)
 	if e.finished && err == nil {
