@@ -55,7 +55,7 @@ type PodListenersSpec struct {
 }
 
 // PodListeners reports the addresses at which clients reach one Pod. Its name is "pod-" followed by the UID of the Pod.
-// It is created when the Pod's volumes are mounted, and is not meant to be written by users.
+// The operator creates it when the Pod is bound to a node, and an admission policy keeps others from writing it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=podlisteners,singular=podlisteners,shortName=podlsn
@@ -80,11 +80,6 @@ type PodListenersList struct {
 	metav1.ListMeta `json:"metadata,omitzero"`
 	Items           []PodListeners `json:"items"`
 }
-
-// Trusted reports whether the operator wrote the content. A node agent creates the object empty, as a hint that volumes
-// of the Pod are being mounted, and has no permission to update it. Content that was written with a stolen token of a
-// node therefore never gets beyond the first generation.
-func (p *PodListeners) Trusted() bool { return p.Generation > 1 }
 
 // NewPodListeners returns the empty PodListeners of a Pod on a node.
 func NewPodListeners(pod types.NamespacedName, podUID types.UID, node string) *PodListeners {

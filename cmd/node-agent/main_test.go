@@ -167,7 +167,7 @@ func TestVolumeIsPublishedAndUnpublished(t *testing.T) {
 		})
 		published <- err
 	}()
-	answer(t, client.ObjectKey{Namespace: namespace, Name: "pod-" + podUID})
+	answer(t, client.ObjectKey{Namespace: namespace, Name: "web-0"})
 	if err := <-published; err != nil {
 		t.Fatal(err)
 	}
@@ -187,20 +187,17 @@ func TestVolumeIsPublishedAndUnpublished(t *testing.T) {
 	}
 }
 
-// answer fills the hint, as the operator does.
-func answer(t *testing.T, key client.ObjectKey) {
+// answer creates the PodListeners of a Pod, as the operator does.
+func answer(t *testing.T, pod client.ObjectKey) {
 	t.Helper()
-	api := apiserver.Client(t)
-	var hint listenersv1alpha1.PodListeners
-	NewWithT(t).Eventually(func() error { return api.Get(t.Context(), key, &hint) }).WithTimeout(apiserver.Timeout).Should(Succeed())
-	original := hint.DeepCopy()
-	hint.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": {
+	object := listenersv1alpha1.NewPodListeners(pod, podUID, "node-1")
+	object.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": {
 		Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: "pvc-1", ListenerName: "web",
 		IngressAddresses: []listenersv1alpha1.IngressAddress{{
 			Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 31234},
 		}},
 	}}
-	if err := api.Patch(t.Context(), &hint, client.MergeFrom(original)); err != nil {
+	if err := apiserver.Client(t).Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 }

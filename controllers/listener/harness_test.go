@@ -162,9 +162,9 @@ func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-func newMount(pod, node, volume string, generation int64) *listenersv1alpha1.PodListeners {
+func newMount(pod, node, volume string) *listenersv1alpha1.PodListeners {
 	return &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod-" + pod, Generation: generation},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod-" + pod},
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{
 			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: volume, ListenerName: key.Name},
 		}},

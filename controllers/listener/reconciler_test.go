@@ -50,17 +50,12 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 		},
 		"current mount takes precedence over the last mount": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
-				newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1", 2)),
+				newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1")),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
-		},
-		"PodListeners of generation 1 is not trusted": {
-			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
-				newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1", 1)),
-			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"pinned node takes precedence over mounts": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newNode("c", "10.0.0.3"),
-				newVolume("pv-1", pinnedTo("a")), newMount("1", "b", "pv-1", 2), newVolume("pv-2", func(pv *corev1.PersistentVolume) {
+				newVolume("pv-1", pinnedTo("a")), newMount("1", "b", "pv-1"), newVolume("pv-2", func(pv *corev1.PersistentVolume) {
 					pinnedTo("a")(pv)
 					lastMountedOn("c")(pv)
 				})),
@@ -68,23 +63,23 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 		},
 		"volume mounted by several Pods": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
-				newVolume("pv-1", nil), newMount("1", "b", "pv-1", 2), newMount("2", "a", "pv-1", 2)),
+				newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newMount("2", "a", "pv-1")),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"finished Pod does not mount": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
-				newVolume("pv-1", lastMountedOn("a")), newMount("1", "a", "pv-1", 2), newMount("2", "b", "pv-1", 2), newPod("1", corev1.PodFailed), newPod("2", corev1.PodRunning)),
+				newVolume("pv-1", lastMountedOn("a")), newMount("1", "a", "pv-1"), newMount("2", "b", "pv-1"), newPod("1", corev1.PodFailed), newPod("2", corev1.PodRunning)),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"volume of a finished Pod stays reserved for the next Pod": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", ""),
-				newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodFailed)),
+				newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1"), newPod("1", corev1.PodFailed)),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"ephemeral volume of a finished Pod": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
-				newClaim("pvc-1", "1"), newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodSucceeded),
-				newClaim("pvc-2", "2"), newVolume("pv-2", boundTo("pvc-2", lastMountedOn("b"))), newMount("2", "b", "pv-2", 2), newPod("2", corev1.PodRunning)),
+				newClaim("pvc-1", "1"), newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1"), newPod("1", corev1.PodSucceeded),
+				newClaim("pvc-2", "2"), newVolume("pv-2", boundTo("pvc-2", lastMountedOn("b"))), newMount("2", "b", "pv-2"), newPod("2", corev1.PodRunning)),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"ephemeral volume of a deleted Pod": {
@@ -101,14 +96,14 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 		},
 		"pinned volume of a finished Pod": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newClaim("pvc-1", "1"),
-				newVolume("pv-1", boundTo("pvc-1", pinnedTo("a"))), newMount("1", "a", "pv-1", 2), newPod("1", corev1.PodSucceeded)),
+				newVolume("pv-1", boundTo("pvc-1", pinnedTo("a"))), newMount("1", "a", "pv-1"), newPod("1", corev1.PodSucceeded)),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"volume of another driver with our labels": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", func(pv *corev1.PersistentVolume) {
 				lastMountedOn("a")(pv)
 				pv.Spec.CSI.Driver = "other.example.com"
-			}), newMount("1", "a", "pv-1", 2)),
+			}), newMount("1", "a", "pv-1")),
 			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods,
 		},
 		"one of two nodes does not exist": {

@@ -65,7 +65,7 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 	nodes := map[string][]string{}
 	for i := range mounts.Items {
 		mount := &mounts.Items[i]
-		if !mount.Trusted() || mount.Spec.NodeName == "" {
+		if mount.Spec.NodeName == "" {
 			continue
 		}
 		pod, err := r.pod(ctx, mount.Namespace, listenersv1alpha1.PodUID(mount.Name))

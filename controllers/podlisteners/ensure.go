@@ -18,13 +18,16 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// ensureMounts applies the Listeners of class-based claims, and labels the Pod and its volumes with their Listeners.
-func (r *Reconciler) ensureMounts(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
+// ensureMounts applies the Listeners of class-based claims, and labels the Pod and its volumes with their Listeners. A
+// mount of a volume that observed has no entry for is a new one.
+func (r *Reconciler) ensureMounts(
+	ctx context.Context, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, mounts []mount,
+) error {
 	var errs []error
 	labels := map[string]string{}
 	for i := range mounts {
 		m := &mounts[i]
-		_, known := hint.Spec.Listeners[m.volume]
+		_, known := observed[m.volume]
 		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.labelVolume(ctx, pod, m, !known))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name

@@ -3,7 +3,6 @@ package podlisteners
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,25 +12,21 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // observe reads a PodListeners and its Pod. Either is nil if it does not exist.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*listenersv1alpha1.PodListeners, *corev1.Pod, error) {
-	hint := &listenersv1alpha1.PodListeners{}
-	switch err := r.Client.Get(ctx, key, hint); {
-	case apierrors.IsNotFound(err):
-		hint = nil
-	case err != nil:
-		return nil, nil, fmt.Errorf("reading PodListeners %s: %w", key, err)
+	existing, err := get(ctx, r.Client, key, &listenersv1alpha1.PodListeners{})
+	if err != nil {
+		return nil, nil, err
 	}
-	pod, err := r.pod(ctx, key, hint)
-	return hint, pod, err
+	pod, err := r.pod(ctx, key, existing)
+	return existing, pod, err
 }
 
 // pod returns the Pod whose uid is in the name of a PodListeners, or nil. A Pod that is not in the cache yet is read
-// from the API server, by the name in the owner reference of the hint.
-func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, hint *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
+// from the API server, by the name in the owner reference of the object.
+func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
 	uid := listenersv1alpha1.PodUID(key.Name)
 	if uid == "" {
 		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: the object is deleted
@@ -43,11 +38,11 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, hint *li
 	if len(pods.Items) > 0 {
 		return &pods.Items[0], nil
 	}
-	if hint == nil || len(hint.OwnerReferences) == 0 {
+	if existing == nil || len(existing.OwnerReferences) == 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
 	var pod corev1.Pod
-	podKey := types.NamespacedName{Namespace: key.Namespace, Name: hint.OwnerReferences[0].Name}
+	podKey := types.NamespacedName{Namespace: key.Namespace, Name: existing.OwnerReferences[0].Name}
 	switch err := r.APIReader.Get(ctx, podKey, &pod); {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // as above
@@ -131,12 +126,3 @@ func get[T client.Object](ctx context.Context, reader client.Reader, key types.N
 
 // mountsClaims reports whether a Pod has a volume that may be a listener volume.
 func mountsClaims(pod *corev1.Pod) bool { return len(index.PodClaims(pod)) > 0 }
-
-func hasMountLabel(pod *corev1.Pod) bool {
-	for key := range pod.Labels {
-		if strings.HasPrefix(key, names.PodMountLabelPrefix) {
-			return true
-		}
-	}
-	return false
-}

@@ -1,11 +1,10 @@
-// Package podlisteners writes the addresses of each Pod with listener volumes. A node agent creates a PodListeners
-// object without content, a hint, when a Pod is being mounted. This package compares it with the Pod, labels the Pod,
-// which the Service of its Listener then selects, and its PersistentVolumes, and writes the addresses that lead to the
-// Pod.
+// Package podlisteners writes the addresses of each Pod with listener volumes. When such a Pod is bound to a node, the
+// package labels the Pod, which the Service of its Listener then selects, and its PersistentVolumes, and creates the
+// PodListeners of the Pod with the addresses that lead to it, while the kubelet still sets the Pod up. The node agent
+// only reads the object.
 //
-// A stolen node token suffices to forge a hint. The package therefore takes nothing but the name of the Pod from it,
-// and derives everything else from the Pod, its claims and its Listeners. It replaces or deletes a hint that does not
-// match the Pod.
+// It must never take anything from an existing PodListeners that the Pod, its claims and its Listeners do not confirm.
+// It deletes objects that match no Pod.
 package podlisteners
 
 import (
@@ -48,137 +47,159 @@ type eventKey struct{ podListeners, volume, reason string }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	hint, pod, err := r.observe(ctx, req.NamespacedName)
+	existing, pod, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	switch decide(hint, pod) {
-	case deleteHint:
-		err = r.delete(ctx, hint)
-	case replaceHint:
-		err = r.replace(ctx, hint, pod)
-	case fillHint:
-		err = r.fill(ctx, hint, pod)
-	case keepHint:
-	}
-	if hint == nil {
+	if pod == nil {
 		r.forgetEvents(req.Name)
+	}
+	switch decide(existing, pod) {
+	case remove:
+		err = r.delete(ctx, existing)
+	case replace:
+		if err = r.delete(ctx, existing); err == nil {
+			err = r.publish(ctx, nil, pod)
+		}
+	case publish:
+		err = r.publish(ctx, existing, pod)
+	case keep:
 	}
 	return reconcile.Result{}, err
 }
 
-// decision is what to do with a hint.
+// decision is what to do with the PodListeners of a Pod.
 type decision int
 
 const (
-	// keepHint means that there is no hint and the Pod needs none, or that it is being deleted.
-	keepHint decision = iota
-	// deleteHint means that the hint matches no Pod, or a Pod that needs none.
-	deleteHint
-	// replaceHint means that the Pod needs a hint, and that there is none or that it does not match.
-	replaceHint
-	// fillHint means that the addresses can be written.
-	fillHint
+	// keep means that there is nothing to do yet, or nothing any more.
+	keep decision = iota
+	// remove means that the object matches no Pod, or a Pod that needs none.
+	remove
+	// replace means that the object does not match the Pod.
+	replace
+	// publish means that the addresses have to be written, into a new object if there is none.
+	publish
 )
 
-// decide compares a hint with its Pod. Either is nil if it does not exist.
-func decide(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision {
+// decide compares a PodListeners with its Pod. Either is nil if it does not exist.
+func decide(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision {
 	switch {
 	case pod == nil || !mountsClaims(pod):
-		return deleteHint
-	case hint == nil && lostHint(pod):
-		return replaceHint
-	case hint == nil || hint.DeletionTimestamp != nil:
-		return keepHint
-	case deletedWhileWaiting(pod, hint):
-		return deleteHint
-	case !matches(hint, pod):
-		return replaceHint
+		return remove
+	case pod.Spec.NodeName == "":
+		return keep // it is reconciled when it is bound to a node
+	case existing == nil:
+		return decideNew(pod)
+	case existing.DeletionTimestamp != nil:
+		return keep
+	case deletedWhileWaiting(pod, existing):
+		return remove
+	case !matches(existing, pod):
+		return replace
 	default:
-		return fillHint
+		return publish
 	}
 }
 
-// fill labels the Pod and its volumes, and writes the addresses that lead to the Pod.
-func (r *Reconciler) fill(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
-	mounts, err := r.mounts(ctx, pod)
-	if err != nil {
-		return err
+// decideNew decides whether a Pod without PodListeners needs one: the kubelet is going to mount its volumes, or has
+// mounted them.
+func decideNew(pod *corev1.Pod) decision {
+	if pod.DeletionTimestamp != nil || claim.PodFinished(pod) {
+		return keep
 	}
-	if err := r.ensureMounts(ctx, hint, pod, mounts); err != nil {
-		return err
-	}
-	return r.publish(ctx, hint, pod, mounts)
+	return publish
 }
 
-// matches reports whether a hint is one that the agent on the Pod's node or Stackable's listener operator creates, or
-// one that the operator has filled since.
-func matches(hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
-	forged := !hint.Trusted() && hint.Spec.NodeName != "" && len(hint.Spec.Listeners) > 0
-	return !forged &&
-		(hint.Spec.NodeName == "" || hint.Spec.NodeName == pod.Spec.NodeName) &&
-		len(hint.OwnerReferences) == 1 &&
-		hint.OwnerReferences[0].Kind == "Pod" && hint.OwnerReferences[0].UID == pod.UID
+// matches reports whether the object is one that the operator or Stackable's listener operator creates for the Pod.
+func matches(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
+	return (existing.Spec.NodeName == "" || existing.Spec.NodeName == pod.Spec.NodeName) &&
+		len(existing.OwnerReferences) == 1 &&
+		existing.OwnerReferences[0].Kind == "Pod" && existing.OwnerReferences[0].UID == pod.UID
 }
 
 // deletedWhileWaiting reports whether a Pod is being deleted before it has started, while one of its volumes waits for
-// an address. The agent stops waiting when the hint is deleted; otherwise the wait would delay the deletion of the Pod.
-func deletedWhileWaiting(pod *corev1.Pod, hint *listenersv1alpha1.PodListeners) bool {
+// an address. The node agent stops waiting when the object is deleted; otherwise the wait would delay the deletion of
+// the Pod.
+func deletedWhileWaiting(pod *corev1.Pod, existing *listenersv1alpha1.PodListeners) bool {
 	if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodPending {
 		return false
 	}
-	for _, entry := range hint.Spec.Listeners {
+	for _, entry := range existing.Spec.Listeners {
 		if len(entry.IngressAddresses) == 0 {
 			return true
 		}
 	}
-	return len(hint.Spec.Listeners) == 0
+	return len(existing.Spec.Listeners) == 0
 }
 
-// lostHint reports whether the PodListeners of a Pod was deleted although the Pod needs it: the Pod has the label of a
-// mounted Listener.
-func lostHint(pod *corev1.Pod) bool {
-	return hasMountLabel(pod) && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && !claim.PodFinished(pod)
-}
-
-// replace creates the hint of a Pod, in place of one that does not match. It is filled when its creation is reconciled.
-func (r *Reconciler) replace(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
-	if err := r.delete(ctx, hint); err != nil || pod.Spec.NodeName == "" {
-		return err
-	}
-	matching := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
-	err := r.Client.Create(ctx, matching, client.FieldOwner(names.FieldManagerDefault))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(matching), err)
-	}
-	return nil
-}
-
-// delete deletes the observed version of a hint, unless the hint is nil or is being deleted.
-func (r *Reconciler) delete(ctx context.Context, hint *listenersv1alpha1.PodListeners) error {
-	if hint == nil || hint.DeletionTimestamp != nil {
+// delete deletes the observed version of an object, unless it is nil or is being deleted.
+func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.PodListeners) error {
+	if existing == nil || existing.DeletionTimestamp != nil {
 		return nil
 	}
-	err := r.Client.Delete(ctx, hint, client.Preconditions{UID: &hint.UID, ResourceVersion: &hint.ResourceVersion})
+	err := r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", client.ObjectKeyFromObject(hint), err)
+		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	return nil
 }
 
-// publish writes the addresses that lead to the Pod, and emits events about missing ones.
-func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodListeners, pod *corev1.Pod, mounts []mount) error {
+// publish labels the Pod and its volumes, writes the addresses that lead to the Pod, and emits events about missing
+// ones. existing is nil if there is no object yet; none is created while no listener volume of the Pod is bound.
+func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
+	mounts, err := r.mounts(ctx, pod)
+	if err != nil || existing == nil && len(mounts) == 0 {
+		return err
+	}
+	desired := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
+	observed := desired.Spec.Listeners
+	if existing != nil {
+		desired = existing.DeepCopy()
+		observed = existing.Spec.Listeners
+	}
+	if err := r.ensureMounts(ctx, observed, pod, mounts); err != nil {
+		return err
+	}
 	node, err := r.node(ctx, pod.Spec.NodeName)
 	if err != nil {
 		return err
 	}
-	desired := hint.DeepCopy()
 	desired.Spec.NodeName = pod.Spec.NodeName
-	desired.Spec.Listeners = map[string]listenersv1alpha1.PodListener{}
+	desired.Spec.Listeners = r.entries(observed, pod, node, mounts)
+	if existing == nil {
+		return r.create(ctx, desired)
+	}
+	if equality.Semantic.DeepEqual(desired.Spec, existing.Spec) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+	err = r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("publishing the addresses of Pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	return nil
+}
+
+// create creates an object. One that exists already is reconciled when the cache has it, and a namespace that is being
+// deleted takes no new objects.
+func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodListeners) error {
+	err := r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerDefault))
+	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
+}
+
+// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses.
+func (r *Reconciler) entries(
+	observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []mount,
+) map[string]listenersv1alpha1.PodListener {
+	desired := map[string]listenersv1alpha1.PodListener{}
 	for i := range mounts {
 		m := &mounts[i]
-		entry := m.entry(node, hint.Spec.Listeners[m.volume])
-		desired.Spec.Listeners[m.volume] = entry
+		entry := m.entry(node, observed[m.volume])
+		desired[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
 			r.eventChanged(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
 		} else if action, text := m.waitReason(node); text != "" {
@@ -186,16 +207,8 @@ func (r *Reconciler) publish(ctx context.Context, hint *listenersv1alpha1.PodLis
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
 		}
 	}
-	keepUnobserved(desired.Spec.Listeners, hint.Spec.Listeners, pod, mounts)
-	if equality.Semantic.DeepEqual(desired.Spec, hint.Spec) {
-		return nil
-	}
-	patch := client.MergeFromWithOptions(hint, client.MergeFromWithOptimisticLock{})
-	err = r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("publishing the addresses of Pod %s: %w", client.ObjectKeyFromObject(pod), err)
-	}
-	return nil
+	keepUnobserved(desired, observed, pod, mounts)
+	return desired
 }
 
 // emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one. The recorder does not suppress

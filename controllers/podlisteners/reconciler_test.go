@@ -29,9 +29,9 @@ import (
 const podUID = types.UID("0b0b0b0b-1111-2222-3333-444444444444")
 
 var (
-	hintKey  = types.NamespacedName{Namespace: "shop", Name: "pod-" + string(podUID)}
-	portMap  = map[string]int32{"http": 31234}
-	nodeAddr = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: portMap}}
+	objectKey = types.NamespacedName{Namespace: "shop", Name: "pod-" + string(podUID)}
+	portMap   = map[string]int32{"http": 31234}
+	nodeAddr  = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: portMap}}
 )
 
 // world has the objects that exist before a reconcile. Each test changes one of them.
@@ -42,11 +42,11 @@ type world struct {
 	pod      *corev1.Pod
 	pvc      *corev1.PersistentVolumeClaim
 	pv       *corev1.PersistentVolume
-	hint     *listenersv1alpha1.PodListeners
+	// existing is the PodListeners of the Pod. There is none by default.
+	existing *listenersv1alpha1.PodListeners
 }
 
-// newWorld returns a Pod on node-1 that mounts the Listener web, whose class has node ports, by name, and the hint of
-// the agent on that node.
+// newWorld returns a Pod that was bound to node-1 and mounts the Listener web, whose class has node ports, by name.
 func newWorld() *world {
 	return &world{
 		node: &corev1.Node{
@@ -85,14 +85,20 @@ func newWorld() *world {
 				}},
 			},
 		},
-		hint: newHint(),
 	}
 }
 
-func newHint() *listenersv1alpha1.PodListeners {
-	hint := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: hintKey.Namespace, Name: "web-0"}, podUID, "node-1")
-	hint.UID, hint.Generation = "hint-uid", 1
-	return hint
+// publishedBefore gives the Pod a PodListeners with these entries.
+func (w *world) publishedBefore(entries map[string]listenersv1alpha1.PodListener) {
+	w.existing = newObject()
+	w.existing.Spec.Listeners = entries
+}
+
+// newObject returns the empty PodListeners of the Pod.
+func newObject() *listenersv1alpha1.PodListeners {
+	object := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: objectKey.Namespace, Name: "web-0"}, podUID, "node-1")
+	object.UID = "object-uid"
+	return object
 }
 
 // classBased makes the claim a class-based one, whose Listener does not exist.
@@ -109,7 +115,7 @@ func (w *world) objects() []client.Object {
 		exists bool
 	}{
 		{w.node, w.node != nil}, {w.class, w.class != nil}, {w.listener, w.listener != nil}, {w.pod, w.pod != nil},
-		{w.pvc, w.pvc != nil}, {w.pv, w.pv != nil}, {w.hint, w.hint != nil},
+		{w.pvc, w.pvc != nil}, {w.pv, w.pv != nil}, {w.existing, w.existing != nil},
 	} {
 		if o.exists {
 			objects = append(objects, o.object)
@@ -124,7 +130,7 @@ func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, c
 	c := fakeclient.New(t, intercept, w.objects()...)
 	recorder := events.NewFakeRecorder(10)
 	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
-	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey})
+	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
 	return c, recorder.Events, err
 }
 
@@ -141,7 +147,7 @@ func (w *world) mustRun(t *testing.T) (client.Client, chan string) {
 func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpec {
 	t.Helper()
 	var got listenersv1alpha1.PodListeners
-	switch err := c.Get(t.Context(), hintKey, &got); {
+	switch err := c.Get(t.Context(), objectKey, &got); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
@@ -150,7 +156,7 @@ func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpe
 	return &got.Spec
 }
 
-func TestHintIsFilledWithTheAddressOfThePodsNode(t *testing.T) {
+func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 	c, recorded := newWorld().mustRun(t)
 	want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
 		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
@@ -205,48 +211,33 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			},
 		},
 		"the previous addresses while the status of the Listener is outdated": {
-			func(w *world) { w.listener.Generation++; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			func(w *world) { w.listener.Generation++; w.publishedBefore(old) },
 			old,
 		},
 		"the previous addresses while the class does not exist": {
-			func(w *world) { w.class = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			func(w *world) { w.class = nil; w.publishedBefore(old) },
 			old,
 		},
 		"the previous addresses while the Node does not exist": {
-			func(w *world) { w.node = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			func(w *world) { w.node = nil; w.publishedBefore(old) },
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Node", IngressAddresses: lb, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
 		"the previous addresses while the claim does not exist": {
-			func(w *world) { w.pvc = nil; w.hint.Generation, w.hint.Spec.Listeners = 2, old },
+			func(w *world) { w.pvc = nil; w.publishedBefore(old) },
 			old,
 		},
 		"no entry for a volume that the Pod does not have": {
 			func(w *world) {
-				w.hint.Generation, w.hint.Spec.Listeners = 2, map[string]listenersv1alpha1.PodListener{"other": old["listener"]}
+				w.publishedBefore(map[string]listenersv1alpha1.PodListener{"other": old["listener"]})
 			},
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
-		"no entry for a volume of another driver": {
-			func(w *world) { w.pv.Spec.CSI.Driver = "other.example" },
-			map[string]listenersv1alpha1.PodListener{},
-		},
-		"no entry for a volume that is bound to another claim": {
-			func(w *world) { w.pv.Spec.ClaimRef.UID = "another" },
-			map[string]listenersv1alpha1.PodListener{},
-		},
-		"no entry for an ephemeral claim that the Pod does not control": {
-			func(w *world) {
-				w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
-				w.pvc.Name, w.pv.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
-			},
-			map[string]listenersv1alpha1.PodListener{},
-		},
 		"the node that is missing in an object of Stackable's operator": {
-			func(w *world) { w.hint.Spec.NodeName, w.hint.Spec.Listeners = "", old },
+			func(w *world) { w.publishedBefore(old); w.existing.Spec.NodeName = "" },
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
@@ -264,40 +255,62 @@ func TestEntriesOfPodListeners(t *testing.T) {
 	}
 }
 
-func TestForgedHintHasNoEffect(t *testing.T) {
+func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"without claims":           func(w *world) { w.pod.Spec.Volumes = nil },
+		"claim that is not bound":  func(w *world) { w.pvc.Spec.VolumeName = "" },
+		"volume of another driver": func(w *world) { w.pv.Spec.CSI.Driver = "other.example" },
+		"volume of another claim":  func(w *world) { w.pv.Spec.ClaimRef.UID = "another" },
+		"Pod not bound to a node":  func(w *world) { w.pod.Spec.NodeName = "" },
+		"finished Pod":             func(w *world) { w.pod.Status.Phase = corev1.PodSucceeded },
+		"Pod that is being deleted": func(w *world) {
+			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+		},
+		"ephemeral claim of another": func(w *world) {
+			w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+			w.pvc.Name, w.pv.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			change(w)
+			if _, _, err := w.run(t, fakeclient.FailWrite(0, errors.New("unexpected write"))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
+	right := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
+		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+	}}
 	forged := map[string]listenersv1alpha1.PodListener{"listener": {
 		Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web",
 		IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "evil.example", AddressType: "Hostname", Ports: portMap}},
 	}}
-	empty := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{}}
 	for name, tc := range map[string]struct {
-		forge func(*world)
-		want  *listenersv1alpha1.PodListenersSpec
+		change func(*world)
+		want   *listenersv1alpha1.PodListenersSpec
 	}{
-		"with addresses":            {func(w *world) { w.hint.Spec.Listeners = forged }, empty},
-		"for a Pod on another node": {func(w *world) { w.hint.Spec.NodeName = "node-2" }, empty},
-		"without an owner":          {func(w *world) { w.hint.OwnerReferences = nil }, empty},
+		"forged addresses":  {func(w *world) { w.existing.Spec.Listeners = forged }, right},
+		"of another node":   {func(w *world) { w.existing.Spec.NodeName = "node-2" }, right},
+		"without an owner":  {func(w *world) { w.existing.OwnerReferences = nil }, right},
+		"with other owners": {func(w *world) { w.existing.OwnerReferences[0].Name = "x%2f"; w.existing.OwnerReferences[0].UID = "x" }, right},
 		"with a second owner": {func(w *world) {
-			w.hint.OwnerReferences = append(w.hint.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
-		}, empty},
-		"for a Pod that does not exist":  {func(w *world) { w.pod = nil }, nil},
-		"for a Pod of another uid":       {func(w *world) { w.pod.UID = "another" }, nil},
-		"for a Pod without such volumes": {func(w *world) { w.pod.Spec.Volumes = nil }, nil},
-		"for a Pod without a node":       {func(w *world) { w.pod.Spec.NodeName = "" }, nil},
+			w.existing.OwnerReferences = append(w.existing.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
+		}, right},
+		"of a Pod that does not exist": {func(w *world) { w.pod = nil }, nil},
+		"of a Pod of another uid":      {func(w *world) { w.pod.UID = "another" }, nil},
+		"of a Pod without claims":      {func(w *world) { w.pod.Spec.Volumes = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			tc.forge(w)
+			w.existing = newObject()
+			tc.change(w)
 			c, _ := w.mustRun(t)
 			if diff := cmp.Diff(tc.want, published(t, c)); diff != "" {
 				t.Errorf("PodListeners (-want +got):\n%s", diff)
-			}
-			var all listenersv1alpha1.PodListenersList
-			if err := c.List(t.Context(), &all); err != nil {
-				t.Fatal(err)
-			}
-			if tc.want == nil && len(all.Items) > 0 {
-				t.Errorf("the operator created %s", all.Items[0].Name)
 			}
 		})
 	}
@@ -330,12 +343,9 @@ func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 	w := newWorld()
 	w.classBased()
-	w.hint.Generation = 2 // as after the first write of the operator; the fake client does not set it
-	second, secondHint := w.pod.DeepCopy(), w.hint.DeepCopy()
+	second := w.pod.DeepCopy()
 	second.Name, second.UID = "web-1", "second"
 	second.Spec.Containers[0].Ports[0].ContainerPort = 9090
-	secondHint.Name, secondHint.UID = listenersv1alpha1.PodListenersName(second.UID), "second-hint"
-	secondHint.OwnerReferences[0].Name, secondHint.OwnerReferences[0].UID = second.Name, second.UID
 	applied := 0
 	c := fakeclient.New(t, interceptor.Funcs{Apply: func(
 		ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption,
@@ -344,11 +354,12 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 			applied++
 		}
 		return c.Apply(ctx, o, options...)
-	}}, append(w.objects(), second, secondHint)...)
+	}}, append(w.objects(), second)...)
 	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(100), Applier: apply.New(c, names.FieldManagerVolume)}
 	for range 5 {
-		for _, hint := range []client.Object{w.hint, secondHint} {
-			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(hint)}); err != nil {
+		for _, uid := range []types.UID{podUID, second.UID} {
+			key := types.NamespacedName{Namespace: "shop", Name: listenersv1alpha1.PodListenersName(uid)}
+			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -396,7 +407,7 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 		"mount on another node": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, "node-1"},
 		"mounted before": {func(w *world) {
 			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
-			w.hint.Generation, w.hint.Spec.Listeners = 2, map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}}
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}})
 		}, "node-9"},
 		"pinned": {func(w *world) {
 			w.pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -419,32 +430,7 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 	}
 }
 
-func TestDeletedPodListenersIsRecreatedIfThePodNeedsIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*corev1.Pod)
-		want   bool
-	}{
-		"of a Pod that mounts a Listener": {func(*corev1.Pod) {}, true},
-		"of a Pod that mounts none":       {func(p *corev1.Pod) { p.Labels = nil }, false},
-		"of a finished Pod":               {func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }, false},
-		"of a Pod that is being deleted": {func(p *corev1.Pod) {
-			p.DeletionTimestamp, p.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.hint = nil
-			w.pod.Labels = map[string]string{names.PodMountLabel("aaaa-bbbb"): "web"}
-			tc.change(w.pod)
-			c, _ := w.mustRun(t)
-			if got := published(t, c) != nil; got != tc.want {
-				t.Errorf("recreated: %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestHintOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
+func TestPodListenersOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
 	waiting := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
 	filled := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
 	for name, tc := range map[string]struct {
@@ -453,17 +439,17 @@ func TestHintOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
 		deleted bool
 	}{
 		"while a volume waits":            {corev1.PodPending, waiting, true},
-		"before the hint is filled":       {corev1.PodPending, nil, true},
+		"without entries":                 {corev1.PodPending, nil, true},
 		"when all volumes have addresses": {corev1.PodPending, filled, false},
 		"when the Pod runs":               {corev1.PodRunning, waiting, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.pod.DeletionTimestamp, w.pod.Finalizers, w.pod.Status.Phase = ptr.To(metav1.Now()), []string{"test/keep"}, tc.phase
-			w.hint.Generation, w.hint.Spec.Listeners = 2, tc.entries
+			w.publishedBefore(tc.entries)
 			c, _ := w.mustRun(t)
 			if got := published(t, c) == nil; got != tc.deleted {
-				t.Errorf("the hint was deleted: %v, want %v", got, tc.deleted)
+				t.Errorf("deleted: %v, want %v", got, tc.deleted)
 			}
 		})
 	}
@@ -513,7 +499,6 @@ func (w *recordedEvents) Eventf(_, _ runtime.Object, _, _, action, note string, 
 // that differ in their text alone as one, with the text of the first, so each reason has an action of its own.
 func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	w := newWorld()
-	w.hint.Generation = 2 // as after the first write of the operator
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	var got recordedEvents
 	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
@@ -522,7 +507,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey}); err != nil {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -558,9 +543,8 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	status("", nodeAddr...)
 	status(listenersv1alpha1.ReasonRouteNotAdmitted)
 	expect("after an address was removed", listenersv1alpha1.ReasonRouteNotAdmitted)
-	reconcileAfter(c.Delete(t.Context(), w.hint)) // a new one is created
-	reconcileAfter(nil)
-	expect("for a new hint", listenersv1alpha1.ReasonRouteNotAdmitted)
+	reconcileAfter(c.Delete(t.Context(), newObject())) // a new one is created
+	expect("for a new object")
 }
 
 func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
@@ -578,11 +562,11 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 		}
 		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.objects()...)
 		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
-		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey})
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
 		if !errors.Is(err, broken) {
 			t.Errorf("write %d: the error is not returned: %v", n, err)
 		}
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: hintKey}); err != nil {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
 			t.Errorf("write %d: the second reconcile failed: %v", n, err)
 		}
 		if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) {

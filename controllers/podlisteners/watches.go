@@ -2,6 +2,8 @@ package podlisteners
 
 import (
 	"context"
+	"maps"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +19,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
@@ -30,7 +33,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podlisteners").
 		For(&listenersv1alpha1.PodListeners{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToPodListeners), builder.WithPredicates(mayNeedPodListeners())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToPodListeners), builder.WithPredicates(podToMountChanged())).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.claimToPodListeners), builder.WithPredicates(changes)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.volumeToPodListeners), builder.WithPredicates(changes)).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners), builder.WithPredicates(changes)).
@@ -40,20 +43,28 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// mayNeedPodListeners passes Pods that mount a Listener, because a PodListeners must exist for them; Pods that are
-// being deleted, because a mount may wait; and Pods with claims that are added to the cache, because earlier changes of
-// other objects were not mapped to them.
-func mayNeedPodListeners() predicate.Predicate {
-	passes := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		pod := o.(*corev1.Pod)
-		return hasMountLabel(pod) || pod.DeletionTimestamp != nil && mountsClaims(pod)
-	})
-	return predicate.Or(passes, predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
-		UpdateFunc:  func(event.UpdateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+// podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects
+// were not mapped to them; when they are bound to a node; when the label of a mounted Listener changes; and when they
+// are being deleted, because a mount may wait.
+func podToMountChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
+				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+				!maps.Equal(mountLabels(before), mountLabels(after)))
+		},
+		DeleteFunc:  func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 		GenericFunc: func(event.GenericEvent) bool { return false },
-	})
+	}
+}
+
+// mountLabels returns the labels of a Pod that name the Listeners it mounts.
+func mountLabels(pod *corev1.Pod) map[string]string {
+	labels := maps.Clone(pod.Labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
+	return labels
 }
 
 func podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {

@@ -11,35 +11,42 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// A hint may be in the cache before its Pod. Until then, changes of claims and volumes are not mapped to the Pod, so
-// the Pod must be reconciled when it is added.
-func TestMayNeedPodListeners(t *testing.T) {
-	mounting := corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+func TestPodToMountChanged(t *testing.T) {
+	pending := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
 		Ephemeral: &corev1.EphemeralVolumeSource{},
 	}}}}}
-	labelled, deleted := mounting.DeepCopy(), mounting.DeepCopy()
-	labelled.Labels = map[string]string{names.PodMountLabel("uid"): "web"}
-	deleted.DeletionTimestamp = ptr.To(metav1.Now())
-	type events struct{ Create, Update, Delete bool }
+	with := func(change func(*corev1.Pod)) *corev1.Pod {
+		pod := pending.DeepCopy()
+		pod.Spec.NodeName = "node-1"
+		pod.Labels = map[string]string{names.PodMountLabel("uid"): "web", "app": "web"}
+		if change != nil {
+			change(pod)
+		}
+		return pod
+	}
+	p := podToMountChanged()
 	for name, tc := range map[string]struct {
-		pod  *corev1.Pod
-		want events
+		before, after *corev1.Pod
+		want          bool
 	}{
-		"without claims":            {&corev1.Pod{}, events{}},
-		"with a claim":              {&mounting, events{Create: true}},
-		"with the label of a mount": {labelled, events{Create: true, Update: true, Delete: true}},
-		"being deleted":             {deleted, events{Create: true, Update: true, Delete: true}},
+		"without claims":      {&corev1.Pod{}, &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}}, false},
+		"bound to a node":     {pending, with(nil), true},
+		"started":             {with(nil), with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false},
+		"another label":       {with(nil), with(func(p *corev1.Pod) { p.Labels["app"] = "shop" }), false},
+		"mount label removed": {with(nil), with(func(p *corev1.Pod) { p.Labels = nil }), true},
+		"being deleted":       {with(nil), with(func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := mayNeedPodListeners()
-			got := events{
-				Create: p.Create(event.CreateEvent{Object: tc.pod}),
-				Update: p.Update(event.UpdateEvent{ObjectOld: tc.pod, ObjectNew: tc.pod}),
-				Delete: p.Delete(event.DeleteEvent{Object: tc.pod}),
-			}
-			if got != tc.want {
-				t.Errorf("%+v, want %+v", got, tc.want)
+			if got := p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("passes: %v, want %v", got, tc.want)
 			}
 		})
+	}
+	// Until a Pod is in the cache, changes of other objects are not mapped to it.
+	if !p.Create(event.CreateEvent{Object: pending}) || p.Create(event.CreateEvent{Object: &corev1.Pod{}}) {
+		t.Error("added Pods pass if, and only if, they have claims")
+	}
+	if !p.Delete(event.DeleteEvent{Object: pending}) || p.Delete(event.DeleteEvent{Object: &corev1.Pod{}}) {
+		t.Error("deleted Pods pass if, and only if, they have claims")
 	}
 }

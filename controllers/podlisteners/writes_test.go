@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
 // The field managers are those of contract 1.2, so that fields which Stackable's listener operator applied, and which
@@ -24,6 +26,12 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 			set.ApplyOptions(options)
 			got = append(got, fmt.Sprintf("apply, force %t, by %s", *set.Force, set.FieldManager))
 			return c.Apply(ctx, o, options...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			var set client.CreateOptions
+			set.ApplyOptions(options)
+			got = append(got, fmt.Sprintf("create %T by %s", o, set.FieldManager))
+			return c.Create(ctx, o, options...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			var set client.PatchOptions
@@ -39,17 +47,24 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 		"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "web",
 	}
 	labelled.pv.Annotations = map[string]string{"listeners.stackable.tech/node": "node-1"}
+	outdated := newWorld()
+	outdated.pv.Labels, outdated.pv.Annotations = labelled.pv.Labels, labelled.pv.Annotations
+	outdated.pod.Labels = map[string]string{"listener.stackable.tech/mnt.aaaabbbb": "web"}
+	outdated.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}})
 	for name, tc := range map[string]struct {
 		world *world
 		want  []string
 	}{
 		"class-based claim whose Listener does not exist": {classBased, []string{
-			"application/merge-patch+json of *v1alpha1.PodListeners by listeners.stackable.tech",
 			"apply, force true, by listeners.stackable.tech/volume", // the Listener
 			"apply, force true, by listeners.stackable.tech/volume", // the PersistentVolume
+			"create *v1alpha1.PodListeners by listeners.stackable.tech",
 		}},
 		"volume with all labels": {labelled, []string{
 			"application/merge-patch+json of *v1.Pod by listeners.stackable.tech",
+			"create *v1alpha1.PodListeners by listeners.stackable.tech",
+		}},
+		"changed address": {outdated, []string{
 			"application/merge-patch+json of *v1alpha1.PodListeners by listeners.stackable.tech",
 		}},
 	} {

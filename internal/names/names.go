@@ -68,6 +68,8 @@ const (
 	Operator = "listener-operator"
 	// NodeAgent is the name of the node agent's DaemonSet and ServiceAccount.
 	NodeAgent = "listener-node-agent"
+	// PodListenersPolicy is the name of the admission policy that lets only the operator write PodListeners.
+	PodListenersPolicy = "listener-operator-podlisteners"
 )
 
 // Attributes that the kubelet adds to a CSI volume context (CSIDriver podInfoOnMount).

@@ -1,5 +1,10 @@
 package podlisteners
 
+import "time"
+
+// SetObjectTimeout sets how long to wait for a PodListeners object that does not exist.
+func (w *Watch) SetObjectTimeout(timeout time.Duration) { w.objectTimeout = timeout }
+
 // Waiters returns the number of PodListeners objects for which calls of Addresses wait.
 func (w *Watch) Waiters() int {
 	w.mu.Lock()

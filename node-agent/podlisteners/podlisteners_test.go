@@ -16,7 +16,6 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +41,6 @@ type node struct {
 	syncer *podlisteners.Syncer
 	watch  *podlisteners.Watch
 	stop   func()
-	// creations is the number of requests of the agent to create objects.
-	creations atomic.Int32
 	// down makes all requests of the agent fail.
 	down atomic.Bool
 }
@@ -58,8 +55,8 @@ func newNode(t *testing.T) *node {
 	n.host = volume.NewHost(n.dir)
 	n.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPost {
-				n.creations.Add(1)
+			if r.Method != http.MethodGet || r.URL.Path != "/apis/listeners.stackable.tech/v1alpha1/podlisteners" {
+				t.Errorf("the agent requested %s %s, which it has no permission for", r.Method, r.URL)
 			}
 			if n.down.Load() {
 				return nil, errors.New("connection refused")
@@ -81,6 +78,7 @@ func (n *node) startAgent() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
+	watch.SetObjectTimeout(apiserver.Timeout)
 	n.watch, n.syncer = watch, podlisteners.NewSyncer(watch, n.host)
 	ctx, cancel := context.WithCancel(n.t.Context())
 	watched, synced := make(chan struct{}), make(chan struct{})
@@ -127,28 +125,28 @@ func (n *node) object() *listenersv1alpha1.PodListeners {
 	return &o
 }
 
-// waitForHint waits until the agent has created the hint.
-func (n *node) waitForHint() *listenersv1alpha1.PodListeners {
+// write creates or updates the Pod's PodListeners object, as the operator does.
+func (n *node) write(listeners entries) {
 	n.t.Helper()
-	var o *listenersv1alpha1.PodListeners
-	n.eventually(func() *listenersv1alpha1.PodListeners { o = n.object(); return o }).ShouldNot(BeNil())
-	return o
-}
-
-// fill writes the Pod's PodListeners object as the operator does.
-func (n *node) fill(listeners entries) {
-	n.t.Helper()
-	o := n.waitForHint()
-	original := o.DeepCopy()
-	o.Spec.Listeners = listeners
-	if err := n.api.Patch(n.t.Context(), o, client.MergeFrom(original)); err != nil {
+	existing := n.object()
+	desired := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: n.pod.Namespace, Name: n.pod.Name}, n.pod.UID, n.name)
+	var err error
+	if existing == nil {
+		desired.Spec.Listeners = listeners
+		err = n.api.Create(n.t.Context(), desired)
+	} else {
+		desired = existing.DeepCopy()
+		desired.Spec.Listeners = listeners
+		err = n.api.Patch(n.t.Context(), desired, client.MergeFrom(existing))
+	}
+	if err != nil {
 		n.t.Fatal(err)
 	}
 }
 
 func (n *node) delete() {
 	n.t.Helper()
-	if err := n.api.Delete(n.t.Context(), n.waitForHint()); err != nil {
+	if err := n.api.Delete(n.t.Context(), n.object()); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -200,61 +198,20 @@ func TestAddressesReturnsWhenTheOperatorHasWrittenThem(t *testing.T) {
 	n := newNode(t)
 	n.startAgent()
 	first, second := n.request(t.Context(), "pvc-1"), n.request(t.Context(), "pvc-2")
-	hint := n.waitForHint()
-	want := &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: n.pod.UID}}},
-		Spec:       listenersv1alpha1.PodListenersSpec{NodeName: n.name, Listeners: entries{}},
-	}
-	got := &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{OwnerReferences: hint.OwnerReferences}, Spec: hint.Spec}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("hint (-want +got):\n%s", diff)
-	}
 	// The second volume's load balancer is slow.
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "")})
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, first)); diff != "" {
 		t.Errorf("first volume (-want +got):\n%s", diff)
 	}
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "192.0.2.2")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "192.0.2.2")})
 	if diff := cmp.Diff(addresses("192.0.2.2"), received(t, second)); diff != "" {
 		t.Errorf("second volume (-want +got):\n%s", diff)
 	}
-	if got := n.creations.Load(); got > 2 {
-		t.Errorf("%d requests to create hints, want one for each volume at most", got)
-	}
-	// The addresses are in the cache now, and need no request.
-	before := n.creations.Load()
+	// The addresses are in the cache now, and need no API server.
+	n.down.Store(true)
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, n.request(t.Context(), "pvc-1"))); diff != "" {
 		t.Errorf("again (-want +got):\n%s", diff)
 	}
-	if got := n.creations.Load(); got != before {
-		t.Errorf("the existing hint was created again")
-	}
-}
-
-func TestExistingHintIsNotCreatedAgain(t *testing.T) {
-	n := newNode(t)
-	n.create(nil)
-	n.startAgent()
-	n.eventually(n.watch.Ready).Should(Succeed())
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := (<-n.request(ctx, "pvc-1")).err; !errors.Is(err, podlisteners.ErrNoAddress) {
-		t.Errorf("error is %v", err)
-	}
-	if got := n.creations.Load(); got != 0 {
-		t.Errorf("%d requests to create the hint", got)
-	}
-}
-
-func TestWatchIsReadyOnceItHasListed(t *testing.T) {
-	n := newNode(t)
-	n.down.Store(true)
-	n.startAgent()
-	if n.watch.Ready() == nil {
-		t.Error("ready although the API server is unreachable")
-	}
-	n.down.Store(false)
-	n.eventually(n.watch.Ready).Should(Succeed())
 }
 
 func received(t *testing.T, answers <-chan answer) []listenersv1alpha1.IngressAddress {
@@ -276,18 +233,13 @@ func TestErrorSaysWhyThereIsNoAddress(t *testing.T) {
 		prepare func(*node)
 		want    string
 	}{
-		"API server unreachable": {func(n *node) { n.down.Store(true) }, "connection refused"},
+		"API server unreachable": {func(n *node) { n.down.Store(true) }, "is it running"},
 		"no operator":            {func(*node) {}, "is it running"},
-		"content not written by the operator": {func(n *node) {
-			n.create(entries{"a": entry("pvc-1", "203.0.113.66")})
-		}, "is it running"},
 		"volume unknown": {func(n *node) {
-			n.create(nil)
-			n.fill(entries{"b": entry("pvc-2", "192.0.2.2")})
+			n.write(entries{"b": entry("pvc-2", "192.0.2.2")})
 		}, "is not among the Pod's listener volumes"},
 		"no address yet": {func(n *node) {
-			n.create(nil)
-			n.fill(entries{"a": entry("pvc-1", "")})
+			n.write(entries{"a": entry("pvc-1", "")})
 		}, `volume "a" of the Pod waits for Listener web; see: kubectl -n `},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,34 +264,46 @@ func TestErrorSaysWhyThereIsNoAddress(t *testing.T) {
 	}
 }
 
-// create creates the Pod's PodListeners object with this content, as another client than the agent.
-func (n *node) create(listeners entries) {
-	n.t.Helper()
-	if listeners == nil {
-		listeners = entries{}
-	}
-	object := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: n.pod.Namespace, Name: n.pod.Name}, n.pod.UID, n.name)
-	object.Spec.Listeners = listeners
-	if err := n.api.Create(n.t.Context(), object); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-func TestDeletedHintEndsTheWait(t *testing.T) {
+func TestDeletedObjectEndsTheWait(t *testing.T) {
 	n := newNode(t)
 	n.startAgent()
+	n.write(entries{"a": entry("pvc-1", "")})
 	answers := n.request(t.Context(), "pvc-1")
-	first := n.waitForHint().UID
+	n.eventually(n.watch.Waiters).Should(Equal(1))
 	n.delete()
 	if err := (<-answers).err; !errors.Is(err, podlisteners.ErrNoAddress) {
 		t.Errorf("error is %v", err)
 	}
 	// If the Pod still exists, the kubelet retries.
 	answers = n.request(t.Context(), "pvc-1")
-	n.eventually(func() bool { o := n.object(); return o != nil && o.UID != first }).Should(BeTrue())
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.1")})
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, answers)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMissingObjectEndsTheWait(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	n.eventually(n.watch.Ready).Should(Succeed())
+	n.watch.SetObjectTimeout(50 * time.Millisecond)
+	_, err := n.syncer.Addresses(t.Context(), n.pod, "pvc-1")
+	if !errors.Is(err, podlisteners.ErrNoAddress) || !strings.Contains(err.Error(), "is it running") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// A wait for an address of an existing object only ends with the context, however long a load balancer takes.
+func TestExistingObjectWithoutAddressDoesNotEndTheWait(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	n.write(entries{"a": entry("pvc-1", "")})
+	n.eventually(n.watch.Ready).Should(Succeed())
+	n.watch.SetObjectTimeout(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := n.syncer.Addresses(ctx, n.pod, "pvc-1"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v", err)
 	}
 }
 
@@ -348,7 +312,7 @@ func TestCanceledContextEndsTheWait(t *testing.T) {
 	n.startAgent()
 	ctx, cancel := context.WithCancel(t.Context())
 	answers := n.request(ctx, "pvc-1")
-	n.waitForHint()
+	n.eventually(n.watch.Waiters).Should(Equal(1))
 	cancel()
 	if err := (<-answers).err; !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)
@@ -358,14 +322,14 @@ func TestCanceledContextEndsTheWait(t *testing.T) {
 	}
 }
 
-func TestHintIsCreatedWhenTheAPIServerIsBack(t *testing.T) {
+func TestWaitSurvivesAnOutageOfTheAPIServer(t *testing.T) {
 	n := newNode(t)
 	n.down.Store(true)
 	n.startAgent()
 	answers := n.request(t.Context(), "pvc-1")
-	n.eventually(n.creations.Load).Should(BeNumerically(">", 0))
+	n.eventually(n.watch.Waiters).Should(Equal(1))
 	n.down.Store(false)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.1")})
 	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, answers)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -376,12 +340,11 @@ func TestPublishedVolumesAreUpdated(t *testing.T) {
 	n.publish("pvc-1", "192.0.2.1")
 	n.publish("pvc-2", "192.0.2.1")
 	n.startAgent()
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.11"), "b": entry("pvc-2", "192.0.2.12")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.11"), "b": entry("pvc-2", "192.0.2.12")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.11"))
 	n.eventually(n.file("pvc-2")).Should(Equal("192.0.2.12"))
 	// A removed address stays in the file until there is a new one.
-	n.fill(entries{"a": entry("pvc-1", ""), "b": entry("pvc-2", "192.0.2.22")})
+	n.write(entries{"a": entry("pvc-1", ""), "b": entry("pvc-2", "192.0.2.22")})
 	n.eventually(n.file("pvc-2")).Should(Equal("192.0.2.22"))
 	if got := n.file("pvc-1")(); got != "192.0.2.11" {
 		t.Errorf("the volume without an address reads %q", got)
@@ -392,11 +355,10 @@ func TestVolumesAreUpdatedWhenTheAgentRestarts(t *testing.T) {
 	n := newNode(t)
 	n.publish("pvc-1", "192.0.2.1")
 	n.startAgent()
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 	n.stop()
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.3")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.3")})
 	n.startAgent()
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.3"))
 }
@@ -412,8 +374,7 @@ func TestFailedUpdateIsRetried(t *testing.T) {
 		return nil
 	}
 	n.startAgent()
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 	if !failed.Load() {
 		t.Error("no update has failed")
@@ -423,24 +384,12 @@ func TestFailedUpdateIsRetried(t *testing.T) {
 func TestRecheckUpdatesAVolume(t *testing.T) {
 	n := newNode(t)
 	n.startAgent()
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	received(t, n.request(t.Context(), "pvc-1"))
 	n.waitUntilSynced()
 	n.publish("pvc-1", "192.0.2.1") // an earlier address
 	n.syncer.Recheck(n.pod)
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
-}
-
-func TestContentNotWrittenByTheOperatorIsIgnored(t *testing.T) {
-	n := newNode(t)
-	n.publish("pvc-1", "192.0.2.1")
-	n.startAgent()
-	n.create(entries{"a": entry("pvc-1", "203.0.113.66")})
-	n.waitUntilSynced()
-	if got := n.file("pvc-1")(); got != "192.0.2.1" {
-		t.Errorf("the volume reads %q", got)
-	}
 }
 
 // waitUntilSynced waits until the agent has processed all earlier changes, by one more change for another Pod.
@@ -449,8 +398,7 @@ func (n *node) waitUntilSynced() {
 	pod := n.pod
 	n.pod.UID = types.UID(uuid.NewString())
 	n.publish("pvc-last", "192.0.2.1")
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-last", "192.0.2.2")})
+	n.write(entries{"a": entry("pvc-last", "192.0.2.2")})
 	n.eventually(n.file("pvc-last")).Should(Equal("192.0.2.2"))
 	n.pod = pod
 }
@@ -459,12 +407,10 @@ func TestVolumeIsUpdatedFromRecreatedPodListeners(t *testing.T) {
 	n := newNode(t)
 	n.publish("pvc-1", "192.0.2.1")
 	n.startAgent()
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 	n.delete()
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.3")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.3")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.3"))
 }
 
@@ -475,15 +421,11 @@ func TestVolumeKeepsItsAddressesWhenPodListenersAreDeleted(t *testing.T) {
 	n.publish("pvc-1", "192.0.2.1")
 	n.startAgent()
 	for range 3 {
-		n.create(nil)
-		n.fill(entries{"a": entry("pvc-1", "192.0.2.1")})
+		n.write(entries{"a": entry("pvc-1", "192.0.2.1")})
 		n.delete()
 		n.waitUntilSynced()
 		if got := n.file("pvc-1")(); got != "192.0.2.1" {
 			t.Fatalf("the volume reads %q", got)
-		}
-		if n.object() != nil {
-			t.Fatal("the agent created a hint although no volume is being mounted")
 		}
 	}
 }
@@ -495,16 +437,14 @@ func TestPodListenersOfAnotherNamespaceAreIgnored(t *testing.T) {
 	n.startAgent()
 	victim := n.pod.Namespace
 	n.pod.Namespace = apiserver.Namespace(t)
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "203.0.113.66")})
+	n.write(entries{"a": entry("pvc-1", "203.0.113.66")})
 	n.waitUntilSynced()
 	if got := n.file("pvc-1")(); got != "192.0.2.1" {
 		t.Errorf("the volume reads %q", got)
 	}
 	n.delete()
 	n.pod.Namespace = victim
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 }
 
@@ -516,8 +456,8 @@ func TestUpdateRecordsAnUnknownNamespace(t *testing.T) {
 	n.publish("pvc-1", "192.0.2.1")
 	n.pod.Namespace = namespace
 	n.startAgent()
-	n.create(nil)
-	n.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
 	published, err := n.host.Published(n.pod.UID)
 	if err != nil || len(published) != 1 || published[0].Namespace != namespace {
@@ -530,22 +470,9 @@ func TestPodListenersOfOtherNodesAreIgnored(t *testing.T) {
 	n.publish("pvc-1", "192.0.2.1")
 	n.startAgent()
 	other.pod = n.pod // as if the same Pod ran on the other node
-	other.create(nil)
-	other.fill(entries{"a": entry("pvc-1", "192.0.2.2")})
+	other.write(entries{"a": entry("pvc-1", "192.0.2.2")})
 	n.waitUntilSynced()
 	if got := n.file("pvc-1")(); got != "192.0.2.1" {
 		t.Errorf("the volume reads %q", got)
-	}
-}
-
-// The hint has the field manager of Stackable's listener operator (contract 1.2), so that the object has one field
-// manager after a migration.
-func TestHintHasTheFieldManagerOfTheContract(t *testing.T) {
-	n := newNode(t)
-	n.startAgent()
-	n.request(t.Context(), "pvc-1")
-	fields := n.waitForHint().ManagedFields
-	if len(fields) != 1 || fields[0].Manager != "listeners.stackable.tech" {
-		t.Errorf("managed fields of the hint: %+v", fields)
 	}
 }

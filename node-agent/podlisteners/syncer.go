@@ -75,7 +75,7 @@ func (s *Syncer) Recheck(pod Pod) { s.queue.Add(pod.key()) }
 
 func (s *Syncer) sync(ctx context.Context, key cache.ObjectName) error {
 	object := s.watch.get(key)
-	if object == nil || !object.Trusted() {
+	if object == nil {
 		return nil
 	}
 	published, err := s.host.Published(listenersv1alpha1.PodUID(key.Name))

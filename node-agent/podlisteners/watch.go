@@ -1,9 +1,7 @@
 // Package podlisteners watches the PodListeners objects of one node, which contain the addresses that the operator has
-// determined for each Pod of the node. It requests the addresses of a Pod by creating an empty object: a hint that a
-// volume of the Pod is being mounted. When an object changes, it updates the files in the Pod's published volumes.
+// determined for each Pod of the node. When an object changes, it updates the files in the Pod's published volumes.
 //
-// Its only API requests must be to create hints, and to list and watch the PodListeners objects of its own node. It
-// must never use the content of an object that the operator has not written.
+// Its only API requests must be to list and watch the PodListeners objects of its own node.
 package podlisteners
 
 import (
@@ -14,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -25,19 +22,17 @@ import (
 // ErrNoAddress is wrapped by errors about a volume whose addresses did not become known in time.
 var ErrNoAddress = errors.New("no address yet")
 
-// The first and the longest interval at which a hint is created again while it does not exist. The operator deletes a
-// hint that does not match a Pod, for example because the Pod was deleted.
-const (
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
-)
+// objectTimeout is how long to wait for the PodListeners object of a Pod that has none. The operator usually creates it
+// before the kubelet mounts the first volume. If the object is missing, the operator is not running, or the namespace
+// is being deleted; a longer wait would delay the deletion of the Pod.
+const objectTimeout = 10 * time.Second
 
 // Watch is a cache of the PodListeners objects of one node.
 type Watch struct {
-	client   rest.Interface
-	node     string
 	objects  cache.Store
 	informer cache.Controller
+	// objectTimeout is the constant of this name, but in tests.
+	objectTimeout time.Duration
 
 	mu sync.Mutex
 	// waiters are notified when the object of this name is created, changed or deleted.
@@ -53,10 +48,9 @@ func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 		return nil, err
 	}
 	w := &Watch{
-		client:   client,
-		node:     node,
-		waiters:  map[cache.ObjectName]map[*waiter]struct{}{},
-		onChange: func(*listenersv1alpha1.PodListeners) {},
+		objectTimeout: objectTimeout,
+		waiters:       map[cache.ObjectName]map[*waiter]struct{}{},
+		onChange:      func(*listenersv1alpha1.PodListeners) {},
 	}
 	selector := fields.OneTermEqualSelector("spec.nodeName", node)
 	w.objects, w.informer = cache.NewInformerWithOptions(cache.InformerOptions{
@@ -84,18 +78,14 @@ func (w *Watch) Ready() error {
 }
 
 // Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name, are known,
-// and returns them, at least one. It creates the Pod's hint while there is none. It returns an error that wraps
-// ErrNoAddress and says what is missing if ctx is done, in which case the error also wraps that of ctx, or if the Pod's
+// and returns them, at least one. It returns an error that wraps ErrNoAddress and says what is missing if ctx is done,
+// in which case the error also wraps that of ctx; if the Pod has no PodListeners object for ten seconds; or if the
 // object is deleted: the operator deletes it when the Pod is deleted, to end the wait.
 func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listenersv1alpha1.IngressAddress, error) {
 	wait, forget := w.subscribe(pod.key())
 	defer forget()
-	var (
-		hintErr error
-		timer   <-chan time.Time
-		retry   = firstRetry
-		due     = true
-	)
+	timer := time.NewTimer(w.objectTimeout)
+	defer timer.Stop()
 	for {
 		object := w.get(pod.key())
 		if addresses := addressesOf(object, volume); len(addresses) > 0 {
@@ -105,31 +95,24 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 			return nil, fmt.Errorf("volume %s of Pod %s has %w: PodListeners %s was deleted, which happens when the Pod is deleted", volume, pod, ErrNoAddress,
 				pod.key().Name)
 		}
-		if object == nil && due {
-			if hintErr = w.create(ctx, pod); hintErr != nil {
-				logr.FromContextOrDiscard(ctx).Info("Creating the hint failed, retrying", "after", retry.String(), "reason", hintErr.Error())
-			}
-			timer, retry, due = time.After(retry), min(2*retry, lastRetry), false
-		}
 		select {
 		case <-wait.changed:
-		case <-timer:
-			due = true
+		case <-timer.C:
+			if object == nil {
+				return nil, fmt.Errorf("volume %s of Pod %s has %w: %w", volume, pod, ErrNoAddress, missing(nil, pod, volume))
+			}
 		case <-ctx.Done():
-			return nil, fmt.Errorf("volume %s of Pod %s has %w (%w): %w", volume, pod, ErrNoAddress, ctx.Err(), w.missing(object, pod, volume, hintErr))
+			return nil, fmt.Errorf("volume %s of Pod %s has %w (%w): %w", volume, pod, ErrNoAddress, ctx.Err(), missing(object, pod, volume))
 		}
 	}
 }
 
-// missing returns an error that says why there are no addresses yet, and how to find out more. hintErr is the error of
-// creating the hint, or nil.
-func (w *Watch) missing(object *listenersv1alpha1.PodListeners, pod Pod, volume string, hintErr error) error {
+// missing returns an error that says why there are no addresses yet, and how to find out more.
+func missing(object *listenersv1alpha1.PodListeners, pod Pod, volume string) error {
 	describe := fmt.Sprintf("kubectl -n %s describe", pod.Namespace)
-	if object == nil && hintErr != nil {
-		return fmt.Errorf("requesting the addresses from the listener operator failed: %w", hintErr)
-	}
-	if object == nil || !object.Trusted() {
-		return fmt.Errorf("the listener operator has not filled in PodListeners %s; is it running? See also: %s pod %s", pod.key().Name, describe, pod.Name)
+	if object == nil {
+		return fmt.Errorf("the listener operator has not created PodListeners %s; is it running, and the namespace not being deleted? See also: %s pod %s",
+			pod.key().Name, describe, pod.Name)
 	}
 	name, entry, ok := entryOf(object, volume)
 	if !ok {
@@ -151,7 +134,7 @@ func (w *Watch) get(key cache.ObjectName) *listenersv1alpha1.PodListeners {
 // entryOf returns the name and the entry of a volume, identified by its PersistentVolume's name, if the operator has
 // written the object.
 func entryOf(o *listenersv1alpha1.PodListeners, volume string) (string, listenersv1alpha1.PodListener, bool) {
-	if o == nil || !o.Trusted() {
+	if o == nil {
 		return "", listenersv1alpha1.PodListener{}, false
 	}
 	for name, entry := range o.Spec.Listeners {

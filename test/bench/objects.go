@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -41,10 +40,6 @@ func (c *cluster) addListener(ctx context.Context, i int, node string) error {
 	listener := claim.Listener(pvc, pv, className, claim.PodPorts(pod))
 	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.FieldManagerVolume)); err != nil {
 		return fmt.Errorf("creating the Listener: %w", err)
-	}
-	hint := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, node)
-	if err := c.client.Create(ctx, hint); err != nil {
-		return fmt.Errorf("creating the PodListeners object: %w", err)
 	}
 	return nil
 }

@@ -67,12 +67,12 @@ func (s *scenario) awaitDeletionRefused(config *operatorv1alpha1.ListenerOperato
 func (s *scenario) awaitUninstalled(config *operatorv1alpha1.ListenerOperator) {
 	s.Helper()
 	mustAwaitDeleted(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config))
-	agent := metav1.ObjectMeta{Name: names.NodeAgent}
+	policy := metav1.ObjectMeta{Name: names.PodListenersPolicy}
 	driver := metav1.ObjectMeta{Name: names.Driver}
 	for _, o := range []client.Object{
 		&storagev1.StorageClass{ObjectMeta: driver}, &storagev1.CSIDriver{ObjectMeta: driver},
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.NodeAgent}},
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: agent}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: agent},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: policy}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy},
 	} {
 		if err := api.Get(s.ctx, client.ObjectKeyFromObject(o), o); client.IgnoreNotFound(err) != nil || err == nil {
 			s.Errorf("reading %T %s: error is %v, want not found", o, o.GetName(), err)

@@ -1,5 +1,5 @@
 // Package installation has the objects that the operator installs, as they are desired: the DaemonSet of node agents
-// and what it needs, the admission policies that confine the agents and the operator, and monitoring. Components is the
+// and what it needs, the admission policies that protect PodListeners and confine the operator, and monitoring. Components is the
 // table of them.
 //
 // It is pure: an object depends on ListenerOperator/cluster and on Settings alone. It must never import a client, a
@@ -87,16 +87,16 @@ type Component struct {
 	build func(*operatorv1alpha1.ListenerOperator, Settings) (any, error)
 }
 
-// Components returns what is installed, in the order of dependencies: agents only run where a policy confines them, and
-// claims are only provisioned where agents run.
+// Components returns what is installed, in the order of dependencies: agents only run where a policy protects what they
+// read, and claims are only provisioned where agents run.
 func Components() []Component {
 	return append([]Component{
 		{
-			Kind: "ValidatingAdmissionPolicy", Name: names.NodeAgent, build: nodeAgentPolicy,
+			Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, build: podListenersPolicy,
 			Empty: func() Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} },
 		},
 		{
-			Kind: "ValidatingAdmissionPolicyBinding", Name: names.NodeAgent, build: nodeAgentPolicyBinding,
+			Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, build: podListenersPolicyBinding,
 			Empty: func() Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{} },
 		},
 		{

@@ -1,0 +1,148 @@
+package installation
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// userWith returns a client that impersonates a user with all permissions in the listeners API group, far more than the
+// user has, so that only the policy restricts it.
+func userWith(t *testing.T, admin client.Client, user string) client.Client {
+	t.Helper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "everything-"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	}
+	if err := admin.Create(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}
+	if err := admin.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	config := apiserver.Config(t)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// mustApply applies a component as it is installed in a namespace.
+func mustApply(t *testing.T, c client.Client, component Component, namespace string) {
+	t.Helper()
+	s := testSettings()
+	s.Namespace = namespace
+	desired, err := component.Desired(newConfig(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := apply.New(c, names.FieldManagerOperator).Apply(t.Context(), desired, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newPodListeners(namespace, uid string) *listenersv1alpha1.PodListeners {
+	return listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: namespace, Name: "web-0"}, types.UID(uid), "node-1")
+}
+
+// Messages of denials.
+const (
+	mayNotCreate = "only the listener operator may create PodListeners"
+	mayNotChange = "only the listener operator may change PodListeners"
+	mayNotDelete = "may delete PodListeners"
+)
+
+// denied reports whether err has the message of a denial.
+func denied(err error, message string) bool {
+	return err != nil && strings.Contains(err.Error(), message)
+}
+
+func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
+	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
+	for _, c := range Components() {
+		if c.Name == names.PodListenersPolicy {
+			mustApply(t, admin, c, namespace)
+		}
+	}
+	serviceAccount := func(namespace, name string) string { return "system:serviceaccount:" + namespace + ":" + name }
+	operator := userWith(t, admin, serviceAccount(namespace, names.Operator))
+	// It takes a moment until the API server enforces a new policy, and grants new permissions.
+	NewWithT(t).Eventually(func() error {
+		return admin.Create(t.Context(), newPodListeners(namespace, "probe"), client.DryRunAll)
+	}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(mayNotCreate)))
+	NewWithT(t).Eventually(func() error {
+		return operator.Create(t.Context(), newPodListeners(namespace, "probe"), client.DryRunAll)
+	}, apiserver.Timeout, "50ms").Should(Succeed())
+
+	existing := newPodListeners(namespace, "1")
+	if err := operator.Create(t.Context(), existing); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(c client.Client, patch string) error {
+		return c.Patch(t.Context(), existing.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	}
+	const (
+		changed = `{"spec":{"listeners":{"data":{"scope":"Cluster"}}}}`
+		label   = `{"metadata":{"labels":{"a":"b"}}}`
+	)
+	type want struct{ create, change, label, same, delete string } // messages of denials, "" for allowed
+	others := want{mayNotCreate, mayNotChange, mayNotChange, "", mayNotDelete}
+	for name, tc := range map[string]struct {
+		user string // "" for an administrator of the cluster
+		want want
+	}{
+		"the operator":             {serviceAccount(namespace, names.Operator), want{}},
+		"the garbage collector":    {serviceAccount("kube-system", "generic-garbage-collector"), want{}},
+		"the namespace controller": {serviceAccount("kube-system", "namespace-controller"), want{}},
+		"an administrator":         {"", want{mayNotCreate, mayNotChange, mayNotChange, "", ""}},
+		"an editor":                {"editor", others},
+		"a node agent":             {serviceAccount(namespace, names.NodeAgent), others},
+		"an operator elsewhere":    {serviceAccount("elsewhere", names.Operator), others},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := admin
+			if tc.user != "" {
+				c = userWith(t, admin, tc.user)
+				NewWithT(t).Eventually(func() error {
+					return c.List(t.Context(), &listenersv1alpha1.PodListenersList{})
+				}, apiserver.Timeout, "50ms").Should(Succeed())
+			}
+			for _, request := range []struct {
+				name, want string
+				err        error
+			}{
+				{"create", tc.want.create, c.Create(t.Context(), newPodListeners(namespace, "2"), client.DryRunAll)},
+				{"change", tc.want.change, patch(c, changed)},
+				{"label", tc.want.label, patch(c, label)},
+				{"update without a change", tc.want.same, c.Update(t.Context(), existing.DeepCopy(), client.DryRunAll)},
+				{"delete", tc.want.delete, c.Delete(t.Context(), existing.DeepCopy(), client.DryRunAll)},
+				{"delete all", tc.want.delete, c.DeleteAllOf(t.Context(), &listenersv1alpha1.PodListeners{}, client.InNamespace(namespace), client.DryRunAll)},
+			} {
+				if request.want == "" && request.err != nil || request.want != "" && !denied(request.err, request.want) {
+					t.Errorf("%s: error is %v, want %q", request.name, request.err, request.want)
+				}
+			}
+		})
+	}
+}
