@@ -51,11 +51,11 @@ const (
 
 // Reasons of events on PersistentVolumeClaims that cannot be provisioned yet, in addition to those of ListenerAccepted.
 const (
-	ReasonInvalidClaim        = "InvalidClaim"
-	ReasonListenerNotFound    = "ListenerNotFound"
-	ReasonForeignListener     = "ForeignListener"
-	ReasonListenerTerminating = "ListenerTerminating"
-	ReasonNoConsumer          = "NoConsumer"
+	ReasonInvalidClaim         = "InvalidClaim"
+	ReasonListenerNotFound     = "ListenerNotFound"
+	ReasonForeignListener      = "ForeignListener"
+	ReasonListenerTerminating  = "ListenerTerminating"
+	ReasonWaitForFirstConsumer = "WaitForFirstConsumer"
 )
 
 // Reasons of events on Pods whose volumes cannot be mounted yet.

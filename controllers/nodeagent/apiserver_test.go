@@ -341,8 +341,8 @@ func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestStorageOfAnEarlierInstallationIsTakenOver checks contract 1.7: the CSIDriver and the StorageClass of an earlier
-// installation are immutable, and in use.
+// TestStorageOfAnEarlierInstallationIsTakenOver checks contract 1.7: the CSIDriver of an earlier installation is in use
+// and stays, and the StorageClass is replaced, because its binding mode is immutable.
 func TestStorageOfAnEarlierInstallationIsTakenOver(t *testing.T) {
 	c, namespace := fresh(t)
 	earlier := []client.Object{
@@ -370,9 +370,12 @@ func TestStorageOfAnEarlierInstallationIsTakenOver(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			t.Fatal(err)
 		}
-		if o.GetUID() != uid || !metav1.IsControlledBy(o, config) {
-			t.Errorf("%T was not taken over in place", o)
+		if _, replaced := o.(*storagev1.StorageClass); (o.GetUID() != uid) != replaced || !metav1.IsControlledBy(o, config) {
+			t.Errorf("%T was replaced: %v; its owners are %v", o, o.GetUID() != uid, o.GetOwnerReferences())
 		}
+	}
+	if mode := earlier[1].(*storagev1.StorageClass).VolumeBindingMode; ptr.Deref(mode, "") != storagev1.VolumeBindingImmediate {
+		t.Errorf("the binding mode is %v", mode)
 	}
 	if policy := *earlier[0].(*storagev1.CSIDriver).Spec.FSGroupPolicy; policy != storagev1.NoneFSGroupPolicy {
 		t.Errorf("fsGroupPolicy is %s, want None", policy)

@@ -223,6 +223,12 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 	if err != nil {
 		return err
 	}
+	if c.object != nil && c.Immutable != nil && c.Immutable(c.object) {
+		if err := r.delete(ctx, c.Kind, c.object); err != nil {
+			return err
+		}
+		c.object = nil
+	}
 	result, err := r.applier.Apply(ctx, desired, c.object)
 	if err != nil || result == apply.Unchanged {
 		return err

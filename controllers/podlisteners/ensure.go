@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,11 +16,12 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// ensureMounts applies the Listeners of class-based claims, and labels the Pod and its volumes with their Listeners. A
-// mount of a volume that observed has no entry for is a new one.
+// ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
+// pins the volumes of pinned classes. A mount of a volume that observed has no entry for is a new one.
 func (r *Reconciler) ensureMounts(
 	ctx context.Context, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, mounts []mount,
 ) error {
@@ -27,8 +29,8 @@ func (r *Reconciler) ensureMounts(
 	labels := map[string]string{}
 	for i := range mounts {
 		m := &mounts[i]
-		_, known := observed[m.volume]
-		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.labelVolume(ctx, pod, m, !known))
+		entry, known := observed[m.volume]
+		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.ensureVolume(ctx, pod, m, !known, len(entry.IngressAddresses) > 0))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
@@ -36,29 +38,50 @@ func (r *Reconciler) ensureMounts(
 	return errors.Join(append(errs, r.labelPod(ctx, pod, labels))...)
 }
 
-// labelVolume labels a PersistentVolume with its Listener. At a new mount it also records the node, unless the volume
-// is pinned. A mount that is not new does not change the node, because another Pod may have mounted the volume since.
-func (r *Reconciler) labelVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
+// ensureVolume labels a PersistentVolume with its Listener. If the class is pinned, it pins the volume to the node of the
+// Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
+// address. Otherwise it records the node at a new mount. A mount that is not new does not change the node, because another
+// Pod may have mounted the volume since.
+func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting, published bool) error {
 	labels := map[string]string{
 		names.LabelListenerNamespace: pod.Namespace,
 		names.LabelListenerName:      m.listenerName(),
 	}
 	annotations := map[string]string{}
-	if !m.pinned() {
-		annotations[names.AnnotationNode] = m.pv.Annotations[names.AnnotationNode]
-		if mounting || annotations[names.AnnotationNode] == "" {
-			annotations[names.AnnotationNode] = pod.Spec.NodeName
-		}
+	affinity := m.pv.Spec.NodeAffinity
+	switch recorded := m.pv.Annotations[names.AnnotationNode]; {
+	case m.pinned():
+	case !published && m.class != nil && m.class.Pinned():
+		affinity = index.NodeAffinity(pod.Spec.NodeName)
+	case mounting || recorded == "":
+		annotations[names.AnnotationNode] = pod.Spec.NodeName
+	default:
+		annotations[names.AnnotationNode] = recorded
 	}
-	if len(missingEntries(m.pv.Labels, labels))+len(missingEntries(m.pv.Annotations, annotations)) == 0 {
+	pinning := affinity != m.pv.Spec.NodeAffinity
+	if !pinning && len(missingEntries(m.pv.Labels, labels))+len(missingEntries(m.pv.Annotations, annotations)) == 0 {
 		return nil
 	}
 	desired, err := apply.Unstructured(corev1ac.PersistentVolume(m.pv.Name).WithLabels(labels).WithAnnotations(annotations))
 	if err != nil {
 		return err
 	}
-	_, err = r.Applier.Apply(ctx, desired, m.pv)
-	return err
+	if affinity != nil {
+		// Also if it is not new: it is immutable, and an apply without it would try to remove it.
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(affinity)
+		if err != nil {
+			return fmt.Errorf("encoding the node affinity of PersistentVolume %s: %w", m.pv.Name, err)
+		}
+		desired.Object["spec"] = map[string]any{"nodeAffinity": content}
+	}
+	if _, err := r.Applier.Apply(ctx, desired, m.pv); err != nil {
+		return err
+	}
+	if pinning {
+		m.pv = m.pv.DeepCopy()
+		m.pv.Spec.NodeAffinity = affinity
+	}
+	return nil
 }
 
 // labelPod adds the labels of Listeners that a Pod does not have. It sends a merge patch, because a Pod keeps the

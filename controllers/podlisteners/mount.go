@@ -3,6 +3,7 @@ package podlisteners
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,6 +44,12 @@ func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.N
 
 func (m *mount) pinned() bool { return len(index.PinnedNodes(m.pv)) > 0 }
 
+// pinnedElsewhere reports whether the volume is pinned to other nodes than this one, where the kubelet does not mount
+// it.
+func (m *mount) pinnedElsewhere(node string) bool {
+	return m.pinned() && !slices.Contains(index.PinnedNodes(m.pv), node)
+}
+
 // ownsListener reports whether the PersistentVolume is an owner of the Listener, which it becomes at the first mount.
 func (m *mount) ownsListener() bool {
 	return slices.ContainsFunc(m.listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.pv.UID })
@@ -57,8 +64,9 @@ func (m *mount) listenerRef() runtime.Object {
 }
 
 // entry returns the desired entry of the volume. It keeps the addresses of the previous entry while the Listener, its
-// class or the node do not exist, or the status of the Listener is outdated: the previous address may still work.
-func (m *mount) entry(node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
+// class or the node do not exist, or the status of the Listener is outdated: the previous address may still work. A
+// volume that is pinned to another node than that of the Pod gets no new ones.
+func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
 		Scope:                listenersv1alpha1.ListenerScopeCluster,
 		IngressAddresses:     previous.IngressAddresses,
@@ -68,7 +76,7 @@ func (m *mount) entry(node *corev1.Node, previous listenersv1alpha1.PodListener)
 	if previous.Scope != "" {
 		entry.Scope = previous.Scope
 	}
-	if !m.statusCurrent() {
+	if !m.statusCurrent() || m.pinnedElsewhere(pod.Spec.NodeName) {
 		return entry
 	}
 	status := m.listener.Status
@@ -98,8 +106,11 @@ const actionMount = "Mount"
 // waitReason returns why there is no address, or "" if the next reconcile will have one or a reason. Different reasons
 // have different actions, because the recorder only counts an event that differs from an earlier one in nothing but its
 // text.
-func (m *mount) waitReason(node *corev1.Node) (action, text string) {
+func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text string) {
 	switch {
+	case m.pinnedElsewhere(pod.Spec.NodeName):
+		return actionMount + "Pinned", fmt.Sprintf("PersistentVolume %s is pinned to node %s, where another Pod has mounted it first, but this Pod is on node %s; "+
+			"delete the Pod, so that it is scheduled again", m.pv.Name, strings.Join(index.PinnedNodes(m.pv), ", "), pod.Spec.NodeName)
 	case m.listener == nil && m.selector.Class == "":
 		return actionMount, "it does not exist; the mount continues when it is created"
 	case m.listener != nil && m.listener.Class() == "":

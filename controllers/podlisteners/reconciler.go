@@ -198,11 +198,11 @@ func (r *Reconciler) entries(
 	desired := map[string]listenersv1alpha1.PodListener{}
 	for i := range mounts {
 		m := &mounts[i]
-		entry := m.entry(node, observed[m.volume])
+		entry := m.entry(pod, node, observed[m.volume])
 		desired[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
 			r.eventChanged(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
-		} else if action, text := m.waitReason(node); text != "" {
+		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
 		}

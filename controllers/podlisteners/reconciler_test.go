@@ -22,6 +22,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -427,6 +428,80 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 				t.Errorf("recorded node %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
+	withAddress := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   []string // the nodes to which the volume is pinned
+	}{
+		"first mount":     {func(*world) {}, []string{"node-1"}},
+		"unpinned so far": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"} }, []string{"node-1"}},
+		"class unknown at the first reconcile": {func(w *world) {
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}})
+		}, []string{"node-1"}},
+		"pinned":                          {func(w *world) { w.pv.Spec.NodeAffinity = index.NodeAffinity("node-1") }, []string{"node-1"}},
+		"pinned to another node":          {func(w *world) { w.pv.Spec.NodeAffinity = index.NodeAffinity("node-9") }, []string{"node-9"}},
+		"with an address already":         {func(w *world) { w.publishedBefore(withAddress) }, nil},
+		"class that is not pinned":        {func(w *world) { w.class.Spec.PinnedNodePorts = false }, nil},
+		"class that is no NodePort class": {func(w *world) { w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }, nil},
+		"class that does not exist":       {func(w *world) { w.class = nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.class.Spec.PinnedNodePorts = true
+			tc.change(w)
+			pinnedAtCreation := false
+			c, _, err := w.run(t, interceptor.Funcs{Create: func(
+				ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption,
+			) error {
+				var pv corev1.PersistentVolume
+				if err := c.Get(ctx, types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+					return err
+				}
+				pinnedAtCreation = pv.Spec.NodeAffinity != nil
+				return c.Create(ctx, o, options...)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pv corev1.PersistentVolume
+			if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, index.PinnedNodes(&pv)); diff != "" {
+				t.Errorf("pinned nodes (-want +got):\n%s", diff)
+			}
+			if w.existing == nil && pinnedAtCreation != (tc.want != nil) {
+				t.Errorf("the volume was pinned when the addresses were published: %v", pinnedAtCreation)
+			}
+			if tc.want != nil && pv.Annotations[names.AnnotationNode] != "" && w.pv.Annotations == nil {
+				t.Errorf("the pinned volume has the recorded node %s", pv.Annotations[names.AnnotationNode])
+			}
+		})
+	}
+}
+
+// Two Pods on two nodes share a claim: the volume is pinned to the node of the first one.
+func TestPodOnAnotherNodeThanThatOfItsPinnedVolumeGetsNoAddress(t *testing.T) {
+	w := newWorld()
+	w.class.Spec.PinnedNodePorts = true
+	w.pv.Spec.NodeAffinity = index.NodeAffinity("node-9")
+	c, recorded := w.mustRun(t)
+	if got := published(t, c).Listeners["listener"].IngressAddresses; len(got) > 0 {
+		t.Errorf("addresses %v", got)
+	}
+	const want = `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: PersistentVolume pvc-1 is pinned to node node-9, ` +
+		`where another Pod has mounted it first, but this Pod is on node node-1; delete the Pod, so that it is scheduled again`
+	select {
+	case got := <-recorded:
+		if got != want {
+			t.Errorf("event %q, want %q", got, want)
+		}
+	default:
+		t.Error("no event")
 	}
 }
 

@@ -110,7 +110,7 @@ func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
 	})
-	c.waitForEvent(claim, "NoConsumer")
+	c.waitForEvent(claim, "WaitForFirstConsumer")
 	c.create(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
 		Spec: corev1.PodSpec{

@@ -1,5 +1,6 @@
 // Package volume provisions the PersistentVolumes of listener volumes. For a class-based claim it creates the Listener
-// while the Pod is still being scheduled, so that the Service exists before the kubelet publishes the volume.
+// while the Pod is still being scheduled, so that the Service exists before the kubelet publishes the volume. It pins
+// no volume to a node: see package podlisteners.
 //
 // If a claim cannot be provisioned yet, the package emits an event on the claim, and handles it again when the object
 // that it waits for changes; nothing polls. It must never write to a claim.
@@ -10,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,12 +29,14 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Provisioner implements controller.Provisioner of the provisioner library. Its volumes have no storage.
+// annotationProvisioner names the provisioner of a claim's StorageClass. Kubernetes sets it.
+const annotationProvisioner = "volume.kubernetes.io/storage-provisioner"
+
+// Provisioner implements controller.Provisioner and controller.Qualifier of the provisioner library. Its volumes have
+// no storage.
 type Provisioner struct {
 	// Client reads from the cache, with the indexes of package index.
 	Client client.Client
-	// APIReader reads Pods that are not in the cache yet.
-	APIReader client.Reader
 	// Events emits the events of claims.
 	Events events.EventRecorder
 	// Applier writes the Listeners of class-based claims.
@@ -60,7 +62,7 @@ func pendingf(reason, format string, args ...any) error {
 func (p *Provisioner) Provision(
 	ctx context.Context, options controller.ProvisionOptions,
 ) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	listener, class, err := p.resolve(ctx, options.PVC)
+	listener, err := p.resolve(ctx, options.PVC)
 	if pending, ok := errors.AsType[*pendingError](err); ok {
 		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, pending.reason, "Provision", "%s",
 			message.Truncate(pending.message, message.MaxEvent))
@@ -69,63 +71,77 @@ func (p *Provisioner) Provision(
 	if err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
-	return volume(options, listener, class.Pinned()), controller.ProvisioningFinished, nil
+	return volume(options, listener), controller.ProvisioningFinished, nil
 }
 
 // Delete implements controller.Provisioner. A volume has no storage, and its Listener is garbage-collected.
 func (p *Provisioner) Delete(context.Context, *corev1.PersistentVolume) error { return nil }
 
-// resolve returns the key of the Listener and the class of a claim, and creates the Listener of a class-based claim.
-func (p *Provisioner) resolve(
-	ctx context.Context, pvc *corev1.PersistentVolumeClaim,
-) (types.NamespacedName, *listenersv1alpha1.ListenerClass, error) {
+// ShouldProvision implements controller.Qualifier. A class-based claim waits for a Pod that mounts it, whose ports
+// become those of the Listener. The claims of a StatefulSet are created before its Pods, so that is no reason for a
+// warning.
+func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.PersistentVolumeClaim) bool {
+	selector, err := claim.ParseSelector(pvc.Annotations)
+	if pvc.Annotations[annotationProvisioner] != names.Driver || err != nil || selector.Class == "" {
+		return true
+	}
+	if pod, err := p.consumer(ctx, pvc); err != nil || pod != nil || p.checkClass(ctx, selector.Class) != nil {
+		return true
+	}
+	p.Events.Eventf(pvc, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonWaitForFirstConsumer, "Provision",
+		"waiting for the first Pod that mounts the claim to be created")
+	return false
+}
+
+// resolve returns the key of the Listener of a claim, checks that its class exists, and creates the Listener of a
+// class-based claim.
+func (p *Provisioner) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
 	selector, err := claim.ParseSelector(pvc.Annotations)
 	if err != nil {
-		return types.NamespacedName{}, nil, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
+		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
 	}
 	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
 	if problems := validation.IsDNS1035Label(key.Name); len(problems) > 0 {
-		return key, nil, pendingf(listenersv1alpha1.ReasonInvalidName,
+		return key, pendingf(listenersv1alpha1.ReasonInvalidName,
 			"the Service of Listener %q would have the same name, which is not valid: %s; rename the Listener, or for a class-based claim "+
 				"the Pod, volume or claim template", key.Name, problems[0])
 	}
 	if selector.Listener != "" {
-		class, err := p.classOfListener(ctx, key)
-		return key, class, err
+		return key, p.checkListener(ctx, key)
 	}
-	class, err := p.class(ctx, selector.Class)
-	if err != nil {
-		return key, nil, err
+	if err := p.checkClass(ctx, selector.Class); err != nil {
+		return key, err
 	}
-	return key, class, p.ensureListener(ctx, pvc, selector.Class)
+	return key, p.ensureListener(ctx, pvc, selector.Class)
 }
 
-// classOfListener returns the class of an existing Listener.
-func (p *Provisioner) classOfListener(ctx context.Context, key types.NamespacedName) (*listenersv1alpha1.ListenerClass, error) {
+// checkListener returns an error unless a Listener and its class exist.
+func (p *Provisioner) checkListener(ctx context.Context, key types.NamespacedName) error {
 	var listener listenersv1alpha1.Listener
 	switch err := p.Client.Get(ctx, key, &listener); {
 	case apierrors.IsNotFound(err):
-		return nil, pendingf(listenersv1alpha1.ReasonListenerNotFound,
+		return pendingf(listenersv1alpha1.ReasonListenerNotFound,
 			"Listener %s does not exist; the volume is provisioned as soon as it does", key)
 	case err != nil:
-		return nil, fmt.Errorf("reading Listener %s: %w", key, err)
+		return fmt.Errorf("reading Listener %s: %w", key, err)
 	case listener.Class() == "":
-		return nil, pendingf(listenersv1alpha1.ReasonClassNotSet,
+		return pendingf(listenersv1alpha1.ReasonClassNotSet,
 			"Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
 	}
-	return p.class(ctx, listener.Class())
+	return p.checkClass(ctx, listener.Class())
 }
 
-func (p *Provisioner) class(ctx context.Context, name string) (*listenersv1alpha1.ListenerClass, error) {
+// checkClass returns an error unless a class exists.
+func (p *Provisioner) checkClass(ctx context.Context, name string) error {
 	var class listenersv1alpha1.ListenerClass
 	switch err := p.Client.Get(ctx, types.NamespacedName{Name: name}, &class); {
 	case apierrors.IsNotFound(err):
-		return nil, pendingf(listenersv1alpha1.ReasonClassNotFound,
+		return pendingf(listenersv1alpha1.ReasonClassNotFound,
 			"ListenerClass %q does not exist; the volume is provisioned as soon as it does", name)
 	case err != nil:
-		return nil, fmt.Errorf("reading ListenerClass %s: %w", name, err)
+		return fmt.Errorf("reading ListenerClass %s: %w", name, err)
 	}
-	return &class, nil
+	return nil
 }
 
 // ensureListener applies the Listener of a class-based claim, with the ports of the Pod that mounts the claim.
@@ -133,6 +149,9 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 	pod, err := p.consumer(ctx, pvc)
 	if err != nil {
 		return err
+	}
+	if pod == nil {
+		return pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "the Pod that mounted the claim was deleted")
 	}
 	ports := claim.PodPorts(pod)
 	if len(ports) == 0 {
@@ -158,45 +177,30 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 	return err
 }
 
-// consumer returns a Pod that mounts the claim. The scheduler only requests volumes of Pods that exist, so a Pod that
-// is not in the cache is read from the API server.
+// consumer returns a Pod that mounts the claim and is not being deleted, or nil.
 func (p *Provisioner) consumer(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(pvc.Namespace), client.MatchingFields{index.PodsByClaim: pvc.Name}); err != nil {
 		return nil, fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(pvc), err)
 	}
-	if pod := activePod(pods.Items, pvc.Name); pod != nil {
-		return pod, nil
-	}
-	if err := p.APIReader.List(ctx, &pods, client.InNamespace(pvc.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing the Pods of namespace %s: %w", pvc.Namespace, err)
-	}
-	if pod := activePod(pods.Items, pvc.Name); pod != nil {
-		return pod, nil
-	}
-	return nil, pendingf(listenersv1alpha1.ReasonNoConsumer, "no Pod mounts the claim; the volume is provisioned as soon as one does")
-}
-
-// activePod returns the first Pod that mounts the claim and is not being deleted, or nil.
-func activePod(pods []corev1.Pod, claimName string) *corev1.Pod {
-	for i := range pods {
-		if pods[i].DeletionTimestamp == nil && slices.Contains(index.PodClaims(&pods[i]), claimName) {
-			return &pods[i]
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil {
+			return &pods.Items[i], nil
 		}
 	}
-	return nil
+	return nil, nil //nolint:nilnil // a claim that no Pod mounts is no error
 }
 
 // volume returns the PersistentVolume of a claim. Its attributes are the current annotations of the claim (contract
 // 1.3).
-func volume(options controller.ProvisionOptions, listener types.NamespacedName, pinned bool) *corev1.PersistentVolume {
+func volume(options controller.ProvisionOptions, listener types.NamespacedName) *corev1.PersistentVolume {
 	pvc := options.PVC
 	mode := corev1.PersistentVolumeFilesystem
 	policy := corev1.PersistentVolumeReclaimDelete
 	if options.StorageClass.ReclaimPolicy != nil {
 		policy = *options.StorageClass.ReclaimPolicy
 	}
-	pv := &corev1.PersistentVolume{
+	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: options.PVName,
 			Labels: map[string]string{
@@ -216,12 +220,4 @@ func volume(options controller.ProvisionOptions, listener types.NamespacedName, 
 			}},
 		},
 	}
-	if pinned && options.SelectedNodeName != "" {
-		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{
-				Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{options.SelectedNodeName},
-			}},
-		}}}}
-	}
-	return pv
 }

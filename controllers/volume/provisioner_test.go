@@ -69,7 +69,8 @@ func (w *world) byName(listener *listenersv1alpha1.Listener) {
 	}
 }
 
-func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.PersistentVolume, client.Client, chan string, error) {
+// provisioner returns a Provisioner in this world, and its events.
+func (w *world) provisioner(t *testing.T, intercept interceptor.Funcs) (*Provisioner, chan string) {
 	t.Helper()
 	objects := append([]client.Object{w.pvc}, w.other...)
 	if w.pod != nil {
@@ -80,17 +81,23 @@ func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.Pe
 	}
 	c := fakeclient.New(t, intercept, objects...)
 	recorder := events.NewFakeRecorder(10)
-	p := &Provisioner{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+	return &Provisioner{Client: fakeclient.Cached(c, "operators"), Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}, recorder.Events
+}
+
+func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.PersistentVolume, client.Client, chan string, error) {
+	t.Helper()
+	p, recorded := w.provisioner(t, intercept)
 	pv, state, err := p.Provision(t.Context(), controller.ProvisionOptions{
 		PVName: "pvc-claim-uid", PVC: w.pvc, SelectedNodeName: "node-1", StorageClass: &storagev1.StorageClass{},
 	})
 	if state != controller.ProvisioningFinished {
 		t.Errorf("state %s, want finished: nothing continues in the background", state)
 	}
-	return pv, c, recorder.Events, err
+	return pv, p.Client, recorded, err
 }
 
-func TestVolumeOfAPinnedClassHasTheSelectedNodeAsAffinity(t *testing.T) {
+// A volume is pinned when its Pod is bound to a node, also if the scheduler has selected a node for the claim.
+func TestProvisionedVolume(t *testing.T) {
 	pv, _, _, err := newWorld().provision(t, interceptor.Funcs{})
 	if err != nil {
 		t.Fatal(err)
@@ -108,35 +115,10 @@ func TestVolumeOfAPinnedClassHasTheSelectedNodeAsAffinity(t *testing.T) {
 				Driver: "listeners.stackable.tech", VolumeHandle: "pvc-claim-uid",
 				VolumeAttributes: map[string]string{"listeners.stackable.tech/listener-class": "public", "note": "kept"},
 			}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key: "listeners.stackable.tech/hostname", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"},
-				}},
-			}}}},
 		},
 	}
 	if diff := cmp.Diff(want, pv); diff != "" {
 		t.Errorf("volume (-want +got):\n%s", diff)
-	}
-}
-
-func TestOnlyVolumesOfPinnedNodePortsHaveANodeAffinity(t *testing.T) {
-	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{
-		"node ports that are not pinned": {ServiceType: listenersv1alpha1.ServiceTypeNodePort},
-		"a pinned load balancer":         {ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, PinnedNodePorts: true},
-		"a pinned cluster IP":            {ServiceType: listenersv1alpha1.ServiceTypeClusterIP, PinnedNodePorts: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.class.Spec = spec
-			pv, _, _, err := w.provision(t, interceptor.Funcs{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if pv.Spec.NodeAffinity != nil {
-				t.Errorf("the volume has the node affinity %v", pv.Spec.NodeAffinity)
-			}
-		})
 	}
 }
 
@@ -161,8 +143,8 @@ func TestNamedListenerIsUsedUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := pv.Labels[names.LabelListenerName]; got != "web" || pv.Spec.NodeAffinity == nil {
-		t.Errorf("the volume has Listener %q and node affinity %v", got, pv.Spec.NodeAffinity)
+	if got := pv.Labels[names.LabelListenerName]; got != "web" {
+		t.Errorf("the volume has Listener %q", got)
 	}
 	var created listenersv1alpha1.Listener
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &created); !apierrors.IsNotFound(err) {
@@ -186,7 +168,7 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}})
 		}, "ClassNotFound", `"gone"`},
 		"no ports": {func(w *world) { w.pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
-		"no Pod":   {func(w *world) { w.pod = nil }, "NoConsumer", "no Pod"},
+		"no Pod":   {func(w *world) { w.pod = nil }, "WaitForFirstConsumer", "was deleted"},
 		"name that starts with a digit": {func(w *world) {
 			w.pvc.Name = "0-web"
 			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "0-web"
@@ -226,6 +208,41 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 				}
 			default:
 				t.Error("no event")
+			}
+		})
+	}
+}
+
+func TestClassBasedClaimWaitsForAPodWithoutAWarning(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   bool
+	}{
+		"with a Pod":    {func(*world) {}, true},
+		"without a Pod": {func(w *world) { w.pod = nil }, false},
+		"Pod that is deleted": {func(w *world) {
+			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+		}, false},
+		"unknown class":            {func(w *world) { w.pod, w.class = nil, nil }, true},
+		"claim of a Listener":      {func(w *world) { w.pod = nil; w.byName(nil) }, true},
+		"claim without annotation": {func(w *world) { w.pod = nil; delete(w.pvc.Annotations, names.AnnotationListenerClass) }, true},
+		"claim of another driver":  {func(w *world) { w.pod = nil; w.pvc.Annotations[annotationProvisioner] = "other.example" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.pvc.Annotations[annotationProvisioner] = names.Driver
+			tc.change(w)
+			p, recorded := w.provisioner(t, interceptor.Funcs{})
+			if got := p.ShouldProvision(t.Context(), w.pvc); got != tc.want {
+				t.Errorf("should provision: %v, want %v", got, tc.want)
+			}
+			var event string
+			select {
+			case event = <-recorded:
+			default:
+			}
+			if got := strings.HasPrefix(event, "Normal WaitForFirstConsumer waiting for the first Pod"); got == tc.want {
+				t.Errorf("event %q", event)
 			}
 		})
 	}

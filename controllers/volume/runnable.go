@@ -36,10 +36,9 @@ func Add(mgr manager.Manager, applier *apply.Applier) error {
 		return fmt.Errorf("creating the client of the provisioner: %w", err)
 	}
 	return mgr.Add(&runnable{mgr: mgr, clientset: clientset, provisioner: &Provisioner{
-		Client:    mgr.GetClient(),
-		APIReader: mgr.GetAPIReader(),
-		Events:    mgr.GetEventRecorder(names.EventReporter),
-		Applier:   applier,
+		Client:  mgr.GetClient(),
+		Events:  mgr.GetEventRecorder(names.EventReporter),
+		Applier: applier,
 	}})
 }
 

@@ -123,6 +123,15 @@ func PinnedNodes(pv *corev1.PersistentVolume) []string {
 	return nodes
 }
 
+// NodeAffinity returns the node affinity that pins a PersistentVolume to a node.
+func NodeAffinity(node string) *corev1.VolumeNodeAffinity {
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+		}},
+	}}}}
+}
+
 // PodUID returns the uid of a Pod with claims. Most Pods of a cluster have none.
 func PodUID(o client.Object) []string {
 	if len(PodClaims(o)) == 0 {

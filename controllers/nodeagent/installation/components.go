@@ -1,6 +1,6 @@
 // Package installation has the objects that the operator installs, as they are desired: the DaemonSet of node agents
-// and what it needs, the admission policies that protect PodListeners and confine the operator, and monitoring. Components is the
-// table of them.
+// and what it needs, the admission policies that protect PodListeners and confine the operator, and monitoring.
+// Components is the table of them.
 //
 // It is pure: an object depends on ListenerOperator/cluster and on Settings alone. It must never import a client, a
 // clock or the environment.
@@ -80,6 +80,9 @@ type Component struct {
 	Optional schema.GroupVersionKind
 	// Extra is set if volumes can be used without the component.
 	Extra bool
+	// Immutable reports whether an observed object differs from the desired one in immutable fields, so that it has to
+	// be deleted and created again. Nil means that it never does.
+	Immutable func(observed Object) bool
 	// Empty returns an object of the kind to read into.
 	Empty func() Object
 
@@ -109,7 +112,7 @@ func Components() []Component {
 			Empty: func() Object { return &appsv1.DaemonSet{} },
 		},
 		{
-			Kind: "StorageClass", Name: names.Driver, Adopt: true, build: storageClass,
+			Kind: "StorageClass", Name: names.Driver, Adopt: true, build: storageClass, Immutable: storageClassImmutable,
 			Empty: func() Object { return &storagev1.StorageClass{} },
 		},
 		{

@@ -20,10 +20,10 @@ var systemControllers = []string{
 	"system:kube-controller-manager",
 }
 
-// podListenersPolicy lets only the operator write PodListeners, because node agents write their content to volumes. RBAC
-// does not suffice: the Operator Lifecycle Manager gives the editors of a namespace permission to write the resources
-// of all CRDs that an operator owns. Administrators of the operator may delete PodListeners, which are then recreated,
-// and everyone with permission may write an object as it is, as storage migrations do.
+// podListenersPolicy lets only the operator write PodListeners, because node agents write their content to volumes.
+// RBAC does not suffice: the Operator Lifecycle Manager gives the editors of a namespace permission to write the
+// resources of all CRDs that an operator owns. Administrators of the operator may delete PodListeners, which are then
+// recreated, and everyone with permission may write an object as it is, as storage migrations do.
 func podListenersPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
 	writers := append([]string{fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, names.Operator)}, systemControllers...)
 	var unchanged []string

@@ -3,6 +3,7 @@ package installation
 import (
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1ac "k8s.io/client-go/applyconfigurations/storage/v1"
+	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -25,11 +26,19 @@ func csiDriver(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 		WithVolumeLifecycleModes(storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent)), nil
 }
 
-// storageClass is the class of claims for listener volumes (contract 1.2). Nearly all of its fields are immutable, so
-// they have to be those of earlier installations. Binding waits for the first Pod, because an address may be that of
-// the Pod's node.
+// storageClass is the class of claims for listener volumes (contract 1.2). Volumes are bound at once: a class that
+// waits for the first Pod makes the scheduler wait for the volume, which it checks once a second. A volume is pinned to
+// a node when its Pod has been bound to it, see controllers/podlisteners.
 func storageClass(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return storagev1ac.StorageClass(names.Driver).
 		WithProvisioner(names.Driver).
-		WithVolumeBindingMode(storagev1.VolumeBindingWaitForFirstConsumer), nil
+		WithVolumeBindingMode(storagev1.VolumeBindingImmediate), nil
+}
+
+// storageClassImmutable reports whether a StorageClass cannot be updated to the desired one, as those of Stackable's
+// listener operator.
+func storageClassImmutable(observed Object) bool {
+	class, ok := observed.(*storagev1.StorageClass)
+	return ok && class.Provisioner == names.Driver &&
+		ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate
 }
