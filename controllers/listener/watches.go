@@ -26,6 +26,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -67,7 +68,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			controlled = controlled.WatchesRawSource(view)
 		}
 	}
-	return controlled.Complete(reconcile.AsReconciler(r.Client, r))
+	return controlled.Complete(conflict.Requeue(reconcile.AsReconciler(r.Client, r)))
 }
 
 // viewOf returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.

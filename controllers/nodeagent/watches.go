@@ -26,6 +26,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -63,7 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 		b = b.Watches(c.Empty(), handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.isComponent(c)))
 	}
-	return b.Complete(reconcile.AsReconciler(r.Client, r))
+	return b.Complete(conflict.Requeue(reconcile.AsReconciler(r.Client, r)))
 }
 
 // optionalSource watches a component of an optional kind. Its cache holds metadata alone.

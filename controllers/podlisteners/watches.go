@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
@@ -40,7 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToPodListeners), builder.WithPredicates(changes)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToPodListeners), builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(r)
+		Complete(conflict.Requeue(r))
 }
 
 // podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects

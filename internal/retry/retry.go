@@ -7,9 +7,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// The first delay is short, because most errors are conflicts. The maximum is so short that Pods do not wait long once
-// the API server, an admission webhook or a disk has recovered: with controller-runtime's default, nothing might happen
-// for a quarter of an hour after a long outage.
+// The first delay is short, because many errors last a moment only. The maximum is so short that Pods do not wait long
+// once the API server, an admission webhook or a disk has recovered: with controller-runtime's default, nothing might
+// happen for a quarter of an hour after a long outage.
 const (
 	baseDelay = 10 * time.Millisecond
 	maxDelay  = 30 * time.Second
