@@ -60,7 +60,7 @@ func newScenario(t testing.TB) *scenario {
 		if t.Failed() {
 			s.dump(ctx)
 		}
-		if err := api.Delete(ctx, namespace); err != nil {
+		if err := client.IgnoreNotFound(api.Delete(ctx, namespace)); err != nil {
 			t.Errorf("deleting the namespace: %v", err)
 		}
 		if err := awaitDeleted(ctx, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace)); err != nil {
