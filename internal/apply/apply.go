@@ -77,7 +77,7 @@ func New(c client.Client, manager string) *Applier {
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
-// read, or nil if there is none: when it is still the version that an equal desired state resulted in, or
+// read, or nil if there is none: when it is still as the last apply of an equal desired state left it, or
 // SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is. Otherwise desired
 // holds the object as it is now. A namesake that has replaced the observed object is never written to, and if desired
 // has a resource version, no other version either; the error is then a conflict.
@@ -90,11 +90,14 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	}
 	id := identity{desired.GroupVersionKind(), client.ObjectKeyFromObject(desired)}
 	last := a.last(id)
-	if observed != nil && (last.of(observed, sent) || slices.Contains(observed.GetManagedFields(), summary(string(a.manager), sent))) {
-		desired.SetResourceVersion(version)
-		return Unchanged, nil
-	}
 	fields := desired.DeepCopy().Object
+	delete(fields, "apiVersion") // typed objects may lack them
+	delete(fields, "kind")
+	follows, err := a.follows(observed, last, sent, fields)
+	if err != nil || follows {
+		desired.SetResourceVersion(version)
+		return Unchanged, err
+	}
 	desired.SetResourceVersion(version)
 	if observed != nil {
 		desired.SetUID(observed.GetUID())
@@ -105,6 +108,25 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	now := record{sent: sent, uid: desired.GetUID(), resourceVersion: desired.GetResourceVersion()}
 	a.applied.Add(id, now)
 	return result(last, now, fields, observed, desired)
+}
+
+// follows reports whether the observed object, nil if there is none, is known to follow the desired fields: they are what
+// was last applied to it, and hold in the version that the API server answered with, or in a later one, which other
+// writers changed elsewhere, for example in the status.
+func (a *Applier) follows(observed client.Object, last record, sent [sha256.Size]byte, fields map[string]any) (bool, error) {
+	switch {
+	case observed == nil:
+		return false, nil
+	case last.of(observed, sent), slices.Contains(observed.GetManagedFields(), summary(string(a.manager), sent)):
+		return true, nil
+	case last.sent != sent || last.uid != observed.GetUID():
+		return false, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
+	if err != nil {
+		return false, fmt.Errorf("converting %T: %w", observed, err)
+	}
+	return !differ(fields, fields, content), nil
 }
 
 // result returns what an apply of the desired fields did. last is the record of the apply before it, now its own;
@@ -125,8 +147,6 @@ func result(last, now record, fields map[string]any, before client.Object, after
 	if err != nil {
 		return Changed, fmt.Errorf("converting %T: %w", before, err)
 	}
-	delete(fields, "apiVersion") // typed objects may lack them
-	delete(fields, "kind")
 	if differ(fields, was, after.Object) {
 		return Repaired, nil
 	}

@@ -84,7 +84,7 @@ func TestResultsOfApply(t *testing.T) {
 			if err := c.Update(t.Context(), observed); err != nil {
 				t.Fatal(err)
 			}
-		}, "b", apply.Unchanged, true},
+		}, "b", apply.Unchanged, false},
 		{"a change together with one of the desired state", change("theirs"), "c", apply.Changed, true},
 		{"a deletion by another writer", func() {
 			if err := c.Delete(t.Context(), observe(t, c, namespace)); err != nil {
