@@ -325,7 +325,8 @@ func (m *olmScenario) upgrade(next release) {
 	class := m.createLastingClass(pinned())
 	m.create(statefulSet("broker", 3, byClass(class)))
 	for i := range 3 {
-		m.awaitReady(fmt.Sprintf("broker-%d", i))
+		name := fmt.Sprintf("broker-%d", i)
+		m.awaitAnswer(m.awaitPodListener(m.awaitReady(name), "listener").IngressAddresses[0], name)
 	}
 	before := m.collectUserData()
 	agents := m.daemonSet()

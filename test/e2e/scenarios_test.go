@@ -170,7 +170,11 @@ func TestThreeReplicasShareOneListener(t *testing.T) {
 	var got []string
 	for _, a := range l.Status.IngressAddresses {
 		got = append(got, a.Address)
-		if _, err := request(s.timeoutContext(), a, "/whoami"); err != nil {
+		// kube-proxy of each node follows the Service with a delay.
+		if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+			_, err := request(ctx, a, "/whoami")
+			return err
+		}); err != nil {
 			t.Errorf("from outside, %s: %v", a.Address, err)
 		}
 	}
