@@ -158,8 +158,8 @@ type ListenerStatus struct {
 	// +nullable
 	NodePorts map[string]int32 `json:"nodePorts,omitempty"`
 
-	// lastNodePorts are the last node ports of the Service, by the names of the Listener's ports. Set only while nodePorts
-	// is not. When the Service has node ports again, it gets these, unless other Services have them.
+	// lastNodePorts are the last node ports of the Service, by the names of the Listener's ports. Set only while
+	// nodePorts is not. When the Service has node ports again, it gets these, unless other Services have them.
 	// +optional
 	LastNodePorts map[string]int32 `json:"lastNodePorts,omitempty"`
 

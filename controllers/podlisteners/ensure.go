@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -16,7 +17,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -38,41 +38,22 @@ func (r *Reconciler) ensureMounts(
 	return errors.Join(append(errs, r.labelPod(ctx, pod, labels))...)
 }
 
-// ensureVolume labels a PersistentVolume with its Listener. If the class is pinned, it pins the volume to the node of the
-// Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
-// address. Otherwise it records the node at a new mount. A mount that is not new does not change the node, because another
-// Pod may have mounted the volume since.
+// ensureVolume labels a PersistentVolume with its Listener. If the class is pinned, it pins the volume to the node of
+// the Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
+// address. Otherwise it records the node at a new mount.
 func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting, published bool) error {
 	labels := map[string]string{
 		names.LabelListenerNamespace: pod.Namespace,
 		names.LabelListenerName:      m.listenerName(),
 	}
-	annotations := map[string]string{}
-	affinity := m.pv.Spec.NodeAffinity
-	switch recorded := m.pv.Annotations[names.AnnotationNode]; {
-	case m.pinned():
-	case !published && m.class != nil && m.class.Pinned():
-		affinity = index.NodeAffinity(pod.Spec.NodeName)
-	case mounting || recorded == "":
-		annotations[names.AnnotationNode] = pod.Spec.NodeName
-	default:
-		annotations[names.AnnotationNode] = recorded
-	}
+	affinity, annotations := m.reservation(pod.Spec.NodeName, mounting, published)
 	pinning := affinity != m.pv.Spec.NodeAffinity
 	if !pinning && len(missingEntries(m.pv.Labels, labels))+len(missingEntries(m.pv.Annotations, annotations)) == 0 {
 		return nil
 	}
-	desired, err := apply.Unstructured(corev1ac.PersistentVolume(m.pv.Name).WithLabels(labels).WithAnnotations(annotations))
+	desired, err := desiredVolume(m.pv.Name, labels, annotations, affinity)
 	if err != nil {
 		return err
-	}
-	if affinity != nil {
-		// Also if it is not new: it is immutable, and an apply without it would try to remove it.
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(affinity)
-		if err != nil {
-			return fmt.Errorf("encoding the node affinity of PersistentVolume %s: %w", m.pv.Name, err)
-		}
-		desired.Object["spec"] = map[string]any{"nodeAffinity": content}
 	}
 	if _, err := r.Applier.Apply(ctx, desired, m.pv); err != nil {
 		return err
@@ -82,6 +63,23 @@ func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, m *mount
 		m.pv.Spec.NodeAffinity = affinity
 	}
 	return nil
+}
+
+// desiredVolume returns a PersistentVolume with the fields that the operator owns. A node affinity is one of them even
+// if it is not new: it is immutable, and an apply without it would try to remove it.
+func desiredVolume(
+	name string, labels, annotations map[string]string, affinity *corev1.VolumeNodeAffinity,
+) (*unstructured.Unstructured, error) {
+	desired, err := apply.Unstructured(corev1ac.PersistentVolume(name).WithLabels(labels).WithAnnotations(annotations))
+	if err != nil || affinity == nil {
+		return desired, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(affinity)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the node affinity of PersistentVolume %s: %w", name, err)
+	}
+	desired.Object["spec"] = map[string]any{"nodeAffinity": content}
+	return desired, nil
 }
 
 // labelPod adds the labels of Listeners that a Pod does not have. It sends a merge patch, because a Pod keeps the

@@ -14,6 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // mount is one listener volume of a Pod, with the objects on which its addresses depend.
@@ -48,6 +49,22 @@ func (m *mount) pinned() bool { return len(index.PinnedNodes(m.pv)) > 0 }
 // it.
 func (m *mount) pinnedElsewhere(node string) bool {
 	return m.pinned() && !slices.Contains(index.PinnedNodes(m.pv), node)
+}
+
+// reservation returns the node affinity of the volume, nil if it is not pinned, and the annotation that records the
+// node of the last mount of a volume that is not. A mount that is not new does not change the recorded node, because
+// another Pod may have mounted the volume since.
+func (m *mount) reservation(node string, mounting, published bool) (*corev1.VolumeNodeAffinity, map[string]string) {
+	recorded := m.pv.Annotations[names.AnnotationNode]
+	switch {
+	case m.pinned():
+		return m.pv.Spec.NodeAffinity, nil
+	case !published && m.class != nil && m.class.Pinned():
+		return index.NodeAffinity(node), nil
+	case mounting || recorded == "":
+		recorded = node
+	}
+	return m.pv.Spec.NodeAffinity, map[string]string{names.AnnotationNode: recorded}
 }
 
 // ownsListener reports whether the PersistentVolume is an owner of the Listener, which it becomes at the first mount.

@@ -110,9 +110,9 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 	return result(last, now, fields, observed, desired)
 }
 
-// follows reports whether the observed object, nil if there is none, is known to follow the desired fields: they are what
-// was last applied to it, and hold in the version that the API server answered with, or in a later one, which other
-// writers changed elsewhere, for example in the status.
+// follows reports whether the observed object, nil if there is none, is known to follow the desired fields: they are
+// what was last applied to it, and hold in the version that the API server answered with, or in a later one, which
+// other writers changed elsewhere, for example in the status.
 func (a *Applier) follows(observed client.Object, last record, sent [sha256.Size]byte, fields map[string]any) (bool, error) {
 	switch {
 	case observed == nil:

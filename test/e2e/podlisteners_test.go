@@ -38,8 +38,8 @@ func TestDeletedPodListenersAreRecreated(t *testing.T) {
 	s.awaitPodDirRemoved(p)
 }
 
-// TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod: a Pod on another node cannot mount it, and an event says why. The first
-// Pod keeps its address.
+// TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod: a Pod on another node cannot mount it, and an event says why. The
+// first Pod keeps its address.
 func TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

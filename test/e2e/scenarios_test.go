@@ -522,8 +522,8 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestADeletedServiceGetsItsNodePortsAgain: clients reach the Pod at the same address and port when an administrator has
-// deleted its Service, and neither the status of the Listener nor the files of the Pod change.
+// TestADeletedServiceGetsItsNodePortsAgain: clients reach the Pod at the same address and port when an administrator
+// has deleted its Service, and neither the status of the Listener nor the files of the Pod change.
 func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
