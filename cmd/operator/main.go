@@ -18,7 +18,9 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -175,6 +177,9 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,
 		Cache:  cache.Options(options.Namespace),
+		// Controller-runtime 0.24 may block its priority queue for ever when it is shut down while requests are pending
+		// (kubernetes-sigs/controller-runtime#3538). The process would then not release its lease.
+		Controller: ctrlconfig.Controller{UsePriorityQueue: ptr.To(false)},
 		Metrics: metricsserver.Options{
 			BindAddress:    options.MetricsAddress,
 			SecureServing:  true,

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -144,7 +145,7 @@ func StartManager(t testing.TB, cfg *rest.Config, namespace string, setup func(m
 		Scheme:     Scheme(),
 		Cache:      cache.Options(namespace),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &skip},
+		Controller: config.Controller{SkipNameValidation: &skip, UsePriorityQueue: ptr.To(false)}, // as cmd/operator
 	})
 	if err != nil {
 		t.Fatal("creating a manager: ", err)
