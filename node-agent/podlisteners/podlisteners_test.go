@@ -296,9 +296,9 @@ func TestMissingObjectEndsTheWait(t *testing.T) {
 // A wait for an address of an existing object only ends with the context, however long a load balancer takes.
 func TestExistingObjectWithoutAddressDoesNotEndTheWait(t *testing.T) {
 	n := newNode(t)
-	n.startAgent()
 	n.write(entries{"a": entry("pvc-1", "")})
-	n.eventually(n.watch.Ready).Should(Succeed())
+	n.startAgent()
+	n.eventually(n.watch.Ready).Should(Succeed()) // the cache has the object
 	n.watch.SetObjectTimeout(0)
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
