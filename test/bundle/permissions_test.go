@@ -98,10 +98,10 @@ func TestNoExcessivePermissions(t *testing.T) {
 	}
 }
 
-func TestNodeAgentMayOnlyReadAndCreatePodListeners(t *testing.T) {
+func TestNodeAgentMayOnlyReadPodListeners(t *testing.T) {
 	strategy := csv(t).Spec.InstallStrategy.StrategySpec
 	want := []rbacv1.PolicyRule{
-		{APIGroups: []string{"listeners.stackable.tech"}, Resources: []string{"podlisteners"}, Verbs: []string{"list", "watch", "create"}},
+		{APIGroups: []string{"listeners.stackable.tech"}, Resources: []string{"podlisteners"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{agent}, Verbs: []string{"use"}},
 	}
 	if diff := cmp.Diff(want, rulesOf(strategy.ClusterPermissions)[agent]); diff != "" {
