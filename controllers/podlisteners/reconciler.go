@@ -3,8 +3,8 @@
 // PodListeners of the Pod with the addresses that lead to it, while the kubelet still sets the Pod up. The node agent
 // only reads the object.
 //
-// It must never take anything from an existing PodListeners that the Pod, its claims and its Listeners do not confirm.
-// It deletes objects that match no Pod.
+// It must never keep an object that does not match its Pod. Of one that does, it keeps addresses only while the Pod's
+// claims, Listeners and classes are not known well enough to compute others.
 package podlisteners
 
 import (

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -277,6 +278,32 @@ func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
 			change(w)
 			if _, _, err := w.run(t, fakeclient.FailWrite(0, errors.New("unexpected write"))); err != nil {
 				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestSomeFailuresToCreatePodListenersAreNoErrors(t *testing.T) {
+	resource := schema.GroupResource{Group: listenersv1alpha1.GroupVersion.Group, Resource: "podlisteners"}
+	terminating := apierrors.NewForbidden(resource, objectKey.Name, errors.New("the namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, tc := range map[string]struct {
+		failure error
+		want    bool // an error
+	}{
+		"namespace that is being deleted":     {terminating, false},
+		"object that is not in the cache yet": {apierrors.NewAlreadyExists(resource, objectKey.Name), false},
+		"permission that the operator lacks":  {apierrors.NewForbidden(resource, objectKey.Name, errors.New("no permission")), true},
+		"API server that is not available":    {errors.New("the API server is unavailable"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := newWorld().run(t, interceptor.Funcs{Create: func(
+				context.Context, client.WithWatch, client.Object, ...client.CreateOption,
+			) error {
+				return tc.failure
+			}})
+			if tc.want != errors.Is(err, tc.failure) || !tc.want && err != nil {
+				t.Errorf("error is %v", err)
 			}
 		})
 	}
