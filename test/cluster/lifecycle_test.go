@@ -181,7 +181,7 @@ func (s *scenario) usesImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.Entrypoint = []string{"sleep", "1000000"}
+	spec.Entrypoint, spec.Cmd = []string{"sleep"}, []string{"1000000"}
 	if err := s.LoadImage(t.Context(), "localhost/loaded:1", spec); err != nil {
 		t.Fatal(err)
 	}
@@ -194,6 +194,11 @@ func (s *scenario) usesImages(t *testing.T) {
 	s.createPod(t, "pushed", 2, pushed)
 	s.awaitReady(t, "loaded", 0)
 	s.awaitReady(t, "pushed", 0)
+	for _, pod := range []string{"loaded", "pushed"} {
+		if output, err := s.kubectl(t, "exec", pod, "--", "cat", "/proc/1/cmdline"); output != "sleep\x001000000\x00" {
+			t.Errorf("Pod %s runs %q, %v", pod, output, err)
+		}
+	}
 	s.usesTheMirror(t, strings.Replace(pushed, s.Registry(), MirroredRegistry, 1))
 }
 
