@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,6 +57,9 @@ type Options struct {
 	HealthAddress string
 	// LeaderElection is required if two replicas may run at the same time, which includes rolling updates.
 	LeaderElection bool
+	// PodName and PodUID are those of the operator's own Pod, from the environment variables POD_NAME and POD_UID. They
+	// identify the leader, and are required for leader election.
+	PodName, PodUID string
 	// OperatorCondition is the name of the object in which the Operator Lifecycle Manager reads conditions of the
 	// operator, from the environment variable OPERATOR_CONDITION_NAME. Empty if something else installed the operator.
 	OperatorCondition string
@@ -72,7 +74,7 @@ const gcPercent = 25
 func main() {
 	options := Options{
 		Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT"),
-		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"),
+		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"), PodName: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
 	}
 	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443", "`address` that serves metrics over HTTPS; 0 disables metrics")
 	flag.StringVar(&options.MetricsCertificate, "metrics-certificate", "",
@@ -103,6 +105,10 @@ func (o Options) validate() error {
 	}
 	if o.NodeAgentImage == "" {
 		errs = append(errs, errors.New("environment variable RELATED_IMAGE_NODE_AGENT is not set: set it to the image of the node agent"))
+	}
+	if o.LeaderElection && (o.PodName == "" || o.PodUID == "") {
+		errs = append(errs, errors.New(
+			"environment variables POD_NAME and POD_UID are not set: set them to the operator's own Pod, or run with --leader-elect=false"))
 	}
 	if o.LogLevel != "info" && o.LogLevel != "debug" {
 		errs = append(errs, fmt.Errorf("--log-level %q is invalid: it must be info or debug", o.LogLevel))
@@ -153,18 +159,6 @@ func run(ctx context.Context, options Options) error {
 	return nil
 }
 
-// electionTimes are the lease duration, renew deadline and retry period of leader election.
-type electionTimes struct{ lease, renew, retry time.Duration }
-
-// election returns the times of leader election: on OpenShift those of its conventions for operators, which let the
-// leader survive the restart of the API server of a single node, otherwise the defaults of controller-runtime.
-func election(openShift bool) electionTimes {
-	if openShift {
-		return electionTimes{lease: 137 * time.Second, renew: 107 * time.Second, retry: 26 * time.Second}
-	}
-	return electionTimes{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
-}
-
 func newManager(config *rest.Config, options Options, times electionTimes, metricsTLS ...func(*tls.Config)) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -173,6 +167,10 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("registering API types: %w", err)
 		}
+	}
+	lock, err := newLock(config, options, times)
+	if err != nil {
+		return nil, err
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,
@@ -186,10 +184,10 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 			TLSOpts:        metricsTLS,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
-		HealthProbeBindAddress:        options.HealthAddress,
-		LeaderElection:                options.LeaderElection,
-		LeaderElectionID:              names.Operator,
-		LeaderElectionNamespace:       options.Namespace,
+		HealthProbeBindAddress:              options.HealthAddress,
+		LeaderElection:                      options.LeaderElection,
+		LeaderElectionResourceLockInterface: lock,
+		// The controllers have ended when the lease is released, and the process ends when run returns.
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &times.lease,
 		RenewDeadline:                 &times.renew,

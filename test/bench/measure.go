@@ -56,7 +56,8 @@ func (c *cluster) measure(ctx context.Context, program string) (r row, err error
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)
-	cmd.Env = append(os.Environ(), "OPERATOR_NAMESPACE="+names.Operator, "RELATED_IMAGE_NODE_AGENT=listener-operator:bench")
+	cmd.Env = append(os.Environ(), "OPERATOR_NAMESPACE="+names.Operator, "RELATED_IMAGE_NODE_AGENT=listener-operator:bench",
+		"POD_NAME=bench", "POD_UID=bench")
 	cmd.Stdout, cmd.Stderr = log, log
 	started := time.Now()
 	if err := cmd.Start(); err != nil {

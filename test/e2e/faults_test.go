@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -273,6 +274,63 @@ func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](1) })
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("meanwhile"), "listener").IngressAddresses[0], "meanwhile")
 	s.awaitAnswer(before, "before")
+}
+
+// TestAKilledOperatorKeepsItsLease: the container that replaces a killed one serves Pods without waiting until the old
+// lease expires, because the leader is the Pod. After an expiry the lease would have another transition.
+func TestAKilledOperatorKeepsItsLease(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	before := s.operatorLease()
+	operator := s.operatorPod()
+	restarts := operator.Status.ContainerStatuses[0].RestartCount
+	s.killOnNode(operator.Spec.NodeName, "/operator")
+	if _, err := await(s.timeoutContext(), &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
+		return p.Status.ContainerStatuses[0].RestartCount > restarts && isReady(p)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.create(pod("after", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("after"), "listener").IngressAddresses[0], "after")
+	after := s.operatorLease()
+	if !strings.HasSuffix(*after.Spec.HolderIdentity, "_"+string(operator.UID)) || *after.Spec.HolderIdentity != *before.Spec.HolderIdentity {
+		t.Errorf("the lease was held by %q and is held by %q", *before.Spec.HolderIdentity, *after.Spec.HolderIdentity)
+	}
+	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions || !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) {
+		t.Errorf("the lease was acquired anew: it was %+v and is %+v", before.Spec, after.Spec)
+	}
+}
+
+// operatorLease returns the lease of leader election.
+func (s *scenario) operatorLease() *coordinationv1.Lease {
+	s.Helper()
+	lease := &coordinationv1.Lease{}
+	s.get(lease, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	return lease
+}
+
+// operatorPod returns the operator's Pod.
+func (s *scenario) operatorPod() *corev1.Pod {
+	s.Helper()
+	var operators corev1.PodList
+	if err := api.List(s.ctx, &operators, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
+		s.Fatalf("listing the operator's Pods: %v", err)
+	}
+	for i := range operators.Items {
+		if operators.Items[i].DeletionTimestamp == nil && isReady(&operators.Items[i]) {
+			return &operators.Items[i]
+		}
+	}
+	s.Fatal("the operator has no ready Pod")
+	return nil
+}
+
+// killOnNode kills the programs of containers on a node whose command line starts like this.
+func (s *scenario) killOnNode(node, command string) {
+	s.Helper()
+	if output, err := testbed.NodeCommand(s.ctx, nodeNumber(node), "pkill", "-KILL", "-f", "^"+command).CombinedOutput(); err != nil {
+		s.Fatalf("killing %s on %s: %v: %s", command, node, err, output)
+	}
 }
 
 // TestInstalledObjectsAreRepaired: installed objects that an administrator changes or deletes are restored, and volumes

@@ -174,8 +174,11 @@ func command(ctx context.Context, dir, name string, args ...string) error {
 }
 
 // nodeOf returns the number of the node that a Pod runs on.
-func nodeOf(pod *corev1.Pod) int {
+func nodeOf(pod *corev1.Pod) int { return nodeNumber(pod.Spec.NodeName) }
+
+// nodeNumber returns the number of the node with this name.
+func nodeNumber(name string) int {
 	var node int
-	_, _ = fmt.Sscanf(pod.Spec.NodeName, "node-%d", &node)
+	_, _ = fmt.Sscanf(name, "node-%d", &node)
 	return node
 }
