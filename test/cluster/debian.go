@@ -31,6 +31,7 @@ var packages = map[string]string{
 	"busybox-static":              busybox,
 	"iproute2":                    "ip",
 	"util-linux":                  "nsenter",
+	"procps":                      "pkill",
 	"haproxy":                     "haproxy", // for test/router
 }
 
