@@ -55,6 +55,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.certificateSecretName) || self.termination in ['edge', 'reencrypt']",message="certificateSecretName is for edge and reencrypt: with other terminations the router needs no certificate"
 // +kubebuilder:validation:XValidation:rule="!has(self.destinationCACertificate) || self.termination == 'reencrypt'",message="destinationCACertificate is for reencrypt: with other terminations the router does not check the Pod's certificate"
 // +kubebuilder:validation:XValidation:rule="!has(self.wildcardPolicy) || self.wildcardPolicy != 'Subdomain' || has(self.hostTemplate)",message="wildcardPolicy Subdomain needs a hostTemplate: a Route serves the domain that its host is in"
+// +kubebuilder:validation:XValidation:rule="!has(self.wildcardPolicy) || self.wildcardPolicy != 'Subdomain' || !has(self.hostTemplate) || self.hostTemplate.matches('[.](.*[.])?[^.{}]*[{]namespace[}][^.{}]*([.]|$)') || self.hostTemplate.matches('[.].*[{]hash[}]([.]|$)')",message="wildcardPolicy Subdomain needs {namespace} or {hash} after the first dot of hostTemplate, where {namespace} is the only placeholder between two dots: a Route serves the whole domain that its host is in, which namespaces must not share"
 type RouteExposure struct {
 	// termination is where the TLS connection of a client is terminated: at the Pod (passthrough), or at the router,
 	// which then uses HTTP (edge) or HTTPS (reencrypt) to the Pod. none means HTTP without TLS. With passthrough,
@@ -69,14 +70,17 @@ type RouteExposure struct {
 	InsecureEdgeTerminationPolicy RouteInsecurePolicy `json:"insecureEdgeTerminationPolicy,omitempty"`
 
 	// hostTemplate is the template of the host name of each Route, with the placeholders {listener}, {port},
-	// {namespace}, {className}, {podName} and {podIndex}. The last two require a Listener of a PersistentVolumeClaim
-	// that belongs to a single Pod. A DNS label that gets too long is shortened and ends with a hash. The first Route
-	// that claims a host gets it: use {namespace} unless all namespaces are trusted. Requires that the operator has the
-	// permission for routes/custom-host.
+	// {namespace}, {className}, {podName}, {podIndex} and {hash}, which stands for 16 digits that depend on the
+	// namespace and the names of Listener and port. {podName} and {podIndex} require a Listener of a
+	// PersistentVolumeClaim that belongs to a single Pod. No two Listeners may get the same host, whatever their names:
+	// the template contains {namespace}, and {listener} or {podName}, each as the only placeholder between two dots; or
+	// a part between two dots ends with {hash}. A DNS label that gets too long is shortened and ends with a hash.
+	// Requires that the operator has the permission for routes/custom-host.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9.-]|[{](listener|port|namespace|className|podName|podIndex)[}])+$')",message="may hold lower-case letters, digits, dots, hyphens, and the placeholders {listener}, {port}, {namespace}, {className}, {podName} and {podIndex}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9.-]|[{](listener|port|namespace|className|podName|podIndex|hash)[}])+$')",message="may hold lower-case letters, digits, dots, hyphens, and the placeholders {listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[{]hash[}]([.]|$)') || self.matches('(^|[.])[^.{}]*[{]namespace[}][^.{}]*([.]|$)') && self.matches('(^|[.])[^.{}]*[{](listener|podName)[}][^.{}]*([.]|$)')",message="may give Listeners of different namespaces or Pods the same host; use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in {podName}.{namespace}, or end a part between two dots with {hash}, as in {podName}-{namespace}-{hash}"
 	HostTemplate string `json:"hostTemplate,omitempty"`
 
 	// subdomainTemplate is the template of the host name of each Route below the domain of the router, with the
@@ -84,7 +88,8 @@ type RouteExposure struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9.-]|[{](listener|port|namespace|className|podName|podIndex)[}])+$')",message="may hold lower-case letters, digits, dots, hyphens, and the placeholders {listener}, {port}, {namespace}, {className}, {podName} and {podIndex}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9.-]|[{](listener|port|namespace|className|podName|podIndex|hash)[}])+$')",message="may hold lower-case letters, digits, dots, hyphens, and the placeholders {listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[{]hash[}]([.]|$)') || self.matches('(^|[.])[^.{}]*[{]namespace[}][^.{}]*([.]|$)') && self.matches('(^|[.])[^.{}]*[{](listener|podName)[}][^.{}]*([.]|$)')",message="may give Listeners of different namespaces or Pods the same host; use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in {podName}.{namespace}, or end a part between two dots with {hash}, as in {podName}-{namespace}-{hash}"
 	SubdomainTemplate string `json:"subdomainTemplate,omitempty"`
 
 	// labels are labels of the Routes, in addition to those of the Listener, for example to select a router shard.

@@ -79,12 +79,12 @@ func (f *fixture) reject(name, reason, message string) {
 }
 
 func TestHostsAreReportedWhenAllRoutesAreAdmitted(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{port}-{listener}-{namespace}.apps.example.com"})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{port}.{listener}.{namespace}.apps.example.com"})
 	f.createListener(func(l *listenersv1alpha1.Listener) {
 		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "metrics", Port: 9090}, {Name: "kafka", Port: 9093}}
 	})
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
-	suffix := "-web-" + f.key.Namespace + ".apps.example.com"
+	suffix := ".web." + f.key.Namespace + ".apps.example.com"
 	f.Expect(f.route("web-kafka").Spec.Host).To(Equal("kafka" + suffix))
 
 	f.admit("web-metrics", "metrics"+suffix)
@@ -166,7 +166,7 @@ func (f *fixture) eventuallySpec(name string, want func(routev1.RouteSpec) bool)
 func TestRouteFollowsItsClassAndIsRecreatedIfNecessary(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
-	generated := "web-http-" + f.key.Namespace + ".apps.example.com"
+	generated, custom := "web-http-"+f.key.Namespace+".apps.example.com", "web."+f.key.Namespace+".example.com"
 	first := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == generated })
 	f.Expect(first.Spec.To.Name).To(Equal("web"))
 	f.Expect(first.Spec.Port.TargetPort.String()).To(Equal("http"))
@@ -174,28 +174,28 @@ func TestRouteFollowsItsClassAndIsRecreatedIfNecessary(t *testing.T) {
 	f.eventuallyAddresses(generated)
 
 	f.change(f.class, func() {
-		f.class.Spec.Route.HostTemplate = "{listener}.example.com"
+		f.class.Spec.Route.HostTemplate = "{listener}.{namespace}.example.com"
 		f.class.Spec.Route.Termination = listenersv1alpha1.RouteTerminationEdge
 		f.class.Spec.Route.Labels = map[string]string{"shard": "internal"}
 		f.class.Spec.Route.Annotations = map[string]string{"haproxy.router.openshift.io/timeout": "5m"}
 	})
-	second := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == "web.example.com" })
+	second := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == custom })
 	f.Expect(second.UID).To(Equal(first.UID))
 	f.Expect(second.Spec.TLS.Termination).To(Equal(routev1.TLSTerminationEdge))
 	f.Expect(second.Labels).To(HaveKeyWithValue("shard", "internal"))
 	f.Expect(second.Annotations).To(HaveKeyWithValue("haproxy.router.openshift.io/timeout", "5m"))
 	f.eventuallyAddresses(generated) // until the router follows
-	f.admit("web-http", "web.example.com")
-	f.eventuallyAddresses("web.example.com")
+	f.admit("web-http", custom)
+	f.eventuallyAddresses(custom)
 
 	// A host cannot be removed, and a wildcard policy cannot be changed.
 	f.change(f.class, func() {
-		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "", "{listener}-{namespace}"
+		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "", "{listener}.{namespace}"
 	})
-	third := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Subdomain == "web-"+f.key.Namespace && s.Host == "" })
+	third := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Subdomain == "web."+f.key.Namespace && s.Host == "" })
 	f.Expect(third.UID).NotTo(Equal(first.UID))
 	f.change(f.class, func() {
-		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "www.{namespace}.example.com", ""
+		f.class.Spec.Route.HostTemplate, f.class.Spec.Route.SubdomainTemplate = "{listener}.{namespace}.example.com", ""
 		f.class.Spec.Route.WildcardPolicy = listenersv1alpha1.RouteWildcardPolicySubdomain
 	})
 	fourth := f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.WildcardPolicy == routev1.WildcardPolicySubdomain })
@@ -228,7 +228,7 @@ func (f *fixture) eventuallyGone(route string) {
 }
 
 func TestForeignRouteIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.example.com"})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.example.com"})
 	foreign := &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web-http"},
 		Spec:       routev1.RouteSpec{Host: "theirs.example.com", To: routev1.RouteTargetReference{Kind: "Service", Name: "theirs"}},
@@ -243,7 +243,7 @@ func TestForeignRouteIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 
 	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
-	f.Expect(f.route("web-http").Spec.Host).To(Equal("web.example.com"))
+	f.Expect(f.route("web-http").Spec.Host).To(Equal("web." + f.key.Namespace + ".example.com"))
 }
 
 func TestDeletedRouteIsCreatedAgain(t *testing.T) {
@@ -270,7 +270,7 @@ func TestRoutesStayWhenTheirClassIsDeleted(t *testing.T) {
 }
 
 func TestHostsOfAStatefulSetContainTheOrdinal(t *testing.T) {
-	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{namespace}.example.com"})
+	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{listener}.{namespace}.example.com"})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
 		Spec: corev1.PodSpec{
@@ -285,7 +285,7 @@ func TestHostsOfAStatefulSetContainTheOrdinal(t *testing.T) {
 	})
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoSinglePod)
 	f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
-	host := "broker-2." + f.key.Namespace + ".example.com"
+	host := "broker-2.web." + f.key.Namespace + ".example.com"
 	f.eventuallySpec("web-http", func(s routev1.RouteSpec) bool { return s.Host == host })
 	f.admit("web-http", host)
 	f.eventuallyAddresses(host)
@@ -327,7 +327,7 @@ func TestGeneratedHostsNeedNoPermissionForCustomHosts(t *testing.T) {
 	f.admit("web-http", generated)
 	f.eventuallyAddresses(generated)
 
-	f.change(f.class, func() { f.class.Spec.Route.HostTemplate = "web.{namespace}.example.com" })
+	f.change(f.class, func() { f.class.Spec.Route.HostTemplate = "{listener}.{namespace}.example.com" })
 	l := f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonRouteRejected)
 	f.Expect(l.Status.Conditions[0].Message).To(And(
 		ContainSubstring("you do not have permission to set the host field of the route"),

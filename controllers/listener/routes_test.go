@@ -112,7 +112,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 			accepted: listenersv1alpha1.ReasonClassNotFound, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "do not change", routes: []string{"web-admin", "web-http"},
 		},
 		"Routes stay when the template becomes invalid": {
-			state:     newRouteState(both...).change(func(s *state) { s.class.Spec.Route.HostTemplate = "{podName}" }),
+			state:     newRouteState(both...).change(func(s *state) { s.class.Spec.Route.HostTemplate = "{podName}.{namespace}" }),
 			addresses: hosts, accepted: listenersv1alpha1.ReasonNoSinglePod, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "was not created for a claim", routes: []string{"web-admin", "web-http"},
 		},
 		"foreign Route": {
@@ -376,15 +376,15 @@ func TestHostsContainTheNameOfTheListenersPod(t *testing.T) {
 		pods  []client.Object
 		want  string // the host, or else part of the message
 	}{
-		"one Pod":                                   {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil)}, want: "4.example.com"},
-		"one Pod and a terminating one":             {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), terminating(pod("web-3", nil))}, want: "4.example.com"},
-		"one Pod and a finished one":                {owner: "PersistentVolume", pods: []client.Object{pod("web-4", nil), pod("web-3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, want: "4.example.com"},
-		"only a terminating Pod":                    {owner: "PersistentVolumeClaim", pods: []client.Object{terminating(pod("web-4", nil))}, want: "4.example.com"},
+		"one Pod":                                   {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil)}, want: "4.web.shop.example.com"},
+		"one Pod and a terminating one":             {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), terminating(pod("web-3", nil))}, want: "4.web.shop.example.com"},
+		"one Pod and a finished one":                {owner: "PersistentVolume", pods: []client.Object{pod("web-4", nil), pod("web-3", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, want: "4.web.shop.example.com"},
+		"only a terminating Pod":                    {owner: "PersistentVolumeClaim", pods: []client.Object{terminating(pod("web-4", nil))}, want: "4.web.shop.example.com"},
 		"two Pods":                                  {owner: "PersistentVolumeClaim", pods: []client.Object{pod("web-4", nil), pod("web-3", nil)}, want: "several Pods (web-3, web-4) mount claim"},
 		"Listener that was not created for a claim": {owner: "KafkaCluster", pods: []client.Object{pod("web-4", nil)}, want: "was not created for a claim"},
 	} {
 		s := newRouteState(tc.pods...).change(func(s *state) {
-			s.class.Spec.Route = &listenersv1alpha1.RouteExposure{HostTemplate: "{podIndex}.example.com", Ports: []string{"http"}}
+			s.class.Spec.Route = &listenersv1alpha1.RouteExposure{HostTemplate: "{podIndex}.{listener}.{namespace}.example.com", Ports: []string{"http"}}
 			s.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: tc.owner, Name: key.Name, UID: "claim-uid"}}
 		})
 		o := s.reconcile(t, 1, interceptor.Funcs{}, nil)

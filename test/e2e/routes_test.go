@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,6 +103,12 @@ func hostsOf(l *listenersv1alpha1.Listener) []string {
 	return hosts
 }
 
+// hostHash returns what the placeholder {hash} stands for. listener is <namespace>/<name of the Listener>/<port>.
+func hostHash(listener string) string {
+	sum := sha256.Sum256([]byte(listener))
+	return hex.EncodeToString(sum[:8])
+}
+
 // hostAddress returns the address of a host with one port.
 func hostAddress(host, port string, number int32) listenersv1alpha1.IngressAddress {
 	return listenersv1alpha1.IngressAddress{
@@ -128,7 +136,7 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	crds.Remove(t, api, crds.Routes) // an earlier run may have left them
 	operator := s.operatorPods()
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
@@ -145,7 +153,7 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 		}
 	})
 	s.awaitReady("web")
-	host := "web-" + s.namespace + "." + thirdDomain
+	host := "web." + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", host)
 	s.awaitAnswerAt(r, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 	if diff := cmp.Diff(wantFiles("listener", hostAddress(host, "http", 80)), s.readFilesAt(r, "http://"+host)); diff != "" {
@@ -185,14 +193,14 @@ func TestEachReplicaHasARouteOfItsOwn(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()
 	s.createAuthoritySecret()
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"https"}}))
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"https"}}))
 	set := statefulSet("broker", 3, byClass(class.Name))
 	addTLS(&set.Spec.Template.Spec)
 	s.create(set)
 	for i := range 3 {
 		name := fmt.Sprintf("broker-%d", i)
 		p := s.awaitReady(name)
-		own := hostAddress(fmt.Sprintf("%s-%s.%s", name, s.namespace, appsDomain), "https", 443)
+		own := hostAddress(fmt.Sprintf("%s.%s.%s", name, s.namespace, appsDomain), "https", 443)
 		entry := s.awaitPodListener(p, "listener")
 		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, entry.IngressAddresses); diff != "" || entry.Scope != listenersv1alpha1.ListenerScopeCluster {
 			t.Errorf("addresses of %s, with scope %s (-want +got):\n%s", name, entry.Scope, diff)
@@ -231,7 +239,7 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	s.ensureRouters()
 	s.createAuthoritySecret()
 	const customDomain = "shop.example.test"
-	custom := "edge-" + s.namespace + "." + customDomain
+	custom := "web-edge." + s.namespace + "." + customDomain
 	pair, err := openshift.authority.Issue(pki.Request{CommonName: "own", DNSNames: []string{custom}})
 	if err != nil {
 		t.Fatal(err)
@@ -240,18 +248,18 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	s.allowRouterToRead("own")
 	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
 		"none": routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "none-{namespace}", Ports: []string{"http"},
+			Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{listener}.{namespace}", Ports: []string{"http"},
 		}),
 		"edge": routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationEdge, HostTemplate: "edge-{namespace}." + customDomain, Ports: []string{"http"},
+			Termination: listenersv1alpha1.RouteTerminationEdge, HostTemplate: "{listener}.{namespace}." + customDomain, Ports: []string{"http"},
 			CertificateSecretName: "own", InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyRedirect,
 		}),
 		"reencrypt": routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationReencrypt, SubdomainTemplate: "again-{namespace}", Ports: []string{"https"},
+			Termination: listenersv1alpha1.RouteTerminationReencrypt, SubdomainTemplate: "{listener}-{hash}", Ports: []string{"https"},
 			DestinationCACertificate: string(openshift.authority.Cert), InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyAllow,
 		}),
 		// Neither the Pod nor the router serves TLS on the port.
-		"mistaken": routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "mistaken-{namespace}", Ports: []string{"http"}}),
+		"mistaken": routed(listenersv1alpha1.RouteExposure{SubdomainTemplate: "{listener}.{namespace}", Ports: []string{"http"}}),
 		// OpenShift generates the host: <name of the Route>-<namespace>.
 		"chosen": routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationEdge, Ports: []string{"http"}}),
 	})
@@ -279,13 +287,13 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 		address listenersv1alpha1.IngressAddress
 		answers map[string]answer // by scheme
 	}{
-		"none": {hostAddress("none-"+s.namespace+"."+appsDomain, "http", 80), map[string]answer{
+		"none": {hostAddress("web-none."+s.namespace+"."+appsDomain, "http", 80), map[string]answer{
 			"http": {Status: 200, Body: "web"}, "https": {Status: 503, Names: ofRouter},
 		}},
 		"edge": {hostAddress(custom, "http", 443), map[string]answer{
 			"https": {Status: 200, Body: "web", Subject: "own", Names: []string{custom}}, "http": {Status: 302, Location: "https://" + custom + "/whoami"},
 		}},
-		"reencrypt": {hostAddress("again-"+s.namespace+"."+appsDomain, "https", 443), map[string]answer{
+		"reencrypt": {hostAddress("web-reencrypt-"+hostHash(s.namespace+"/web-reencrypt/https")+"."+appsDomain, "https", 443), map[string]answer{
 			"https": {Status: 200, Body: "web", Names: ofRouter}, "http": {Status: 200, Body: "web"},
 		}},
 		"chosen": {hostAddress("web-chosen-http-"+s.namespace+"."+appsDomain, "http", 443), map[string]answer{
@@ -308,7 +316,7 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	t.Parallel()
 	s, other := newScenario(t), newScenario(t)
 	s.ensureRouters()
-	host := "www-" + s.namespace + "." + appsDomain
+	host := "web-listener." + s.namespace + "." + appsDomain
 	first := &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{Name: "first"},
 		Spec:       routev1.RouteSpec{Host: host, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
@@ -316,7 +324,7 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	other.create(first)
 	other.awaitAdmitted(first)
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "www-{namespace}." + appsDomain, Ports: []string{"http"},
+		Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "{listener}.{namespace}." + appsDomain, Ports: []string{"http"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteNotAdmitted)
@@ -362,27 +370,27 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	third := startRouter(t, testRouter{name: "third", domain: thirdDomain, node: 3, shard: shard})
 	t.Cleanup(func() { _ = third.stop() })
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 		Labels: shard, Routers: []string{"third"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	p := s.awaitReady("web")
-	host := "web-" + s.namespace + "." + thirdDomain
+	host := "web." + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", host)
 	s.awaitFiles(third, "listener", hostAddress(host, "http", 80))
 
-	s.patch(class, func() { class.Spec.Route.SubdomainTemplate = "new-{namespace}" })
+	s.patch(class, func() { class.Spec.Route.SubdomainTemplate = "new.{podName}.{namespace}" })
 	changed := time.Now()
-	moved := "new-" + s.namespace + "." + thirdDomain
+	moved := "new.web." + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", moved)
 	s.awaitFiles(third, "listener", hostAddress(moved, "http", 80))
 	t.Logf("the files were updated after %s", time.Since(changed).Round(time.Millisecond))
 	s.awaitAnswerAt(third, "http://"+host+"/whoami", answer{Status: 503})
 
 	s.patch(class, func() {
-		class.Spec.Route.SubdomainTemplate, class.Spec.Route.HostTemplate = "", "own-{namespace}.example.test"
+		class.Spec.Route.SubdomainTemplate, class.Spec.Route.HostTemplate = "", "own.{podName}.{namespace}.example.test"
 	})
-	own := "own-" + s.namespace + ".example.test"
+	own := "own.web." + s.namespace + ".example.test"
 	s.awaitHosts("web-listener", own)
 	s.awaitFiles(third, "listener", hostAddress(own, "http", 80))
 
@@ -397,7 +405,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	s.awaitHosts("web-listener")
 
 	s.patch(class, func() {
-		class.Spec.Route.HostTemplate, class.Spec.Route.SubdomainTemplate = "", "{podName}-{namespace}"
+		class.Spec.Route.HostTemplate, class.Spec.Route.SubdomainTemplate = "", "{podName}.{namespace}"
 	})
 	fourth := startRouter(t, testRouter{name: "third", domain: "fourth.example.test", node: 3, shard: shard})
 	t.Cleanup(func() { _ = fourth.stop() })
@@ -415,11 +423,11 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"}, Labels: internalShard,
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"}, Labels: internalShard,
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	s.awaitReady("web")
-	apps, internal := "web-"+s.namespace+"."+appsDomain, "web-"+s.namespace+"."+internalDomain
+	apps, internal := "web."+s.namespace+"."+appsDomain, "web."+s.namespace+"."+internalDomain
 	l := s.awaitListener("web-listener", 2)
 	if got := slices.Sorted(slices.Values(hostsOf(l))); !slices.Equal(got, []string{apps, internal}) {
 		t.Errorf("hosts of a class that names no routers: %v", got)
@@ -454,12 +462,12 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()
 	viaRoute := routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 	})
 	class := s.createClass(viaRoute)
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	p := s.awaitReady("web")
-	host := "web-" + s.namespace + "." + appsDomain
+	host := "web." + s.namespace + "." + appsDomain
 	s.awaitHosts("web-listener", host)
 	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
 	client := s.startPolling("web-listener")
@@ -507,11 +515,11 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	s, other := newScenario(t), newScenario(t)
 	s.ensureRouters()
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}-{namespace}", Ports: []string{"http"},
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 	}))
 	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
 	s.awaitReady("web")
-	host := "web-" + s.namespace + "." + appsDomain
+	host := "web." + s.namespace + "." + appsDomain
 	s.awaitHosts("web-listener", host)
 
 	s.patch(class, func() {
@@ -531,7 +539,7 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	s.awaitHosts("web-listener", balanced)
 	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
 
-	own := "own-" + s.namespace + ".example.test"
+	own := "own.web." + s.namespace + ".example.test"
 	first := &routev1.Route{
 		ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: routev1.RouteSpec{Host: own, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
 	}
@@ -539,7 +547,7 @@ func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
 	other.awaitAdmitted(first)
 	s.patch(class, func() {
 		class.Spec = routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "own-{namespace}.example.test", Ports: []string{"http"},
+			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "own.{podName}.{namespace}.example.test", Ports: []string{"http"},
 		})
 	})
 	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
@@ -684,19 +692,19 @@ func TestAnInvalidRouteIsReported(t *testing.T) {
 		reason    string
 		words     string
 	}{
-		"invalid":   {listenersv1alpha1.RouteExposure{SubdomainTemplate: "-{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonInvalidHost, "is not a host name"},
-		"duplicate": {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{namespace}"}, both, accepted, listenersv1alpha1.ReasonInvalidHost, "{port}"},
-		"pod":       {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}"}, tcp, accepted, listenersv1alpha1.ReasonNoSinglePod, "refers to the Pod"},
+		"invalid":   {listenersv1alpha1.RouteExposure{SubdomainTemplate: "-{listener}.{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonInvalidHost, "is not a host name"},
+		"duplicate": {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{listener}.{namespace}"}, both, accepted, listenersv1alpha1.ReasonInvalidHost, "{port}"},
+		"pod":       {listenersv1alpha1.RouteExposure{SubdomainTemplate: "{podName}.{namespace}"}, tcp, accepted, listenersv1alpha1.ReasonNoSinglePod, "refers to the Pod"},
 		"udp": {
 			listenersv1alpha1.RouteExposure{}, []listenersv1alpha1.ListenerPort{port("game", 9090, corev1.ProtocolUDP)}, accepted,
 			listenersv1alpha1.ReasonNoRoutablePorts, "TCP",
 		},
 		"total": {
-			listenersv1alpha1.RouteExposure{HostTemplate: strings.Repeat("{className}.", 20) + "test"}, tcp, accepted,
+			listenersv1alpha1.RouteExposure{HostTemplate: strings.Repeat("{className}.", 18) + "{listener}.{namespace}"}, tcp, accepted,
 			listenersv1alpha1.ReasonInvalidHost, "must be no more than 253",
 		},
 		"wildcard": {
-			listenersv1alpha1.RouteExposure{HostTemplate: "www.{namespace}.test", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}, tcp, ready,
+			listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.test", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}, tcp, ready,
 			listenersv1alpha1.ReasonRouteNotAdmitted, `router "default": RouteNotAdmitted: wildcard routes are not allowed`,
 		},
 		"missing": {
@@ -744,7 +752,7 @@ func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	s := newScenario(t)
 	s.ensureRouters()
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{listener}-{port}-{namespace}",
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{listener}-{port}-{hash}",
 	}))
 	long := "a" + strings.Repeat("-long", 11)
 	hosts := map[string]bool{}
@@ -763,19 +771,21 @@ func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	}
 }
 
-// TestTwoListenersCannotShareAHost: within a namespace, too, the oldest Route gets the host.
+// TestTwoListenersCannotShareAHost: a Pod has two Listeners whose class derives the host from the Pod. Within a namespace,
+// too, the oldest Route gets the host.
 func TestTwoListenersCannotShareAHost(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.ensureRouters()
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "www-{namespace}"}))
-	host := "www-" + s.namespace + "." + appsDomain
-	s.createListener("first", class, port("http", 8080, corev1.ProtocolTCP))
-	s.createListener("second", class, port("http", 8080, corev1.ProtocolTCP))
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
+	}))
+	host := "web." + s.namespace + "." + appsDomain
+	s.create(pod("web", map[string]map[string]string{"first": byClass(class.Name), "second": byClass(class.Name)}))
 	// Of two Routes with the same creation timestamp either may get it.
 	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		var first, second listenersv1alpha1.Listener
-		if err := errors.Join(api.Get(ctx, s.key("first"), &first), api.Get(ctx, s.key("second"), &second)); err != nil {
+		if err := errors.Join(api.Get(ctx, s.key("web-first"), &first), api.Get(ctx, s.key("web-second"), &second)); err != nil {
 			return err
 		}
 		has, lacks := &first, &second
@@ -809,8 +819,8 @@ func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 	const none = listenersv1alpha1.RouteTerminationNone
 	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
 		"platform":  routed(listenersv1alpha1.RouteExposure{Termination: none}),
-		"subdomain": routed(listenersv1alpha1.RouteExposure{Termination: none, SubdomainTemplate: "sub-{namespace}"}),
-		"own":       routed(listenersv1alpha1.RouteExposure{Termination: none, HostTemplate: "{namespace}.example.test"}),
+		"subdomain": routed(listenersv1alpha1.RouteExposure{Termination: none, SubdomainTemplate: "{listener}.{namespace}"}),
+		"own":       routed(listenersv1alpha1.RouteExposure{Termination: none, HostTemplate: "{listener}.{namespace}.example.test"}),
 	})
 	// The removal of the permission takes effect with a delay, so the first rejected Route is awaited.
 	s.createListener("own", classes["own"], port("http", 8080, corev1.ProtocolTCP))
@@ -823,8 +833,8 @@ func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 	s.createListener("platform", classes["platform"], port("http", 8080, corev1.ProtocolTCP))
 	s.awaitHosts("platform", "platform-http-"+s.namespace+"."+appsDomain)
 	s.createListener("subdomain", classes["subdomain"], port("http", 8080, corev1.ProtocolTCP))
-	s.awaitHosts("subdomain", "sub-"+s.namespace+"."+appsDomain)
+	s.awaitHosts("subdomain", "subdomain."+s.namespace+"."+appsDomain)
 
 	s.create(grant)
-	s.awaitHosts("own", s.namespace+".example.test")
+	s.awaitHosts("own", "own."+s.namespace+".example.test")
 }

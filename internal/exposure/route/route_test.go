@@ -1,9 +1,14 @@
 package route_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"math/rand"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/quick"
 
 	"github.com/google/go-cmp/cmp"
 	routev1 "github.com/openshift/api/route/v1"
@@ -53,14 +58,14 @@ func TestRoutesGolden(t *testing.T) {
 		"passthrough-is-the-default": newListener(listenersv1alpha1.RouteExposure{}),
 		"edge": newListener(listenersv1alpha1.RouteExposure{
 			Termination: listenersv1alpha1.RouteTerminationEdge, InsecureEdgeTerminationPolicy: listenersv1alpha1.RouteInsecurePolicyRedirect,
-			CertificateSecretName: "web-tls", HostTemplate: "{listener}.example.com", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain,
+			CertificateSecretName: "web-tls", HostTemplate: "{listener}.{namespace}.example.com", WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain,
 		}),
 		"reencrypt": newListener(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationReencrypt, DestinationCACertificate: "-----BEGIN CERTIFICATE-----\n", SubdomainTemplate: "{listener}-{namespace}",
+			Termination: listenersv1alpha1.RouteTerminationReencrypt, DestinationCACertificate: "-----BEGIN CERTIFICATE-----\n", SubdomainTemplate: "{listener}-{hash}",
 		}),
 		"no-tls-and-one-route-for-each-tcp-port": newListener(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationNone}, threePorts()...),
 		"listed-ports-only":                      newListener(listenersv1alpha1.RouteExposure{Ports: []string{"metrics", "other"}}, threePorts()...),
-		"host-of-a-pod":                          forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: "{podName}-{podIndex}.example.com"}), "kafka-12"),
+		"host-of-a-pod":                          forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: "broker-{podIndex}.{podName}.{namespace}.example.com"}), "kafka-12"),
 		"labels-and-annotations": func() *exposure.Listener {
 			l := newListener(listenersv1alpha1.RouteExposure{
 				Labels:      map[string]string{"shard": "internal", "app.kubernetes.io/name": "class"},
@@ -97,30 +102,43 @@ func TestHostsFollowTheTemplate(t *testing.T) {
 			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{}), "pod-7"), template: "{listener}.{port}.{namespace}.{className}.{podName}.{podIndex}.example.com",
 			want: "broker.kafka.shop.class.pod-7.7.example.com",
 		},
-		"one placeholder twice":           {template: "{port}.{port}.example.com", want: "kafka.kafka.example.com"},
-		"no placeholder":                  {template: "www.example.com", want: "www.example.com"},
-		"label of 63 characters":          {template: long + ".example.com", want: long + ".example.com"},
-		"label that is too long":          {template: long + "-{listener}.example.com", want: long[:54] + "-4800ec69.example.com"},
-		"253 characters":                  {template: strings.Repeat("a.", 123) + "{listener}x", want: strings.Repeat("a.", 123) + "brokerx"},
-		"254 characters":                  {template: strings.Repeat("a.", 123) + "{listener}xy", reason: listenersv1alpha1.ReasonInvalidHost, message: "no more than 253"},
+		"one placeholder twice":           {template: "{port}.{port}.{listener}.{namespace}.com", want: "kafka.kafka.broker.shop.com"},
+		"hash":                            {template: "{listener}-{namespace}-{port}-{hash}.a", want: "broker-shop-kafka-" + digest("shop/broker/kafka") + ".a"},
+		"label of 63 characters":          {template: long + ".{listener}.{namespace}", want: long + ".broker.shop"},
+		"label that is too long":          {template: long + "-{listener}.{namespace}", want: long[:46] + "-" + digest(long+"-broker") + ".shop"},
+		"253 characters":                  {template: strings.Repeat("a.", 121) + "{listener}.{namespace}", want: strings.Repeat("a.", 121) + "broker.shop"},
+		"254 characters":                  {template: strings.Repeat("a.", 121) + "{listener}.{namespace}x", reason: listenersv1alpha1.ReasonInvalidHost, message: "no more than 253"},
 		"unknown placeholder":             {template: "{pod}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {pod}"},
 		"empty placeholder":               {template: "{}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {}"},
 		"unterminated placeholder":        {template: "{listener.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: `results in "{listener.example.com" for port kafka, which is not a host name`},
-		"empty label":                     {template: "{listener}..example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
-		"label that starts with a hyphen": {template: "-{listener}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
-		"upper-case letters":              {template: "WWW.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
+		"empty label":                     {template: "{listener}..{namespace}", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
+		"label that starts with a hyphen": {template: "-{listener}.{namespace}", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
+		"upper-case letters":              {template: "WWW.{listener}.{namespace}", reason: listenersv1alpha1.ReasonInvalidHost, message: "is not a host name"},
 		"class with a dot in its name": {
 			listener: func() *exposure.Listener {
 				l := newListener(listenersv1alpha1.RouteExposure{})
 				l.Class.Name = "a.b"
 				return l
 			}(),
-			template: "{className}.example.com", want: "a-b-2e7336dc.example.com",
+			template: "x-{className}.{listener}.{namespace}", want: "x-a-b-" + digest("x-a.b") + ".broker.shop",
 		},
 		"Pod without an ordinal": {
 			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-7d9f8-x2k4q"), template: "{podIndex}.example.com",
 			reason: listenersv1alpha1.ReasonNoSinglePod, message: "the name of Pod web-7d9f8-x2k4q does not end with a hyphen and a number",
 		},
+		"name that looks as if it had a hash": {
+			listener: func() *exposure.Listener {
+				l := newListener(listenersv1alpha1.RouteExposure{})
+				l.Name = "a-0123456789abcdef"
+				return l
+			}(),
+			template: "{listener}.{namespace}", want: "a-0123456789abcdef-" + digest("a-0123456789abcdef") + ".shop",
+		},
+		"Pod and namespace joined by a hyphen": {
+			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{}), "kafka-3"), template: "{podName}-{namespace}",
+			reason: listenersv1alpha1.ReasonInvalidHost, message: "hostTemplate of ListenerClass class may give Listeners of different namespaces or Pods the same host; use {namespace}",
+		},
+		"no placeholder": {template: "www.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "may give Listeners of different namespaces or Pods the same host"},
 		"several Pods": {
 			listener: forClaim(newListener(listenersv1alpha1.RouteExposure{}), "web-0", "web-1"), template: "{podName}.example.com",
 			reason: listenersv1alpha1.ReasonNoSinglePod, message: "several Pods (web-0, web-1) mount claim shop/broker",
@@ -138,11 +156,11 @@ func TestHostsFollowTheTemplate(t *testing.T) {
 				l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: map[string]string{"listeners.stackable.tech/pod": "web-3"}}}}
 				return l
 			}(),
-			template: "{podIndex}.example.com", want: "3.example.com",
+			template: "{podIndex}.{listener}.{namespace}", want: "3.broker.shop",
 		},
 		"same host for two ports": {
-			listener: newListener(listenersv1alpha1.RouteExposure{}, threePorts()...), template: "{listener}.example.com",
-			reason: listenersv1alpha1.ReasonInvalidHost, message: "ports kafka and metrics would have the same host broker.example.com; add {port} to spec.route.hostTemplate of ListenerClass class",
+			listener: newListener(listenersv1alpha1.RouteExposure{}, threePorts()...), template: "{listener}.{namespace}",
+			reason: listenersv1alpha1.ReasonInvalidHost, message: "ports kafka and metrics would have the same host broker.shop; add {port} to spec.route.hostTemplate of ListenerClass class",
 		},
 		"no TCP port": {
 			listener: newListener(listenersv1alpha1.RouteExposure{}, threePorts()[2]),
@@ -184,6 +202,111 @@ func TestHostsFollowTheTemplate(t *testing.T) {
 	}
 }
 
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+func TestRoutesOfAWholeDomainAreRefusedUnlessTheDomainIsThatOfANamespace(t *testing.T) {
+	for template, accepted := range map[string]bool{
+		"{listener}-{hash}.example.com": false, "{namespace}.{listener}.example.com": false, "{listener}.{namespace}.example.com": true, "www.{hash}.example.com": true,
+	} {
+		_, err := route.Backend{}.Objects(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template, WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}))
+		refusal, refused := errors.AsType[*exposure.Refusal](err)
+		if refused == accepted || refused && !strings.Contains(refusal.Message, "serve whole domains") {
+			t.Errorf("%s: the error is %v", template, err)
+		}
+	}
+}
+
+// The Routes were created by an earlier version, which accepted any template and had shorter hashes.
+func TestHostsOfEarlierVersionsStay(t *testing.T) {
+	long := strings.Repeat("l", 60)
+	sum := sha256.Sum256([]byte(long + "-broker"))
+	shortened := long[:54] + "-" + hex.EncodeToString(sum[:4])
+	for name, tc := range map[string]struct {
+		template string
+		existing string // "" for none
+		want     string // "" for a refusal
+	}{
+		"ambiguous template":                        {template: "{listener}-{namespace}", existing: "broker-shop", want: "broker-shop"},
+		"fixed host":                                {template: "www.example.com", existing: "www.example.com", want: "www.example.com"},
+		"ambiguous template of a new Route":         {template: "{listener}-{namespace}"},
+		"ambiguous template that has changed":       {template: "{listener}-{namespace}-x", existing: "broker-shop"},
+		"hash of 32 bits":                           {template: long + "-{listener}.{namespace}", existing: shortened + ".shop", want: shortened + ".shop"},
+		"hash of 32 bits, and the template changed": {template: "x" + long[1:] + "-{listener}.{namespace}", existing: shortened + ".shop", want: "x" + long[1:46] + "-" + digest("x"+long[1:]+"-broker") + ".shop"},
+		"same in both versions":                     {template: "{listener}.{namespace}", existing: "broker.shop", want: "broker.shop"},
+	} {
+		for _, field := range []string{"host", "subdomain"} {
+			exposed, spec := listenersv1alpha1.RouteExposure{HostTemplate: tc.template}, routev1.RouteSpec{Host: tc.existing}
+			if field == "subdomain" {
+				exposed, spec = listenersv1alpha1.RouteExposure{SubdomainTemplate: tc.template}, routev1.RouteSpec{Subdomain: tc.existing}
+			}
+			l := newListener(exposed)
+			if tc.existing != "" {
+				l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka"}, Spec: spec}}
+			}
+			got := ""
+			if desired, err := (route.Backend{}).Objects(l); err == nil {
+				got = desired[0].Object["spec"].(map[string]any)[field].(string)
+			}
+			if got != tc.want {
+				t.Errorf("%s, %s: got %q, want %q", name, field, got, tc.want)
+			}
+		}
+	}
+}
+
+// replica is a Listener with its Pod. Its names consist of few parts, so that joined names are often equal.
+type replica struct{ Namespace, Listener, Pod, Port string }
+
+func (replica) Generate(random *rand.Rand, _ int) reflect.Value {
+	name := func(separators string) string {
+		parts := []string{"a", "1", "a-1", strings.Repeat("b", 62), strings.Repeat("b", 62) + "-c", digest("shop/broker/kafka"), digest(strings.Repeat("b", 62) + "-c")}
+		joined := parts[random.Intn(len(parts))]
+		for range random.Intn(3) {
+			joined += string(separators[random.Intn(len(separators))]) + parts[random.Intn(len(parts))]
+		}
+		return joined
+	}
+	label := func() string { n := name("-"); return strings.TrimRight(n[:min(len(n), 63)], "-") }
+	return reflect.ValueOf(replica{Namespace: label(), Listener: label(), Pod: name("-.") + "-0", Port: label()})
+}
+
+func TestReplicasNeverShareAHost(t *testing.T) {
+	templates := []string{
+		"{podName}.{namespace}", "{namespace}.{podName}.x", "{listener}.{namespace}.x", "{port}{podIndex}.x-{listener}-y.{namespace}", "{podName}-{namespace}-{hash}.x",
+		"{hash}", "x.{listener}{hash}", "{podName}-{namespace}.x", "{listener}-{namespace}", "{listener}.x", "{listener}-{port}.{namespace}", "www.{namespace}", "www.x", "{podIndex}.{namespace}",
+	}
+	host := func(template string, r replica) string {
+		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template}, corev1.ServicePort{Name: r.Port}), r.Pod)
+		l.Namespace, l.Name = r.Namespace, r.Listener
+		desired, err := route.Backend{}.Objects(l)
+		if err != nil {
+			return "" // refused
+		}
+		return desired[0].Object["spec"].(map[string]any)["host"].(string)
+	}
+	for _, template := range templates {
+		ofPod := strings.Contains(template, "{podName}") && !strings.Contains(template, "{hash}")
+		seen, accepted := map[string]replica{}, 0
+		distinct := func(r replica) bool {
+			h := host(template, r)
+			if h == "" {
+				return true
+			}
+			accepted++
+			other, taken := seen[h]
+			seen[h] = r
+			return !taken || other.Namespace == r.Namespace && (ofPod && other.Pod == r.Pod || !ofPod && other.Listener == r.Listener)
+		}
+		if err := quick.Check(distinct, &quick.Config{MaxCount: 2000, Rand: rand.New(rand.NewSource(1))}); err != nil {
+			t.Errorf("%s: %v", template, err)
+		}
+		t.Logf("%s: %d replicas have %d hosts", template, accepted, len(seen))
+	}
+}
+
 func TestRouteNameLeavesRoomForTheNamespaceInTheGeneratedHost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		namespace, listener string
@@ -215,20 +338,20 @@ func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 		annotations map[string]string
 		want        bool
 	}{
-		"other host":                     {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, existing: routev1.RouteSpec{Host: "old.example.com"}},
-		"other subdomain":                {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, existing: routev1.RouteSpec{Subdomain: "old"}},
-		"host instead of subdomain":      {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, existing: routev1.RouteSpec{Subdomain: "old"}},
-		"host instead of generated host": {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.example.com"}, existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated},
+		"other host":                     {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "old.example.com"}},
+		"other subdomain":                {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Subdomain: "old"}},
+		"host instead of subdomain":      {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Subdomain: "old"}},
+		"host instead of generated host": {class: listenersv1alpha1.RouteExposure{HostTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated},
 		"generated host unchanged":       {existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated},
 		"host not generated yet":         {existing: routev1.RouteSpec{}},
 		"default wildcard policy":        {existing: routev1.RouteSpec{WildcardPolicy: "None"}},
 
-		"subdomain instead of host":                 {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, existing: routev1.RouteSpec{Host: "old.example.com"}, want: true},
-		"subdomain instead of generated host":       {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new"}, existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated, want: true},
+		"subdomain instead of host":                 {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "old.example.com"}, want: true},
+		"subdomain instead of generated host":       {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated, want: true},
 		"generated host instead of host":            {existing: routev1.RouteSpec{Host: "old.example.com"}, want: true},
 		"generated host instead of subdomain":       {existing: routev1.RouteSpec{Subdomain: "old"}, want: true},
-		"wildcard policy Subdomain instead of None": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b", WildcardPolicy: "Subdomain"}, existing: routev1.RouteSpec{Host: "a.b"}, want: true},
-		"wildcard policy None instead of Subdomain": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.b"}, existing: routev1.RouteSpec{Host: "a.b", WildcardPolicy: "Subdomain"}, want: true},
+		"wildcard policy Subdomain instead of None": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.{listener}.{namespace}", WildcardPolicy: "Subdomain"}, existing: routev1.RouteSpec{Host: "a.b"}, want: true},
+		"wildcard policy None instead of Subdomain": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "a.b", WildcardPolicy: "Subdomain"}, want: true},
 	} {
 		l := newListener(tc.class)
 		l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: tc.annotations}, Spec: tc.existing}}
@@ -260,6 +383,8 @@ func TestMissingPermissionForCustomHostsIsRecognised(t *testing.T) {
 // FuzzTemplate checks that any template and any names result in a valid host or in a refusal.
 func FuzzTemplate(f *testing.F) {
 	f.Add("{listener}-{port}.{namespace}.example.com", "web", "class", "web-0")
+	f.Add("{listener}.{namespace}.{className}.{podName}", "web", "a.b", "web.0-1")
+	f.Add("{podName}-{hash}", "web", "class", strings.Repeat("x.", 120)+"0")
 	f.Add("{podIndex}.{className}.{", "web", "a.b", "web.0-1")
 	f.Add("..{}-{{podName}}", strings.Repeat("x", 63), strings.Repeat("x.", 120), "")
 	f.Fuzz(func(t *testing.T, template, name, class, pod string) {
