@@ -47,6 +47,8 @@ var contract = map[string]struct {
 			".spec.preferredAddressType":          {Type: "string", Default: `"HostnameConservative"`, Enum: `["Hostname","IP","HostnameConservative"]`},
 			".spec.pinnedNodePorts":               {Type: "boolean", Default: `false`},
 			".spec.serviceOverrides":              {Type: "object", Preserve: true, Default: `{"apiVersion":"v1","kind":"Service","metadata":{}}`},
+			".spec.listenerOverrides":             {Type: "object", Ours: true},
+			".spec.listenerOverrides.allowed":     {Type: "array", Items: "string", ListType: "set", Ours: true},
 			".spec.route":                         {Type: "object", Ours: true},
 			".spec.route.termination": {
 				Type: "string", Default: `"passthrough"`, Enum: `["passthrough","edge","reencrypt","none"]`, Ours: true,

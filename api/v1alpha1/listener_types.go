@@ -129,8 +129,9 @@ type ListenerSpec struct {
 	// +kubebuilder:default=true
 	PublishNotReadyAddresses *bool `json:"publishNotReadyAddresses,omitempty"`
 
-	// objectOverrides are strategic merge patches for the generated objects. Each entry applies to the object of the
-	// same apiVersion, kind, namespace and name, after the overrides of the ListenerClass.
+	// objectOverrides are partial objects that are merged over the generated ones, as spec.serviceOverrides of the
+	// ListenerClass. Each entry applies to the object of the same apiVersion, kind, namespace and name, after the
+	// overrides of the ListenerClass, which also determines which fields may be changed.
 	// +optional
 	// +kubebuilder:default={}
 	// +kubebuilder:validation:items:Type=object

@@ -36,6 +36,27 @@ const (
 	PreferredAddressTypeHostnameConservative PreferredAddressType = "HostnameConservative"
 )
 
+// ServiceField is the path of a field of a Service that spec.objectOverrides of a Listener may change. spec.ports stands
+// for adding, removing and renaming ports. There is no value for spec.externalIPs: it redirects the traffic of addresses
+// of others (CVE-2020-8554).
+//
+// +kubebuilder:validation:Enum=metadata.annotations;metadata.labels;spec.allocateLoadBalancerNodePorts;spec.clusterIP;spec.clusterIPs;spec.externalName;spec.externalTrafficPolicy;spec.healthCheckNodePort;spec.internalTrafficPolicy;spec.ipFamilies;spec.ipFamilyPolicy;spec.loadBalancerClass;spec.loadBalancerIP;spec.loadBalancerSourceRanges;spec.ports;spec.ports.appProtocol;spec.ports.nodePort;spec.ports.targetPort;spec.publishNotReadyAddresses;spec.selector;spec.sessionAffinity;spec.sessionAffinityConfig;spec.trafficDistribution;spec.type
+type ServiceField string
+
+// ListenerOverrides restricts spec.objectOverrides of Listeners.
+type ListenerOverrides struct {
+	// allowed are the fields of the Service that objectOverrides of a Listener may change. A Listener that changes
+	// another one is not accepted, and its Service stays as it is. An empty list allows none. Defaults to
+	// metadata.annotations, metadata.labels, spec.externalTrafficPolicy, spec.internalTrafficPolicy, spec.ipFamilies,
+	// spec.ipFamilyPolicy, spec.ports.appProtocol, spec.publishNotReadyAddresses, spec.sessionAffinity,
+	// spec.sessionAffinityConfig and spec.trafficDistribution. With spec.selector, authors of Listeners may expose
+	// Pods of their namespace that do not mount the Listener.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Allowed []ServiceField `json:"allowed,omitzero"`
+}
+
 // ListenerClassSpec describes how Listeners of the class are exposed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
@@ -87,12 +108,20 @@ type ListenerClassSpec struct {
 	// +kubebuilder:default=false
 	PinnedNodePorts bool `json:"pinnedNodePorts,omitempty"`
 
-	// serviceOverrides is a strategic merge patch for the generated Services.
+	// serviceOverrides is a partial Service that is merged over the generated Services. Labels, annotations and ports
+	// are merged, ports by number and protocol; any other field is replaced, as spec.selector is. Of the metadata, only
+	// labels, annotations and finalizers may be set. Fields that a Service does not have are ignored, and named in the
+	// condition Accepted of the Listeners.
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:default={apiVersion: v1, kind: Service, metadata: {}}
 	ServiceOverrides runtime.RawExtension `json:"serviceOverrides,omitzero"`
+
+	// listenerOverrides restricts what the authors of Listeners of this class may override. If absent, the default of
+	// its field applies.
+	// +optional
+	ListenerOverrides *ListenerOverrides `json:"listenerOverrides,omitempty"`
 
 	// route exposes each port through an OpenShift Route of its own. The addresses are then the host names that a
 	// router has admitted. Requires serviceType ClusterIP, and a cluster that serves Routes.
@@ -139,6 +168,17 @@ func (c *ListenerClass) AddressPreference(serviceType ServiceType) AddressType {
 			return AddressTypeIP
 		}
 		return AddressTypeHostname
+	}
+}
+
+// OverridableFields returns the fields of a Service that authors of Listeners of the class may change.
+func (c *ListenerClass) OverridableFields() []ServiceField {
+	if c.Spec.ListenerOverrides != nil && c.Spec.ListenerOverrides.Allowed != nil {
+		return c.Spec.ListenerOverrides.Allowed
+	}
+	return []ServiceField{
+		"metadata.annotations", "metadata.labels", "spec.externalTrafficPolicy", "spec.internalTrafficPolicy", "spec.ipFamilies", "spec.ipFamilyPolicy",
+		"spec.ports.appProtocol", "spec.publishNotReadyAddresses", "spec.sessionAffinity", "spec.sessionAffinityConfig", "spec.trafficDistribution",
 	}
 }
 

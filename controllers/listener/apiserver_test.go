@@ -471,6 +471,90 @@ func TestServiceFollowsChangesOfOverrides(t *testing.T) {
 	f.Expect(f.service().Annotations).To(BeEmpty())
 }
 
+// The author of a Listener may not replace the class by overrides. Whatever they request, the Service and the addresses
+// stay as they were.
+func TestOverridesThatTheClassDoesNotAllowAreRefused(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	l := f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
+	service, addresses := f.service(), f.listener().Status.IngressAddresses
+	f.Expect(addresses).NotTo(BeEmpty())
+	for field, spec := range map[string]string{
+		"spec.type":                     `{"type":"LoadBalancer"}`,
+		"spec.ports.nodePort":           `{"type":"NodePort","ports":[{"port":80,"nodePort":30099}]}`,
+		"spec.externalName":             `{"type":"ExternalName","externalName":"example.com"}`,
+		"spec.ports.targetPort":         `{"ports":[{"port":80,"targetPort":22}]}`,
+		"spec.loadBalancerClass":        `{"type":"LoadBalancer","loadBalancerClass":"example.com/other"}`,
+		"spec.loadBalancerSourceRanges": `{"loadBalancerSourceRanges":["0.0.0.0/0"]}`,
+		"spec.externalIPs":              `{"externalIPs":["192.0.2.1"]}`,
+		"spec.selector":                 `{"selector":{"app":"other"}}`,
+	} {
+		f.change(l, func() {
+			l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
+				`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":%s}`, l.Name, l.Namespace, spec)}}
+		})
+		f.Eventually(func() string {
+			got := f.listener()
+			c := meta.FindStatusCondition(got.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+			if c.Reason != listenersv1alpha1.ReasonInvalidOverrides || c.ObservedGeneration != l.Generation {
+				return ""
+			}
+			return c.Message
+		}).Should(ContainSubstring(field))
+		f.Eventually(func() []string { return f.warnings(listenersv1alpha1.ReasonInvalidOverrides) }).Should(ContainElement(ContainSubstring(field)))
+	}
+	f.Expect(cmp.Diff(service, f.service())).To(BeEmpty())
+	f.Expect(f.listener().Status.IngressAddresses).To(Equal(addresses))
+
+	// The administrator allows it.
+	f.change(l, func() {
+		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":%q,"namespace":%q},"spec":{"ports":[{"port":80,"targetPort":8080}]}}`, l.Name, l.Namespace)}}
+	})
+	f.change(f.class, func() {
+		f.class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.ports.targetPort"}}
+	})
+	f.Eventually(func() string { return f.service().Spec.Ports[0].TargetPort.String() }).Should(Equal("8080"))
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+}
+
+// warnings returns the notes of the warnings with a reason.
+func (f *fixture) warnings(reason string) []string {
+	f.t.Helper()
+	var list eventsv1.EventList
+	f.Expect(f.client.List(f.t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
+	var notes []string
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Reason == reason && e.Type == corev1.EventTypeWarning {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes
+}
+
+func TestUnknownFieldsInOverridesOfAClassAreIgnoredWithAWarning(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
+	f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+	f.Expect(f.warnings(listenersv1alpha1.ReasonInvalidOverrides)).To(BeEmpty())
+	f.change(f.class, func() {
+		f.class.Spec.ServiceOverrides.Raw = []byte(`{"metadata":{"finalizers":["example.com/cleanup"]},"spec":{"newField":1,"selector":{"app":"web"},"sessionAffinity":"ClientIP"}}`)
+	})
+	f.Eventually(func() corev1.ServiceAffinity { return f.service().Spec.SessionAffinity }).Should(Equal(corev1.ServiceAffinityClientIP))
+	f.Expect(f.service().Spec.Selector).To(Equal(map[string]string{"app": "web"}))
+	f.Expect(f.service().Finalizers).To(Equal([]string{"example.com/cleanup"}))
+	f.Eventually(func() []string { return f.warnings(listenersv1alpha1.ReasonInvalidOverrides) }).Should(ConsistOf(ContainSubstring(`"spec.newField"`)))
+	c := meta.FindStatusCondition(f.listener().Status.Conditions, listenersv1alpha1.ListenerAccepted)
+	f.Expect(c.Status).To(Equal(metav1.ConditionTrue))
+	f.Expect(c.Message).To(ContainSubstring(`"spec.newField"`))
+
+	f.change(f.class, func() { f.class.Spec.ServiceOverrides.Raw = []byte(`{}`) })
+	f.Eventually(func() []string { return f.service().Finalizers }).Should(BeEmpty())
+	f.Eventually(func() string {
+		return meta.FindStatusCondition(f.listener().Status.Conditions, listenersv1alpha1.ListenerAccepted).Message
+	}).ShouldNot(ContainSubstring("newField"))
+}
+
 func TestServiceFollowsTheLabelsOfTheListener(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	l := f.createListener(nil)

@@ -232,7 +232,10 @@ func TestNodePortsOutsideTheRangeAreReplaced(t *testing.T) {
 }
 
 func TestNodePortsOfOverridesTakePrecedence(t *testing.T) {
-	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+		ServiceType:       listenersv1alpha1.ServiceTypeNodePort,
+		ListenerOverrides: &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.ports.nodePort"}},
+	})
 	l := f.createListener(nil)
 	before := f.eventuallyNodePorts(1)["http"]
 	reserved := f.occupy(0) // a number that is free, because it is released here

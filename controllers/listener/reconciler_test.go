@@ -189,7 +189,7 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 					`"metadata":{"name":"web","namespace":"shop"},"spec":{"externalIPs":["192.0.2.1"]}}`)}}
 			}),
 			addresses: []listenersv1alpha1.IngressAddress{{Address: "web.shop.svc.cluster.local", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80}}},
-			accepted:  listenersv1alpha1.ReasonInvalidOverrides, ready: assigned, message: "spec.externalIPs may only be set by the ListenerClass",
+			accepted:  listenersv1alpha1.ReasonInvalidOverrides, ready: assigned, message: "only a ListenerClass may set spec.externalIPs; remove it",
 		},
 		"foreign Service": {
 			state: newState(clusterIP).change(func(s *state) {

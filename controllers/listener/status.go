@@ -1,9 +1,11 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -104,10 +106,26 @@ func acceptedCondition(o *observed, refusal *exposure.Refusal) metav1.Condition 
 			Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: refusal.Reason, Message: refusal.Message,
 		}
 	}
-	return metav1.Condition{
-		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted,
-		Message: fmt.Sprintf("Service %s follows ListenerClass %s", client.ObjectKeyFromObject(o.listener), o.class.Name),
+	message := fmt.Sprintf("Service %s follows ListenerClass %s", client.ObjectKeyFromObject(o.listener), o.class.Name)
+	if _, warning := o.warning(); warning != "" {
+		message += "; " + warning
 	}
+	return metav1.Condition{
+		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted, Message: message,
+	}
+}
+
+// warning returns what the administrator should know of a Listener that is accepted, and the reason of its event, or
+// empty strings.
+func (o *observed) warning() (reason, message string) {
+	if o.class == nil {
+		return "", ""
+	}
+	if unknown := exposure.UnknownOverrides(o.class); len(unknown) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides,
+			"a Service does not have these fields of spec.serviceOverrides of the class, which are ignored: " + strings.Join(unknown, ", ")
+	}
+	return "", ""
 }
 
 func readyCondition(o *observed, a addresses, status *listenersv1alpha1.ListenerStatus, refusal *exposure.Refusal) metav1.Condition {
@@ -137,20 +155,24 @@ func readyCondition(o *observed, a addresses, status *listenersv1alpha1.Listener
 	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// emitEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, the
-// event has the reason why they are missing.
+// emitEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, or
+// accepted with a warning, the event has the reason for that.
 func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listenersv1alpha1.ListenerStatus) {
 	for _, condition := range after.Conditions {
-		incomplete := condition.Type == listenersv1alpha1.ListenerReady && condition.Status == metav1.ConditionTrue && a.desired.Reason != ""
-		if !conditionChanged(meta.FindStatusCondition(before.Conditions, condition.Type), &condition, incomplete) {
+		other := "" // the reason of what is wrong although the condition is true
+		switch {
+		case condition.Status != metav1.ConditionTrue:
+		case condition.Type == listenersv1alpha1.ListenerReady:
+			other = a.desired.Reason
+		case condition.Type == listenersv1alpha1.ListenerAccepted:
+			other, _ = o.warning()
+		}
+		if !conditionChanged(meta.FindStatusCondition(before.Conditions, condition.Type), &condition, other != "") {
 			continue
 		}
-		reason, eventType := condition.Reason, corev1.EventTypeNormal
-		if incomplete {
-			reason = a.desired.Reason
-		}
-		refused := condition.Type == listenersv1alpha1.ListenerAccepted && condition.Status == metav1.ConditionFalse
-		if refused || reason == a.desired.Reason && a.desired.NeedsAction {
+		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
+		warns := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
+		if warns || reason == a.desired.Reason && a.desired.NeedsAction {
 			eventType = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(o.listener, nil, eventType, reason, "Reconcile", "%s", message.Truncate(condition.Message, message.MaxEvent))
@@ -160,13 +182,13 @@ func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listene
 // conditionChanged reports whether a condition changed in a way that users should be informed of: its status or reason,
 // or its message if it describes what is missing. A Listener that is not ready because it is not accepted needs no
 // second event. before is nil if the condition is new.
-func conditionChanged(before, after *metav1.Condition, incomplete bool) bool {
+func conditionChanged(before, after *metav1.Condition, warns bool) bool {
 	switch {
 	case after.Reason == listenersv1alpha1.ReasonNotAccepted:
 		return false
 	case before == nil || before.Status != after.Status || before.Reason != after.Reason:
 		return true
 	default:
-		return (after.Status != metav1.ConditionTrue || incomplete) && before.Message != after.Message
+		return (after.Status != metav1.ConditionTrue || warns) && before.Message != after.Message
 	}
 }

@@ -24,6 +24,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -85,8 +86,11 @@ func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.Persisten
 	if pvc.Annotations[annotationProvisioner] != names.Driver || err != nil || selector.Class == "" {
 		return true
 	}
-	if pod, err := p.consumer(ctx, pvc); err != nil || pod != nil || p.checkClass(ctx, selector.Class) != nil {
+	if pod, err := p.consumer(ctx, pvc); err != nil || pod != nil {
 		return true
+	}
+	if _, err := p.class(ctx, selector.Class); err != nil {
+		return true // which is reported
 	}
 	p.Events.Eventf(pvc, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonWaitForFirstConsumer, "Provision",
 		"waiting for the first Pod that mounts the claim to be created")
@@ -109,10 +113,11 @@ func (p *Provisioner) resolve(ctx context.Context, pvc *corev1.PersistentVolumeC
 	if selector.Listener != "" {
 		return key, p.checkListener(ctx, key)
 	}
-	if err := p.checkClass(ctx, selector.Class); err != nil {
+	class, err := p.class(ctx, selector.Class)
+	if err != nil {
 		return key, err
 	}
-	return key, p.ensureListener(ctx, pvc, selector.Class)
+	return key, p.ensureListener(ctx, pvc, class)
 }
 
 // checkListener returns an error unless a Listener and its class exist.
@@ -128,24 +133,25 @@ func (p *Provisioner) checkListener(ctx context.Context, key types.NamespacedNam
 		return pendingf(listenersv1alpha1.ReasonClassNotSet,
 			"Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
 	}
-	return p.checkClass(ctx, listener.Class())
+	_, err := p.class(ctx, listener.Class())
+	return err
 }
 
-// checkClass returns an error unless a class exists.
-func (p *Provisioner) checkClass(ctx context.Context, name string) error {
+// class returns the class with the name. The error is a pendingError if it does not exist.
+func (p *Provisioner) class(ctx context.Context, name string) (*listenersv1alpha1.ListenerClass, error) {
 	var class listenersv1alpha1.ListenerClass
 	switch err := p.Client.Get(ctx, types.NamespacedName{Name: name}, &class); {
 	case apierrors.IsNotFound(err):
-		return pendingf(listenersv1alpha1.ReasonClassNotFound,
+		return nil, pendingf(listenersv1alpha1.ReasonClassNotFound,
 			"ListenerClass %q does not exist; the volume is provisioned as soon as it does", name)
 	case err != nil:
-		return fmt.Errorf("reading ListenerClass %s: %w", name, err)
+		return nil, fmt.Errorf("reading ListenerClass %s: %w", name, err)
 	}
-	return nil
+	return &class, nil
 }
 
 // ensureListener applies the Listener of a class-based claim, with the ports of the Pod that mounts the claim.
-func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class string) error {
+func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, err := p.consumer(ctx, pvc)
 	if err != nil {
 		return err
@@ -154,14 +160,14 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 		return pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "the Pod that mounted the claim was deleted")
 	}
 	ports := claim.PodPorts(pod)
-	if len(ports) == 0 {
+	if len(ports) == 0 && !exposure.AddsPorts(class) {
 		return pendingf(listenersv1alpha1.ReasonNoPorts,
 			"no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
 	}
 	var existing listenersv1alpha1.Listener
 	switch err := p.Client.Get(ctx, client.ObjectKeyFromObject(pvc), &existing); {
 	case apierrors.IsNotFound(err):
-		_, err := p.Applier.Apply(ctx, claim.Listener(pvc, nil, class, ports), nil)
+		_, err := p.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports), nil)
 		return err
 	case err != nil:
 		return fmt.Errorf("reading Listener %s: %w", client.ObjectKeyFromObject(pvc), err)
@@ -173,7 +179,7 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 		return pendingf(listenersv1alpha1.ReasonListenerTerminating,
 			"Listener %s of an earlier claim is still being deleted", client.ObjectKeyFromObject(pvc))
 	}
-	_, err = p.Applier.Apply(ctx, claim.Listener(pvc, nil, class, ports), &existing)
+	_, err = p.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports), &existing)
 	return err
 }
 

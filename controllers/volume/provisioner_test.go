@@ -136,6 +136,19 @@ func TestListenerOfAClassBasedClaimIsCreatedWithTheVolume(t *testing.T) {
 	}
 }
 
+func TestPortsInOverridesOfTheClassSuffice(t *testing.T) {
+	w := newWorld()
+	w.pod.Spec.Containers[0].Ports = nil
+	w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"name":"http","port":80}]}}`)
+	_, c, _, err := w.provision(t, interceptor.Funcs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &listenersv1alpha1.Listener{}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNamedListenerIsUsedUnchanged(t *testing.T) {
 	w := newWorld()
 	w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
@@ -167,6 +180,10 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		"Listener of an unknown class": {func(w *world) {
 			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}})
 		}, "ClassNotFound", `"gone"`},
+		"no ports, and overrides of the class with none": {func(w *world) {
+			w.pod.Spec.Containers[0].Ports = nil
+			w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[],"sessionAffinity":"ClientIP"}}`)
+		}, "NoPorts", "web-0"},
 		"no ports": {func(w *world) { w.pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
 		"no Pod":   {func(w *world) { w.pod = nil }, "WaitForFirstConsumer", "was deleted"},
 		"name that starts with a digit": {func(w *world) {

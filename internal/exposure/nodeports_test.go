@@ -49,6 +49,7 @@ func TestLostNodePorts(t *testing.T) {
 			class, listener := newClass(tc.serviceType), newListener()
 			severalPorts(listener)
 			if tc.override != "" {
+				class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.type", "spec.ports", "spec.ports.nodePort"}}
 				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
 			}
 			desired, err := exposure.Service(class, listener)

@@ -4,29 +4,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
 	kjson "sigs.k8s.io/json"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // override merges the overrides of the class, and then those of the Listener, into the generated Service.
 //
-// Overrides must not change the identity or the owner of the Service: of its metadata they may set only labels and
-// annotations. The author of a Listener is less trusted than that of a class. Overrides of a Listener must neither
-// select Pods that do not mount the Listener nor set spec.externalIPs, which would redirect the traffic of foreign
-// addresses (CVE-2020-8554).
+// Overrides must not change the identity or the owner of the Service. The author of a Listener is less trusted than that
+// of a class, and may only change the fields that the class allows.
 func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, error) {
-	byClass, err := merge(service, class.Spec.ServiceOverrides.Raw)
+	byClass, _, err := merge(service, class.Spec.ServiceOverrides.Raw)
 	if err == nil {
 		err = checkIdentity(service, byClass)
 	}
@@ -37,7 +38,7 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 	for i, raw := range listener.Spec.ObjectOverrides {
 		ok, err := targets(raw.Raw, service)
 		if err == nil && ok {
-			service, err = overrideByListener(service, raw.Raw, names.PodMountLabel(listener.UID))
+			service, err = overrideByListener(service, raw.Raw, class)
 		}
 		if err != nil {
 			return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[%d]: %v", i, err)
@@ -46,24 +47,99 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 	return service, nil
 }
 
-// overrideByListener merges one of the Listener's overrides, or returns an error if it is not allowed to the author of
-// a Listener.
-func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte, mountLabel string) (*corev1ac.ServiceApplyConfiguration, error) {
-	after, err := merge(before, patch)
+// overrideByListener merges one of the Listener's overrides, or returns an error if it changes what the class does not
+// allow.
+func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte, class *listenersv1alpha1.ListenerClass) (*corev1ac.ServiceApplyConfiguration, error) {
+	after, unknown, err := merge(before, patch)
 	if err != nil {
 		return nil, err
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("a Service does not have this field: %s", strings.Join(unknown, ", "))
 	}
 	if err := checkIdentity(before, after); err != nil {
 		return nil, err
 	}
-	if !slices.Equal(before.Spec.ExternalIPs, after.Spec.ExternalIPs) {
-		return nil, errors.New("spec.externalIPs may only be set by the ListenerClass")
+	changed, err := changedFields(before, after)
+	if err != nil {
+		return nil, err
 	}
-	old, existed := before.Spec.Selector[mountLabel]
-	if current, exists := after.Spec.Selector[mountLabel]; current != old || exists != existed {
-		return nil, fmt.Errorf("the selector %s may only be changed by the ListenerClass", mountLabel)
+	allowed := class.OverridableFields()
+	changed = slices.DeleteFunc(changed, func(f string) bool { return slices.Contains(allowed, listenersv1alpha1.ServiceField(f)) })
+	switch {
+	case slices.Contains(changed, "spec.externalIPs"):
+		return nil, errors.New("only a ListenerClass may set spec.externalIPs; remove it")
+	case len(changed) > 0:
+		return nil, fmt.Errorf("ListenerClass %s does not allow Listeners to override %s; remove it, or use a class that lists it in spec.listenerOverrides.allowed",
+			class.Name, strings.Join(changed, ", "))
 	}
 	return after, nil
+}
+
+// changedFields returns the paths of the fields in which two versions of a Service differ, sorted, in the granularity of
+// listenersv1alpha1.ServiceField.
+func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string, error) {
+	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
+	if err != nil {
+		return nil, fmt.Errorf("converting the Service: %w", err)
+	}
+	is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
+	if err != nil {
+		return nil, fmt.Errorf("converting the merged Service: %w", err)
+	}
+	changed := differences("metadata.", was["metadata"], is["metadata"])
+	fields := differences("spec.", was["spec"], is["spec"])
+	fields.Delete("spec.ports")
+	changed = changed.Union(fields)
+	identify := func(p corev1ac.ServicePortApplyConfiguration) string {
+		return fmt.Sprint(ptr.Deref(p.Name, ""), " ", ptr.Deref(p.Port, 0), "/", ptr.Deref(p.Protocol, corev1.ProtocolTCP))
+	}
+	if !slices.EqualFunc(before.Spec.Ports, after.Spec.Ports, func(a, b corev1ac.ServicePortApplyConfiguration) bool { return identify(a) == identify(b) }) {
+		return slices.Sorted(maps.Keys(changed.Insert("spec.ports"))), nil
+	}
+	for i := range before.Spec.Ports {
+		was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before.Spec.Ports[i])
+		if err != nil {
+			return nil, fmt.Errorf("converting a port: %w", err)
+		}
+		is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after.Spec.Ports[i])
+		if err != nil {
+			return nil, fmt.Errorf("converting a merged port: %w", err)
+		}
+		delete(was, "protocol") // compared with its default
+		delete(is, "protocol")
+		changed = changed.Union(differences("spec.ports.", was, is))
+	}
+	return slices.Sorted(maps.Keys(changed)), nil
+}
+
+// differences returns the keys, with a prefix, at which two maps differ. A value that is no map has no keys.
+func differences(prefix string, before, after any) sets.Set[string] {
+	was, _ := before.(map[string]any)
+	is, _ := after.(map[string]any)
+	keys := sets.New[string]()
+	for key := range sets.KeySet(was).Union(sets.KeySet(is)) {
+		if !reflect.DeepEqual(was[key], is[key]) {
+			keys.Insert(prefix + key)
+		}
+	}
+	return keys
+}
+
+// UnknownOverrides returns the fields in the class's overrides that a Service does not have. They are ignored: an older
+// operator must be able to serve a class that was written for a newer one.
+func UnknownOverrides(class *listenersv1alpha1.ListenerClass) []string {
+	empty := corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec())
+	if _, unknown, err := merge(empty, class.Spec.ServiceOverrides.Raw); err == nil {
+		return unknown
+	}
+	return nil
+}
+
+// AddsPorts reports whether the class's overrides add ports to a Service that has none.
+func AddsPorts(class *listenersv1alpha1.ListenerClass) bool {
+	merged, _, err := merge(corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec()), class.Spec.ServiceOverrides.Raw)
+	return err == nil && len(merged.Spec.Ports) > 0
 }
 
 // targets reports whether an override of a Listener applies to its Service: apiVersion, kind, name and namespace must
@@ -85,55 +161,125 @@ func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, err
 		entry.Metadata.Name == *service.Name && entry.Metadata.Namespace == *service.Namespace, nil
 }
 
-// merge applies a strategic merge patch. Fields that a Service does not have are an error.
-func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (*corev1ac.ServiceApplyConfiguration, error) {
+// merge applies a partial Service as a strategic merge patch, but for its selector, which is replaced, and its ports,
+// which are merged by number and protocol (contract 1.5). unknown are the paths of fields that a Service does not have.
+func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
 	if len(patch) == 0 {
-		return service, nil
+		return service, nil, nil
+	}
+	patch, err := prepare(service, patch)
+	if err != nil {
+		return nil, nil, err
 	}
 	original, err := json.Marshal(service)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the Service: %w", err)
+		return nil, nil, fmt.Errorf("encoding the Service: %w", err)
 	}
 	patched, err := strategicpatch.StrategicMergePatch(original, patch, corev1.Service{})
 	if err != nil {
-		return nil, fmt.Errorf("merging: %w", err)
+		return nil, nil, fmt.Errorf("merging: %w", err)
 	}
 	// Decoding into the apply configuration drops nulls and keeps explicit zero values.
-	merged := &corev1ac.ServiceApplyConfiguration{}
-	unknown, err := kjson.UnmarshalStrict(patched, merged)
+	merged = &corev1ac.ServiceApplyConfiguration{}
+	problems, err := kjson.UnmarshalStrict(patched, merged)
 	if err != nil {
-		return nil, fmt.Errorf("decoding the merged Service: %w", err)
+		return nil, nil, fmt.Errorf("decoding the merged Service: %w", err)
 	}
-	if len(unknown) > 0 {
-		messages := make([]string, len(unknown))
-		for i, u := range unknown {
-			messages[i] = u.Error()
-		}
-		return nil, fmt.Errorf("a Service does not have this field: %s", strings.Join(messages, ", "))
+	for _, problem := range problems {
+		unknown = append(unknown, problem.Error())
 	}
 	if merged.Spec == nil {
-		return nil, errors.New("spec may not be removed")
+		return nil, nil, errors.New("spec may not be removed")
 	}
 	merged.Status = nil // owned by other controllers
+	return merged, unknown, nil
+}
+
+// prepare returns the patch with directives that replace the selector, and with the merged ports in place of its own. A
+// strategic merge patch merges selectors, and distinguishes ports by number alone.
+func prepare(service *corev1ac.ServiceApplyConfiguration, patch []byte) ([]byte, error) {
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
+		return nil, fmt.Errorf("decoding: %w", err)
+	}
+	spec, ok := content["spec"].(map[string]any)
+	if !ok {
+		return patch, nil
+	}
+	if selector, ok := spec["selector"].(map[string]any); ok {
+		selector["$patch"] = "replace"
+	}
+	if ports, ok := spec["ports"].([]any); ok {
+		merged, err := mergePorts(service.Spec.Ports, ports)
+		if err != nil {
+			return nil, err
+		}
+		spec["ports"] = append([]any{map[string]any{"$patch": "replace"}}, merged...)
+	}
+	prepared, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	return prepared, nil
+}
+
+// mergePorts merges ports of an override into those of the Service, by number and protocol.
+func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []any) ([]any, error) {
+	merged := make([]any, 0, len(existing)+len(overrides))
+	for i := range existing {
+		port, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&existing[i])
+		if err != nil {
+			return nil, fmt.Errorf("converting a port: %w", err)
+		}
+		merged = append(merged, port)
+	}
+	protocol := func(p map[string]any) any {
+		if p["protocol"] == nil || p["protocol"] == "" {
+			return string(corev1.ProtocolTCP)
+		}
+		return p["protocol"]
+	}
+	for _, override := range overrides {
+		port, ok := override.(map[string]any)
+		if !ok {
+			return nil, errors.New("spec.ports: a port is not an object")
+		}
+		i := slices.IndexFunc(merged, func(o any) bool {
+			other := o.(map[string]any)
+			return other["port"] == port["port"] && protocol(other) == protocol(port)
+		})
+		switch directive := port["$patch"]; {
+		case directive == "replace":
+			merged = nil
+		case directive == "delete" && i >= 0:
+			merged = slices.Delete(merged, i, i+1)
+		case directive != nil:
+			return nil, fmt.Errorf("spec.ports: the directive %v is not supported, or is for a port that the Service does not have", directive)
+		case i >= 0:
+			maps.Copy(merged[i].(map[string]any), port)
+		default:
+			merged = append(merged, port)
+		}
+	}
 	return merged, nil
 }
 
-// checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels and annotations
-// differ.
+// checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels, annotations and
+// finalizers differ.
 func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
 	if !reflect.DeepEqual(before.TypeMetaApplyConfiguration, after.TypeMetaApplyConfiguration) ||
-		!reflect.DeepEqual(withoutLabels(before), withoutLabels(after)) {
-		return errors.New("apiVersion, kind and metadata of a Service cannot be overridden, except metadata.labels and metadata.annotations")
+		!reflect.DeepEqual(withoutOverridable(before), withoutOverridable(after)) {
+		return errors.New("apiVersion, kind and metadata of a Service cannot be overridden, except metadata.labels, metadata.annotations and metadata.finalizers")
 	}
 	return nil
 }
 
-// withoutLabels returns the metadata of a Service without labels and annotations.
-func withoutLabels(service *corev1ac.ServiceApplyConfiguration) metav1ac.ObjectMetaApplyConfiguration {
+// withoutOverridable returns the metadata of a Service without labels, annotations and finalizers.
+func withoutOverridable(service *corev1ac.ServiceApplyConfiguration) metav1ac.ObjectMetaApplyConfiguration {
 	if service.ObjectMetaApplyConfiguration == nil {
 		return metav1ac.ObjectMetaApplyConfiguration{}
 	}
 	meta := *service.ObjectMetaApplyConfiguration
-	meta.Labels, meta.Annotations = nil, nil
+	meta.Labels, meta.Annotations, meta.Finalizers = nil, nil, nil
 	return meta
 }

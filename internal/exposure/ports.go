@@ -21,9 +21,6 @@ type port struct {
 // servicePorts returns the ports of the Service of a Listener, sorted by protocol and name. Of several ports with the
 // same protocol and name, the last one applies. The error is a *Refusal if no Service can have these ports.
 func servicePorts(listener *listenersv1alpha1.Listener) ([]port, error) {
-	if len(listener.Spec.Ports) == 0 {
-		return nil, Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty; name at least one port to expose")
-	}
 	ports := deduplicate(listener.Spec.Ports)
 	byName, byNumber := map[string]port{}, map[port]string{}
 	for _, p := range ports {

@@ -25,7 +25,11 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 	if err != nil {
 		return nil, err
 	}
-	return override(generate(class, listener, ports), class, listener)
+	service, err := override(generate(class, listener, ports), class, listener)
+	if err == nil && len(service.Spec.Ports) == 0 {
+		return nil, Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")
+	}
+	return service, err
 }
 
 // generate returns the Service without overrides.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -116,9 +117,13 @@ func TestServiceGolden(t *testing.T) {
 			serviceType: loadBalancer,
 			class: func(c *listenersv1alpha1.ListenerClass) {
 				c.Spec.ServiceAnnotations = map[string]string{"example.com/pool": "a", "example.com/gone": "x"}
+				c.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{
+					"metadata.annotations", "spec.ports", "spec.sessionAffinity",
+				}}
 				c.Spec.ServiceOverrides = rawYAML(t, `
 metadata:
   annotations: {example.com/gone: null, example.com/from: class}
+  finalizers: [example.com/cleanup]
   labels: {tier: class}
 spec:
   externalIPs: [192.0.2.1]
@@ -143,7 +148,38 @@ spec:
 			},
 		},
 		"class-replaces-the-selector": {serviceType: clusterIP, class: func(c *listenersv1alpha1.ListenerClass) {
-			c.Spec.ServiceOverrides = rawYAML(t, `{spec: {selector: {$patch: replace, app: web}}}`)
+			c.Spec.ServiceOverrides = rawYAML(t, `{spec: {selector: {app: web}}}`)
+		}},
+		"class-overrides-with-unknown-fields": {serviceType: clusterIP, class: func(c *listenersv1alpha1.ListenerClass) {
+			c.Spec.ServiceOverrides = rawYAML(t, `{metadata: {owner: me}, spec: {typo: 1, sessionAffinity: ClientIP}, status: {loadBalancer: {}}}`)
+		}},
+		"class-adds-the-only-port": {serviceType: clusterIP,
+			class: func(c *listenersv1alpha1.ListenerClass) {
+				c.Spec.ServiceOverrides = rawYAML(t, `{spec: {ports: [{name: http, port: 80, targetPort: web}]}}`)
+			},
+			listener: func(l *listenersv1alpha1.Listener) { l.Spec.Ports = nil },
+		},
+		"ports-of-overrides-are-those-of-the-same-number-and-protocol": {serviceType: nodePort,
+			class: func(c *listenersv1alpha1.ListenerClass) {
+				c.Spec.ServiceOverrides = rawYAML(t, `{spec: {ports: [{port: 53, protocol: UDP, nodePort: 30053}, {port: 53, appProtocol: dns}, {port: 80, $patch: delete}]}}`)
+			},
+			listener: severalPorts,
+		},
+		"traffic-settings-of-a-product-operator": {serviceType: nodePort, listener: func(l *listenersv1alpha1.Listener) {
+			l.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, `
+metadata: {annotations: {a: b}, labels: {c: d}}
+spec:
+  type: NodePort
+  externalTrafficPolicy: Local
+  internalTrafficPolicy: Local
+  ipFamilies: [IPv4]
+  ipFamilyPolicy: SingleStack
+  publishNotReadyAddresses: false
+  sessionAffinity: ClientIP
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 5}}
+  trafficDistribution: PreferClose
+  ports: [{name: http, port: 80, protocol: TCP, appProtocol: http}]
+`)}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,7 +222,7 @@ func TestServiceIsRefused(t *testing.T) {
 		reason  string
 		message string // part of the message
 	}{
-		"null ports":           {ports(), listenersv1alpha1.ReasonNoPorts, "spec.ports is empty"},
+		"null ports":           {ports(), listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port"},
 		"port 0":               {ports(listenersv1alpha1.ListenerPort{Name: "a"}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
 		"port 65536":           {ports(listenersv1alpha1.ListenerPort{Name: "a", Port: 65536}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
 		"negative port":        {ports(listenersv1alpha1.ListenerPort{Name: "a", Port: -1}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
@@ -222,19 +258,45 @@ func TestServiceIsRefused(t *testing.T) {
 		"override of unknown field": {
 			listenerOverride(`{spec: {typo: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, `does not have this field: unknown field "spec.typo"`,
 		},
-		"override of wrong type":   {listenerOverride(`{spec: {type: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: decoding"},
-		"override removes spec":    {listenerOverride(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
-		"override of a uid":        {listenerOverride(`{metadata: {uid: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
-		"override adds an owner":   {listenerOverride(`{metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
-		"override removes owners":  {listenerOverride(`{metadata: {ownerReferences: null}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
-		"override replaces all":    {listenerOverride(`{$patch: replace, spec: {type: ClusterIP}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
-		"override of external IPs": {listenerOverride(`{spec: {externalIPs: [192.0.2.1]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
+		"override of the type":                {listenerOverride(`{spec: {type: LoadBalancer}}`), listenersv1alpha1.ReasonInvalidOverrides, "ListenerClass class does not allow Listeners to override spec.type; remove it"},
+		"override of a node port":             {listenerOverride(`{spec: {ports: [{port: 80, nodePort: 30080}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.ports.nodePort"},
+		"override of a target port":           {listenerOverride(`{spec: {ports: [{port: 80, targetPort: 81}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.ports.targetPort"},
+		"override adds a port":                {listenerOverride(`{spec: {ports: [{port: 81, name: more}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.ports;"},
+		"override renames a port":             {listenerOverride(`{spec: {ports: [{port: 80, name: other}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.ports;"},
+		"override removes the ports":          {listenerOverride(`{spec: {ports: [{$patch: replace}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.ports;"},
+		"override of several fields":          {listenerOverride(`{spec: {type: ExternalName, externalName: a, loadBalancerSourceRanges: [0.0.0.0/0]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.externalName, spec.loadBalancerSourceRanges, spec.type;"},
+		"override of the load balancer class": {listenerOverride(`{spec: {loadBalancerClass: a}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.loadBalancerClass;"},
+		"override of a fixed address":         {listenerOverride(`{spec: {loadBalancerIP: 192.0.2.1}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.loadBalancerIP;"},
+		"override makes it headless":          {listenerOverride(`{spec: {clusterIP: None}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.clusterIP;"},
+		"override of finalizers":              {listenerOverride(`{metadata: {finalizers: [a/b]}}`), listenersv1alpha1.ReasonInvalidOverrides, "metadata.finalizers;"},
+		"override of annotations that the class does not allow": {
+			func(c *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				c.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{}}
+				l.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, `{metadata: {annotations: {a: b}}}`)}
+			},
+			listenersv1alpha1.ReasonInvalidOverrides, "metadata.annotations;",
+		},
+		"external IPs of a class that allows much": {
+			func(c *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				c.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.type"}}
+				l.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, `{spec: {type: LoadBalancer, externalIPs: [192.0.2.1]}}`)}
+			},
+			listenersv1alpha1.ReasonInvalidOverrides, "only a ListenerClass may set spec.externalIPs",
+		},
+		"override with a port that is no object": {listenerOverride(`{spec: {ports: [80]}}`), listenersv1alpha1.ReasonInvalidOverrides, "a port is not an object"},
+		"override of wrong type":                 {listenerOverride(`{spec: {type: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: decoding"},
+		"override removes spec":                  {listenerOverride(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},
+		"override of a uid":                      {listenerOverride(`{metadata: {uid: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override adds an owner":                 {listenerOverride(`{metadata: {ownerReferences: [{uid: x, name: x, kind: Pod, apiVersion: v1}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override removes owners":                {listenerOverride(`{metadata: {ownerReferences: null}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override replaces all":                  {listenerOverride(`{$patch: replace, spec: {type: ClusterIP}}`), listenersv1alpha1.ReasonInvalidOverrides, "cannot be overridden, except metadata.labels"},
+		"override of external IPs":               {listenerOverride(`{spec: {externalIPs: [192.0.2.1]}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.externalIPs"},
 		"override removes the selector": {
-			listenerOverride(`{spec: {selector: {$patch: replace, app: other}}}`), listenersv1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+			listenerOverride(`{spec: {selector: {app: other}}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.selector;",
 		},
 		"override changes the selector": {
 			listenerOverride(`{spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
-			listenersv1alpha1.ReasonInvalidOverrides, "the selector listener.stackable.tech/mnt.",
+			listenersv1alpha1.ReasonInvalidOverrides, "spec.selector;",
 		},
 		"class override of a name":    {classOverride(`{metadata: {name: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: apiVersion, kind and metadata"},
 		"class override of a kind":    {classOverride(`{kind: Route}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: apiVersion, kind and metadata"},
@@ -256,8 +318,8 @@ func TestServiceIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzListenerOverride looks for overrides of a Listener that cause a panic, or that set fields which only the class
-// may set.
+// FuzzListenerOverride looks for overrides of a Listener that cause a panic, or that set fields which the class does not
+// allow.
 func FuzzListenerOverride(f *testing.F) {
 	for _, seed := range []string{
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns","labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,
@@ -270,17 +332,26 @@ func FuzzListenerOverride(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		class, listener := newClass(clusterIP), newListener()
-		class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)
+		class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"externalIPs":["192.0.2.1"],"loadBalancerSourceRanges":["10.0.0.0/8"]}}`)
+		want, err := exposure.Service(class, listener)
+		if err != nil {
+			t.Fatal(err)
+		}
 		listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: raw}}
-		service, err := exposure.Service(class, listener)
+		got, err := exposure.Service(class, listener)
 		if err != nil {
 			return
 		}
-		if diff := cmp.Diff([]string{"192.0.2.1"}, service.Spec.ExternalIPs); diff != "" {
-			t.Errorf("external IPs (-want +got):\n%s", diff)
+		for _, s := range []*corev1ac.ServiceApplyConfiguration{want, got} {
+			s.Labels, s.Annotations = nil, nil
+			s.Spec.ExternalTrafficPolicy, s.Spec.InternalTrafficPolicy, s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = nil, nil, nil, nil
+			s.Spec.PublishNotReadyAddresses, s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig, s.Spec.TrafficDistribution = nil, nil, nil, nil
+			for i := range s.Spec.Ports {
+				s.Spec.Ports[i].AppProtocol, s.Spec.Ports[i].Protocol = nil, nil
+			}
 		}
-		if service.Spec.Selector["listener.stackable.tech/mnt.0123abcd00004000800000000000beef"] != "web" || *service.Name != "web" || len(service.OwnerReferences) != 1 {
-			t.Errorf("identity or selector were overridden: %v", service)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("fields that the class does not allow are overridden (-want +got):\n%s", diff)
 		}
 	})
 }

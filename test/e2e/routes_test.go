@@ -248,7 +248,7 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	s.allowRouterToRead("own")
 	classes := s.createClasses(map[string]listenersv1alpha1.ListenerClassSpec{
 		"none": routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{listener}.{namespace}", Ports: []string{"http"},
+			Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{listener}-{hash}", Ports: []string{"http"},
 		}),
 		"edge": routed(listenersv1alpha1.RouteExposure{
 			Termination: listenersv1alpha1.RouteTerminationEdge, HostTemplate: "{listener}.{namespace}." + customDomain, Ports: []string{"http"},
@@ -287,7 +287,7 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 		address listenersv1alpha1.IngressAddress
 		answers map[string]answer // by scheme
 	}{
-		"none": {hostAddress("web-none."+s.namespace+"."+appsDomain, "http", 80), map[string]answer{
+		"none": {hostAddress("web-none-"+hostHash(s.namespace+"/web-none/http")+"."+appsDomain, "http", 80), map[string]answer{
 			"http": {Status: 200, Body: "web"}, "https": {Status: 503, Names: ofRouter},
 		}},
 		"edge": {hostAddress(custom, "http", 443), map[string]answer{
@@ -409,7 +409,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	})
 	fourth := startRouter(t, testRouter{name: "third", domain: "fourth.example.test", node: 3, shard: shard})
 	t.Cleanup(func() { _ = fourth.stop() })
-	back := "web-" + s.namespace + ".fourth.example.test"
+	back := "web." + s.namespace + ".fourth.example.test"
 	s.awaitHosts("web-listener", back)
 	s.awaitFiles(fourth, "listener", hostAddress(back, "http", 80))
 	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
