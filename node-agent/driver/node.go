@@ -44,14 +44,17 @@ func (d *Driver) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 }
 
 // NodeUnpublishVolume implements csi.NodeServer. It is idempotent and does not need the API server, as the kubelet may
-// call it repeatedly, and long after the Pod was deleted.
-func (d *Driver) NodeUnpublishVolume(_ context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+// call it repeatedly, and long after the Pod was deleted. The removal of a volume with very many files may take several
+// calls.
+func (d *Driver) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if req.GetVolumeId() == "" {
 		return nil, statusError(missing("volume_id"))
 	}
 	target, err := d.host.Parse(req.GetTargetPath())
 	if err == nil {
-		err = d.host.Remove(target)
+		removing, cancel := withTimeToAnswer(ctx)
+		defer cancel()
+		err = d.host.Remove(removing, target)
 	}
 	if err != nil {
 		return nil, statusError(err)
@@ -139,8 +142,22 @@ func addressTimeout(ctx context.Context, usable bool) time.Duration {
 		return republishTimeout
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		left := time.Until(deadline)
-		return min(publishTimeout, max(left-answerTime, left/2))
+		return min(publishTimeout, timeToAnswer(deadline))
 	}
 	return publishTimeout
+}
+
+// withTimeToAnswer returns a context that is done before ctx, so that there is time for a response.
+func withTimeToAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, timeToAnswer(deadline))
+}
+
+// timeToAnswer returns how long a call may take that has to end before a deadline.
+func timeToAnswer(deadline time.Time) time.Duration {
+	left := time.Until(deadline)
+	return max(left-answerTime, left/2)
 }

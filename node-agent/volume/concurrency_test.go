@@ -163,7 +163,7 @@ func TestVolumesDoNotWaitForEachOther(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
 				_, err := n.host.Write(other, addresses)
-				done <- errors.Join(err, n.host.Remove(other))
+				done <- errors.Join(err, n.host.Remove(t.Context(), other))
 			}()
 			select {
 			case err := <-done:
@@ -194,7 +194,7 @@ func TestConcurrentWritesAndRemovalsOfAVolumeSucceed(t *testing.T) {
 					t.Error(err)
 				}
 				if j%7 == 6 {
-					if err := n.host.Remove(target); err != nil {
+					if err := n.host.Remove(t.Context(), target); err != nil {
 						t.Error(err)
 					}
 				}

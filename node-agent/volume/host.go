@@ -1,11 +1,14 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sync/semaphore"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -13,19 +16,20 @@ import (
 // ErrNoAddress means that none of the addresses of a volume can be written.
 var ErrNoAddress = errors.New("no usable address")
 
-// Host is the kubelet's directory of Pods. Its methods are safe for concurrent use: calls for the same volume wait for
-// each other, calls for different volumes do not.
+// Host is the kubelet's directory of Pods. Its methods are safe for concurrent use. Writes and removals of the same
+// volume wait for each other, those of different volumes do not, except that few volumes are removed at the same time.
 type Host struct {
 	// Label labels files and directories when they are created. Nil means that the platform has no labels; see SELinux.
 	Label Labeller
 
 	pods  string
 	locks locks
+	turns turns
 }
 
 // NewHost returns the Host of a kubelet with this root directory, in the kubelet's own spelling. It opens nothing.
 func NewHost(kubeletDir string) *Host {
-	return &Host{pods: filepath.Join(kubeletDir, "pods")}
+	return &Host{pods: filepath.Join(kubeletDir, "pods"), turns: turns{semaphore.NewWeighted(removals)}}
 }
 
 // Written is the result of a write.
@@ -40,11 +44,18 @@ type Written struct {
 // file names are left out. It returns ErrNoAddress if no address remains. After an error the volume is unchanged, and
 // does not exist if it did not exist before. The volume's parent directory, which the kubelet creates, must exist.
 func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
+	defer h.locks.lock(target)()
 	return h.write(target, addresses, true)
 }
 
-// Update is Write for a volume that is published, and does nothing for one that is not.
+// Update is Write for a volume that is published, and does nothing for one that is not, or that is being written or
+// removed. It never waits for a removal, which may take minutes.
 func (h *Host) Update(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
+	unlock, ok := h.locks.tryLock(target)
+	if !ok {
+		return Written{}, nil
+	}
+	defer unlock()
 	return h.write(target, addresses, false)
 }
 
@@ -54,7 +65,6 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	if len(want) == 0 {
 		return written, fmt.Errorf("writing volume %s: %w among %d", target, ErrNoAddress, len(addresses))
 	}
-	defer h.locks.lock(target)()
 	mount, err := h.open(target, create)
 	if !create && errors.Is(err, fs.ErrNotExist) {
 		return written, nil
@@ -70,7 +80,7 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 	if err := replace(mount, want, target.Namespace, h.Label); err != nil {
 		if first {
 			// The kubelet may not retry, and then does not unpublish the volume either.
-			err = errors.Join(err, h.remove(target))
+			err = errors.Join(err, h.remove(target, atMost(cleanings)))
 		}
 		return written, fmt.Errorf("writing volume %s: %w", target, err)
 	}
@@ -79,16 +89,22 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 }
 
 // Remove unpublishes a volume: it removes all but what the kubelet created. It is not an error if the volume does not
-// exist.
-func (h *Host) Remove(target Target) error {
+// exist. If ctx is done before, a part of the volume remains, and the next call continues. Memory and descriptors are
+// bounded, whatever a Pod has left in the volume.
+func (h *Host) Remove(ctx context.Context, target Target) error {
 	defer h.locks.lock(target)()
-	if err := h.remove(target); err != nil {
+	step, end, err := h.turns.take(ctx)
+	if err == nil {
+		defer end()
+		err = h.remove(target, step)
+	}
+	if err != nil {
 		return fmt.Errorf("removing volume %s: %w", target, err)
 	}
 	return nil
 }
 
-func (h *Host) remove(target Target) error {
+func (h *Host) remove(target Target, step func() error) error {
 	parent, err := h.openParent(target)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -97,12 +113,15 @@ func (h *Host) remove(target Target) error {
 		return err
 	}
 	defer parent.Close()
-	return parent.RemoveAll(mountDir)
+	r := removal{root: parent, step: step}
+	if err := r.run(func(name string) bool { return name == mountDir }); err != nil {
+		return fmt.Errorf("%d entries removed: %w", r.changes, advice(err, filepath.Join(h.pods, target.parent())))
+	}
+	return nil
 }
 
 // Usable reports whether a volume has a default address that its Pod can read.
 func (h *Host) Usable(target Target) bool {
-	defer h.locks.lock(target)()
 	mount, err := h.open(target, false)
 	if err != nil {
 		return false

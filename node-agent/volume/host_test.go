@@ -365,7 +365,7 @@ func TestRemoveLeavesNothingAndIsIdempotent(t *testing.T) {
 	must(t, os.MkdirAll(filepath.Join(n.mount, "of the Pod", "deep"), 0o000))
 	must(t, os.WriteFile(filepath.Join(n.mount, "addresses", "192.0.2.1", "extra"), nil, 0o000))
 	for range 3 {
-		must(t, n.host.Remove(n.target))
+		must(t, n.host.Remove(t.Context(), n.target))
 		if _, err := os.Lstat(n.mount); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("the volume: %v", err)
 		}
@@ -374,7 +374,7 @@ func TestRemoveLeavesNothingAndIsIdempotent(t *testing.T) {
 		t.Errorf("the kubelet's record was removed: %v", err)
 	}
 	must(t, os.RemoveAll(filepath.Join(n.dir, "pods", podUID)))
-	must(t, n.host.Remove(n.target))
+	must(t, n.host.Remove(t.Context(), n.target))
 }
 
 func TestRemoveDoesNotFollowLinks(t *testing.T) {
@@ -382,7 +382,7 @@ func TestRemoveDoesNotFollowLinks(t *testing.T) {
 	n.write(ip("192.0.2.1", nil))
 	outside := canary(t, n.dir)
 	must(t, os.Symlink(outside, filepath.Join(n.mount, "link")))
-	must(t, n.host.Remove(n.target))
+	must(t, n.host.Remove(t.Context(), n.target))
 	checkCanary(t, outside)
 }
 

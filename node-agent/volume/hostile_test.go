@@ -191,7 +191,7 @@ func TestHostilePodCannotEscapeOrBlockItsVolume(t *testing.T) {
 					}
 				}
 				asAgent(t, func() {
-					if err := n.host.Remove(n.target); err != nil {
+					if err := n.host.Remove(t.Context(), n.target); err != nil {
 						t.Errorf("removing: %v", err)
 					}
 				})
@@ -244,7 +244,7 @@ func TestVolumeThatIsALinkIsRefused(t *testing.T) {
 			if _, err := n.host.Write(n.target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", nil)}); !errors.Is(err, volume.ErrInvalidTarget) {
 				t.Errorf("error is %v", err)
 			}
-			must(t, n.host.Remove(n.target))
+			must(t, n.host.Remove(t.Context(), n.target))
 			checkCanary(t, outside)
 			if names := namesIn(t, sibling); len(names) > 0 {
 				t.Errorf("written through the link: %v", names)

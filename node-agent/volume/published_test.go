@@ -44,8 +44,8 @@ func TestPublishedReadsTheKubeletsRecords(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	must(t, n.host.Remove(n.target))
-	must(t, n.host.Remove(volume.Target{PodUID: podUID, Name: "pv-two"}))
+	must(t, n.host.Remove(t.Context(), n.target))
+	must(t, n.host.Remove(t.Context(), volume.Target{PodUID: podUID, Name: "pv-two"}))
 	for _, pod := range []types.UID{podUID, "other-pod", "pod-without-volumes", "unknown"} {
 		if got, err := n.host.Published(pod); err != nil || len(got) != 0 {
 			t.Errorf("Pod %s: %v, error %v", pod, got, err)
@@ -70,5 +70,5 @@ func TestPublishedReturnsTheNamespaceOfTheLastWrite(t *testing.T) {
 	if got := namespace(); got != "my-shop" {
 		t.Errorf("namespace %q, want my-shop", got)
 	}
-	must(t, n.host.Remove(n.target))
+	must(t, n.host.Remove(t.Context(), n.target))
 }

@@ -17,6 +17,7 @@ const (
 	generationPrefix = "..generation-"
 	linkPrefix       = "..link-"
 	asidePrefix      = "..aside-"
+	removingPrefix   = "..removing-"
 )
 
 const (
@@ -49,7 +50,7 @@ func replace(mount *os.Root, want tree, namespace string, label Labeller) error 
 	_ = adopt(mount, label) // Some file systems do not support it. Then link moves a directory aside, and readers may miss it.
 	generation := newGeneration(namespace)
 	if err := want.build(mount, generation, label); err != nil {
-		_ = mount.RemoveAll(generation) // The disk may be full. If this fails, the next write cleans up.
+		discard(mount, generation) // The disk may be full.
 		return err
 	}
 	// In a volume that was written before, the first link makes all of the new tree visible, and the others stay.
@@ -137,15 +138,18 @@ func link(mount *os.Root, name, to string) error {
 }
 
 // clean removes what earlier writes have left: unfinished trees, the tree before the current one, and directories that
-// were moved aside. It ignores errors: what remains does no harm, and is removed with the volume.
+// were moved aside. It ignores errors, and removes only so much at once: what remains does no harm, and is removed by
+// the next write, or with the volume.
 func clean(mount *os.Root) {
 	current := currentGeneration(mount)
-	eachName(mount, ".", func(name string) bool {
-		if strings.HasPrefix(name, hidden) && name != dataLink && name != current {
-			_ = mount.RemoveAll(name)
-		}
-		return true
-	})
+	r := removal{root: mount, step: atMost(cleanings)}
+	_ = r.run(func(name string) bool { return strings.HasPrefix(name, hidden) && name != dataLink && name != current })
+}
+
+// discard removes an entry of the volume like clean.
+func discard(mount *os.Root, entry string) {
+	r := removal{root: mount, step: atMost(cleanings)}
+	_ = r.run(func(name string) bool { return name == entry })
 }
 
 // currentGeneration returns the name of the directory with the current tree, or "".
