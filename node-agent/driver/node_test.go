@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -506,7 +507,57 @@ func TestFailureToRewriteAVolumeIsInternal(t *testing.T) {
 }
 
 func TestOtherMethodsAreUnimplemented(t *testing.T) {
-	if _, err := newNode(t).driver.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{}); status.Code(err) != codes.Unimplemented {
+	if _, err := newNode(t).driver.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{}); status.Code(err) != codes.Unimplemented {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// files returns the paths of all files below the kubelet's directory.
+func (n *node) files() []string {
+	n.t.Helper()
+	var all []string
+	if err := filepath.WalkDir(n.dir, func(path string, _ fs.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	}); err != nil {
+		n.t.Fatal(err)
+	}
+	return all
+}
+
+func TestStagingIsAnnouncedAndDoesNothing(t *testing.T) {
+	n := newNode(t)
+	capabilities, err := n.driver.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{Type: &csi.NodeServiceCapability_Rpc{
+		Rpc: &csi.NodeServiceCapability_RPC{Type: csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME},
+	}}}}
+	if diff := cmp.Diff(want, capabilities, protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	n.source.set("pvc-1", address("192.0.2.1"))
+	staging := filepath.Join(n.dir, "plugins", "kubernetes.io", "csi", "listeners.stackable.tech", "sha", "globalmount")
+	if err := os.MkdirAll(staging, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	before := n.files()
+	if _, err := n.driver.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: "pvc-1", StagingTargetPath: staging, VolumeCapability: n.request("pvc-1").VolumeCapability,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// A volume that an earlier version has published was not staged.
+	for _, path := range []string{staging, filepath.Join(n.dir, "unknown")} {
+		if _, err := n.driver.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: "pvc-1", StagingTargetPath: path}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(n.dir, "pods")); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, n.files()); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
 	}
 }

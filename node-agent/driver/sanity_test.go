@@ -78,8 +78,8 @@ func TestSanity(t *testing.T) {
 	var passed int
 	ginkgo.ReportAfterSuite("specs", func(report ginkgo.Report) { passed = report.SpecReports.CountWithState(types.SpecStatePassed) })
 	sanity.Test(t, config)
-	if passed < 13 {
-		t.Errorf("%d specs passed, want those of the Identity and Node services, at least 13", passed)
+	if passed < 18 {
+		t.Errorf("%d specs passed, want those of the Identity and Node services, at least 18", passed)
 	}
 }
 

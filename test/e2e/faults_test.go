@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,20 +34,30 @@ func podDir(p *corev1.Pod) string {
 	return filepath.Join(testbed.KubeletDir(nodeOf(p)), "pods", string(p.UID))
 }
 
+// stagingDir returns the directory, on the host, that the kubelet creates on the node of a Pod when it stages a volume.
+func stagingDir(p *corev1.Pod, volume string) string {
+	return filepath.Join(testbed.KubeletDir(nodeOf(p)), "plugins", "kubernetes.io", "csi", names.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(volume))))
+}
+
 // awaitPodDirRemoved waits until the kubelet has removed the directory of a Pod.
 func (s *scenario) awaitPodDirRemoved(p *corev1.Pod) {
 	s.Helper()
+	s.awaitDirRemoved(podDir(p))
+}
+
+func (s *scenario) awaitDirRemoved(dir string) {
+	s.Helper()
 	err := eventually(s.timeoutContext(), func(context.Context) error {
-		_, err := os.Stat(podDir(p))
+		_, err := os.Stat(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		return errors.Join(fmt.Errorf("%s still exists", podDir(p)), err)
+		return errors.Join(fmt.Errorf("%s still exists", dir), err)
 	})
 	if err != nil {
 		var left []string
-		_ = filepath.WalkDir(podDir(p), func(path string, _ fs.DirEntry, _ error) error {
-			left = append(left, strings.TrimPrefix(path, podDir(p)))
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error {
+			left = append(left, strings.TrimPrefix(path, dir))
 			return nil
 		})
 		s.Errorf("%v: %v", err, left)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -198,6 +199,10 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	s.awaitAnswer(own, "web")
 	var pvc corev1.PersistentVolumeClaim
 	s.get(&pvc, s.key("web-listener"))
+	staging := stagingDir(p, pvc.Spec.VolumeName)
+	if _, err := os.Stat(staging); err != nil {
+		t.Errorf("the kubelet has created no directory to stage the volume: %v", err)
+	}
 	s.remove(p)
 	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName})
@@ -205,6 +210,7 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
 	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.awaitPodDirRemoved(p)
+	s.awaitDirRemoved(staging)
 }
 
 // TestAPodWaitsForItsLoadBalancer: an event on the Pod says what is missing, the mount completes when the address is

@@ -108,7 +108,8 @@ type NodeAgentSpec struct {
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
 
-	// resources are the compute resources of the agent's container. Defaults to requests that the operator chooses.
+	// resources are the compute resources of the agent's container. Defaults to requests and a memory limit that the
+	// operator chooses. Without a memory limit, an agent may use as much as its node has.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 

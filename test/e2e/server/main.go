@@ -145,5 +145,25 @@ func mess(volume string) error {
 		os.Symlink("/etc", filepath.Join(volume, "escape")),
 		os.Remove(filepath.Join(volume, "..data")),
 		os.MkdirAll(filepath.Join(volume, "..data", "addresses"), 0o755),
+		nest(volume, 25_000),
 	)
+}
+
+// nest creates directories, each in the one before: more than a process may have files open, and deeper than any path
+// can be long.
+func nest(dir string, levels int) error {
+	at, err := os.OpenRoot(dir)
+	for range levels {
+		if err != nil {
+			return err
+		}
+		if err := at.Mkdir("d", 0o700); err != nil {
+			return err
+		}
+		var next *os.Root
+		next, err = at.OpenRoot("d")
+		_ = at.Close()
+		at = next
+	}
+	return err
 }
