@@ -124,11 +124,14 @@ fuzz: ## Run each fuzz test for FUZZTIME.
 		package=$$(dirname "$$(grep -rl --include='*_test.go' "^func $$target(" internal node-agent)"); \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$package"; done
 
+# A part that was measured before is not measured again, without BENCH=-again. `go -C test run ./bench -help` lists the options.
 .PHONY: bench
-bench: tools build ## Measure the start of Pods with volumes, and the operator with 10,000 Listeners on 1,000 nodes; about an hour.
-	go -C test test -tags e2e -timeout 60m -run '^$$' -bench 'PodToRunning|AddressToFile' -benchtime 100x ./e2e
-	go -C test test -tags e2e -timeout 60m -run '^$$' -bench BurstToRunning -benchtime 3x ./e2e
-	go -C test run ./bench
+bench: build ## Measure the start of Pods, and the operator with up to 10,000 Listeners, in parts; generate docs/performance.md: make bench [BENCH="-again -parts starts,bursts"]
+	go -C test run ./bench $(BENCH)
+
+.PHONY: bench-quick
+bench-quick: build ## Measure a few values of each kind in less than five minutes, and change no page.
+	go -C test run ./bench -quick -again -out dist/bench-quick -docs ""
 
 .PHONY: cluster-up
 cluster-up: ## Create a cluster without the operator.

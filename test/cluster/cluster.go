@@ -297,7 +297,8 @@ func (c *Cluster) Kubectl() string { return c.tool("kubernetes", "kubectl") }
 func (c *Cluster) LogDir() string { return c.logDir() }
 
 // AuditLog returns the path of the API server's audit log since the cluster was created: a JSON audit.k8s.io/v1 Event
-// on each line, of the requests of ServiceAccounts outside of kube-system.
+// on each line, of the requests of ServiceAccounts outside of kube-system, and of the writes of all users except for
+// those of leases.
 func (c *Cluster) AuditLog() string { return filepath.Join(c.logDir(), "audit.jsonl") }
 
 // KubeletDir returns the host's path of a node's /var/lib/kubelet. Mounts that the kubelet makes below it are only

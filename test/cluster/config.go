@@ -45,7 +45,7 @@ func (c *Cluster) nodeConfig(node int) nodeConfig {
 		PodCIDR:        c.subnets.nodePods(node).String(),
 		ClusterPodCIDR: c.subnets.pods().String(),
 		Snapshotter:    snapshotter(c.dir),
-		PauseImage:     pauseImage,
+		PauseImage:     PauseImage,
 		RegistryConfig: filepath.Join(c.dir, "registries"),
 		CNIPlugins:     cniPlugins,
 	}

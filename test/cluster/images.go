@@ -25,11 +25,12 @@ import (
 // kernel.
 const BusyboxImage = "localhost/busybox:1"
 
-// The images of the cluster's own components.
-const (
-	pauseImage   = "localhost/pause:1"
-	corednsImage = "localhost/coredns:1"
-)
+// PauseImage is an image with a program that does nothing until it gets SIGTERM. Every node has it, for the sandboxes
+// of Pods.
+const PauseImage = "localhost/pause:1"
+
+// corednsImage is the image of CoreDNS.
+const corednsImage = "localhost/coredns:1"
 
 // systemArchive is the archive of the images above.
 const systemArchive = "system.tar"
@@ -42,7 +43,7 @@ func (c *Cluster) writeSystemImages(ctx context.Context) error {
 	}
 	return c.writeArchive(systemArchive, map[string]image.Spec{
 		BusyboxImage: shell,
-		pauseImage: {
+		PauseImage: {
 			Files:      map[string]image.File{"/pause": {Source: filepath.Join(c.binDir(), "pause")}},
 			Entrypoint: []string{"/pause"},
 			User:       "65535:65535",

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/listener-operator/listener-operator/test/install"
 )
 
 // diagnosisTimeout is how long the commands may take.
@@ -18,8 +20,8 @@ const diagnosisLines = 25
 var diagnosis = []string{
 	"get nodes",
 	"describe listeneroperators",
-	"--namespace=" + operatorNamespace + " get deployments,daemonsets,pods -o wide",
-	"--namespace=" + operatorNamespace + " logs deployment/listener-operator --tail=8",
+	"--namespace=" + install.Namespace + " get deployments,daemonsets,pods -o wide",
+	"--namespace=" + install.Namespace + " logs deployment/listener-operator --tail=8",
 	"--namespace=" + etcdNamespace + " get statefulsets,pods,persistentvolumeclaims,listeners,podlisteners -o wide",
 	"get events -A --field-selector=type=Warning --sort-by=.metadata.creationTimestamp",
 }

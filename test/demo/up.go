@@ -6,21 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"syscall"
-	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/install"
 )
 
 // nodes is the number of the cluster's nodes: one for each member of etcd.
@@ -30,8 +24,6 @@ const nodes = 3
 type demo struct {
 	cluster *cluster.Cluster
 	client  client.WithWatch
-	// root is the directory of the checkout.
-	root string
 	// out gets the results, messages the progress.
 	out, messages io.Writer
 	progress      *cluster.Progress
@@ -52,7 +44,7 @@ func up(ctx context.Context, out, messages io.Writer) error {
 
 // runPhases runs the phases that need the cluster.
 func (d *demo) runPhases(ctx context.Context) error {
-	if err := d.installOperator(ctx); err != nil {
+	if err := install.Operator(ctx, d.cluster, d.progress); err != nil {
 		return fmt.Errorf("installing the operator: %w", err)
 	}
 	times, err := d.timePods(ctx)
@@ -73,12 +65,9 @@ func (d *demo) runPhases(ctx context.Context) error {
 
 // start brings up the cluster.
 func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
-	root, err := checkout.Root()
-	if err != nil {
-		return nil, err
-	}
-	d := &demo{root: root, out: out, messages: messages, progress: cluster.NewProgress(messages)}
+	d := &demo{out: out, messages: messages, progress: cluster.NewProgress(messages)}
 	d.progress.Printf("bringing up a cluster of %d nodes, and a client outside of it", nodes)
+	var err error
 	d.cluster, err = cluster.Up(ctx, cluster.Options{Name: clusterName, Nodes: nodes, Progress: indented{messages}})
 	if err != nil {
 		return nil, err
@@ -100,24 +89,6 @@ func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
 	return d, nil
 }
 
-// stopTimeout is how long a program may take to end after SIGTERM.
-const stopTimeout = 5 * time.Second
-
-// run runs a program in the root of the checkout and returns its output, which an error also contains. When ctx is
-// done, the program and its children get SIGTERM.
-func (d *demo) run(ctx context.Context, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the demo's own commands
-	cmd.Dir = d.root
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
-	cmd.WaitDelay = stopTimeout
-	output, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("running %s: %w%s", filepath.Base(name), err, strings.TrimRight("\n"+string(output), "\n"))
-	}
-	return string(output), nil
-}
-
 // indented writes lines as details of the step before. It gets whole lines only.
 type indented struct{ io.Writer }
 
@@ -132,5 +103,5 @@ func (i indented) Write(lines []byte) (int, error) {
 
 // kubectl runs kubectl on the cluster.
 func (d *demo) kubectl(ctx context.Context, args ...string) (string, error) {
-	return d.run(ctx, d.cluster.Kubectl(), append([]string{"--kubeconfig=" + d.cluster.Kubeconfig()}, args...)...)
+	return install.Kubectl(ctx, d.cluster, args...)
 }

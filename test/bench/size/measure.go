@@ -1,4 +1,4 @@
-package main
+package size
 
 import (
 	"bytes"
@@ -20,39 +20,46 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/test/bench/result"
 )
 
 const (
-	// startTimeout is how long the operator may take to serve its metrics.
+	// startTimeout is how long the API server may take to start, and the operator to serve its metrics.
 	startTimeout = 2 * time.Minute
 	// workTimeout is how long it may work.
-	workTimeout = 30 * time.Minute
+	workTimeout = 40 * time.Minute
 	// idlePeriod is how long it must have no work to count as idle. The measurement does not include this time.
 	idlePeriod = 3 * time.Second
 )
 
 // measure runs the operator until it is idle, and stops it.
-func (c *cluster) measure(ctx context.Context, program string) (r row, err error) {
-	kubeconfig := filepath.Join(c.dir, "kubeconfig")
-	if err := c.writeKubeconfig(kubeconfig); err != nil {
-		return row{}, err
+func (s *server) measure(ctx context.Context, program string) (r result.Run, err error) {
+	kubeconfig := filepath.Join(s.dir, "kubeconfig")
+	if err := s.writeKubeconfig(kubeconfig); err != nil {
+		return result.Run{}, err
 	}
-	_, before, err := c.requests(0)
+	services, err := s.existing(ctx, corev1.SchemeGroupVersion.WithKind("Service"))
 	if err != nil {
-		return row{}, err
+		return result.Run{}, err
+	}
+	r.New = s.listeners + 1 - len(services) // there is also the Service of the API server
+	_, before, err := s.requests(0)
+	if err != nil {
+		return result.Run{}, err
 	}
 	metrics, health, err := freeAddresses()
 	if err != nil {
-		return row{}, err
+		return result.Run{}, err
 	}
-	log, err := os.Create(filepath.Join(c.dir, "operator.log"))
+	log, err := os.Create(filepath.Join(s.dir, "operator.log"))
 	if err != nil {
-		return row{}, fmt.Errorf("creating the operator's log: %w", err)
+		return result.Run{}, fmt.Errorf("creating the operator's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)
@@ -61,31 +68,31 @@ func (c *cluster) measure(ctx context.Context, program string) (r row, err error
 	cmd.Stdout, cmd.Stderr = log, log
 	started := time.Now()
 	if err := cmd.Start(); err != nil {
-		return row{}, fmt.Errorf("starting %s: %w", program, err)
+		return result.Run{}, fmt.Errorf("starting %s: %w", program, err)
 	}
-	idle, err := c.awaitIdle(ctx, "https://"+metrics+"/metrics")
+	idle, err := s.awaitIdle(ctx, "https://"+metrics+"/metrics")
 	if err != nil {
 		output, _ := os.ReadFile(log.Name())
-		return row{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), cmd.Process.Kill(), fmt.Errorf("the end of its log:\n%s", tail(output)))
+		return result.Run{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), cmd.Process.Kill(), fmt.Errorf("the end of its log:\n%s", tail(output)))
 	}
-	r.took = idle.Sub(started)
-	if r.peak, r.resident, err = memory(cmd.Process.Pid); err != nil {
-		return row{}, err
+	r.Seconds = idle.Sub(started).Seconds()
+	if r.Peak, r.Resident, err = memory(cmd.Process.Pid); err != nil {
+		return result.Run{}, err
 	}
 	// At SIGTERM the operator releases its lease, so that the next one need not wait for it.
 	if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()); err != nil {
-		return row{}, fmt.Errorf("stopping the operator: %w", err)
+		return result.Run{}, fmt.Errorf("stopping the operator: %w", err)
 	}
-	r.processor = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	r.requests, _, err = c.requests(before)
+	r.Processor = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	r.Requests, _, err = s.requests(before)
 	return r, err
 }
 
 // writeKubeconfig writes a kubeconfig with the operator's token.
-func (c *cluster) writeKubeconfig(path string) error {
+func (s *server) writeKubeconfig(path string) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: c.config.Host, CertificateAuthorityData: c.config.CAData}
-	config.AuthInfos["operator"] = &clientcmdapi.AuthInfo{Token: c.token}
+	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: s.config.Host, CertificateAuthorityData: s.config.CAData}
+	config.AuthInfos["operator"] = &clientcmdapi.AuthInfo{Token: s.token}
 	config.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "operator"}
 	config.CurrentContext = "bench"
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
@@ -110,27 +117,27 @@ func freeAddresses() (string, string, error) {
 
 // awaitIdle waits until the operator has reconciled every Listener and PodListeners object and is idle. It returns the
 // time since when.
-func (c *cluster) awaitIdle(ctx context.Context, url string) (time.Time, error) {
+func (s *server) awaitIdle(ctx context.Context, url string) (time.Time, error) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the certificate is self-signed
 	defer transport.CloseIdleConnections()
 	server := &http.Client{Transport: transport, Timeout: 10 * time.Second}
 	var last work
 	if err := await(ctx, startTimeout, func(ctx context.Context) (err error) {
-		last, err = c.work(ctx, server, url)
+		last, err = s.work(ctx, server, url)
 		return err
 	}); err != nil {
 		return time.Time{}, err
 	}
 	since := time.Now()
 	return since, await(ctx, workTimeout, func(ctx context.Context) error {
-		now, err := c.work(ctx, server, url)
+		now, err := s.work(ctx, server, url)
 		if err != nil {
 			return err
 		}
 		if now != last || now.open > 0 {
 			last, since = now, time.Now()
 		}
-		if now.listeners < float64(c.listeners) || now.podListeners < float64(c.listeners) || now.open > 0 || time.Since(since) < idlePeriod {
+		if now.listeners < float64(s.listeners) || now.podListeners < float64(s.listeners) || now.open > 0 || time.Since(since) < idlePeriod {
 			return fmt.Errorf("it has reconciled %.0f Listeners and %.0f PodListeners, and has %.0f left in its queues", now.listeners, now.podListeners, now.open)
 		}
 		return nil
@@ -141,12 +148,12 @@ func (c *cluster) awaitIdle(ctx context.Context, url string) (time.Time, error) 
 // reconciled.
 type work struct{ listeners, podListeners, all, open float64 }
 
-func (c *cluster) work(ctx context.Context, server *http.Client, url string) (work, error) {
+func (s *server) work(ctx context.Context, server *http.Client, url string) (work, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return work{}, err
 	}
-	request.Header.Set("Authorization", "Bearer "+c.token)
+	request.Header.Set("Authorization", "Bearer "+s.token)
 	response, err := server.Do(request)
 	if err != nil {
 		return work{}, err
@@ -209,8 +216,8 @@ func memory(pid int) (peak, resident int64, err error) {
 // requests counts the operator's requests in the audit log by verb, and those for events as "events". It ignores the
 // first skip entries, and the requests by which the operator authorizes the bench to read its metrics. It also returns
 // the number of all entries.
-func (c *cluster) requests(skip int) (counts map[string]int, entries int, err error) {
-	file, err := os.Open(c.auditLog())
+func (s *server) requests(skip int) (counts map[string]int, entries int, err error) {
+	file, err := os.Open(s.auditLog())
 	if err != nil {
 		return nil, 0, fmt.Errorf("opening the audit log: %w", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package size
 
 import (
 	"context"
@@ -21,24 +21,29 @@ const (
 
 func namespaceOf(i int) string { return fmt.Sprintf("bench-%03d", i/perNamespace) }
 
+func podName(i int) string { return fmt.Sprintf("web-%05d", i) }
+
+// claimName is also the name of the Listener and of its Service.
+func claimName(i int) string { return volumeName + "-" + podName(i) }
+
 // addListener creates the objects of one replica of a StatefulSet with a listener volume.
-func (c *cluster) addListener(ctx context.Context, i int, node string) error {
-	namespace, name := namespaceOf(i), fmt.Sprintf("web-%05d", i)
+func (s *server) addListener(ctx context.Context, i int, node string) error {
+	namespace, name := namespaceOf(i), podName(i)
 	labels := map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": name}
-	pvc := newClaim(namespace, volumeName+"-"+name, labels)
-	if err := c.client.Create(ctx, pvc); err != nil {
-		return fmt.Errorf("creating the claim: %w", err)
+	pvc := newClaim(namespace, claimName(i), labels)
+	if err := s.ensure(ctx, pvc); err != nil {
+		return err
 	}
 	pv := newVolume(pvc, node)
-	if err := c.client.Create(ctx, pv); err != nil {
-		return fmt.Errorf("creating the volume: %w", err)
+	if err := s.ensure(ctx, pv); err != nil {
+		return err
 	}
 	pod := newPod(namespace, name, pvc.Name, node, labels)
-	if err := c.client.Create(ctx, pod); err != nil {
-		return fmt.Errorf("creating the Pod: %w", err)
+	if err := s.ensure(ctx, pod); err != nil {
+		return err
 	}
 	listener := claim.Listener(pvc, pv, className, claim.PodPorts(pod))
-	if err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.FieldManagerVolume)); err != nil {
+	if err := s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(listener), client.FieldOwner(names.FieldManagerVolume)); err != nil {
 		return fmt.Errorf("creating the Listener: %w", err)
 	}
 	return nil

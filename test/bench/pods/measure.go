@@ -1,0 +1,161 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/listener-operator/listener-operator/test/bench/result"
+)
+
+// Starts measures how long single Pods of each variant take to start, in turns, and what happens meanwhile.
+func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) {
+	all := selectVariants(EmptyDir, Bound, Fresh, FreshReplica, FreshWaiting)
+	for _, v := range all {
+		if err := b.prepare(ctx, v, 1); err != nil {
+			return nil, err
+		}
+	}
+	audit, err := b.auditFromNow()
+	if err != nil {
+		return nil, err
+	}
+	pods, periods, files := map[string][]started{}, map[string][]period{}, map[string]observedFiles{}
+	for round := range rounds {
+		b.progress.Printf("starting Pods, round %d of %d", round+1, rounds)
+		for _, v := range all {
+			one, p, err := b.start(ctx, v, fmt.Sprintf("web-%d", round), 1, "", func(s []started) (err error) {
+				if v.name == Fresh {
+					files[s[0].pod.Name], err = b.files(ctx, s[0].pod)
+				}
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			pods[v.name], periods[v.name] = append(pods[v.name], one...), append(periods[v.name], p)
+		}
+		if err := b.clean(ctx, all...); err != nil { // at the end of the round, so that no removal disturbs a start
+			return nil, err
+		}
+	}
+	events, err := audit.writes()
+	if err != nil {
+		return nil, err
+	}
+	starts := &result.Starts{}
+	for _, v := range all {
+		measured, err := b.variantResult(ctx, v, pods[v.name])
+		if err != nil {
+			return nil, err
+		}
+		starts.Variants = append(starts.Variants, measured)
+		starts.Writes = append(starts.Writes, countWrites(events, v, rounds, periods[v.name]))
+		if v.name == Fresh {
+			sorted := slices.SortedFunc(slices.Values(pods[v.name]), func(a, b started) int { return int(a.milliseconds()*1000) - int(b.milliseconds()*1000) })
+			typical, slowest := sorted[len(sorted)/2], sorted[len(sorted)-1]
+			starts.Timelines = []result.Timeline{
+				timeline("typical", v, typical, files[typical.pod.Name], events), timeline("slowest", v, slowest, files[slowest.pod.Name], events),
+			}
+		}
+	}
+	return starts, nil
+}
+
+// variantResult returns the durations and races of the Pods of a variant.
+func (b *Bench) variantResult(ctx context.Context, v variant, pods []started) (result.Variant, error) {
+	raced, err := b.races(ctx, v.namespace())
+	if err != nil {
+		return result.Variant{}, err
+	}
+	measured := result.Variant{Name: v.name, Races: []int{}}
+	for i, s := range pods {
+		measured.Milliseconds = append(measured.Milliseconds, s.milliseconds())
+		if raced[s.pod.Name] {
+			measured.Races = append(measured.Races, i)
+		}
+	}
+	return measured, nil
+}
+
+// Bursts measures how long many Pods of each variant take to start at once on one node, in turns. emptyDir with a
+// Service is what Kubernetes needs for the same Pods and Services without this operator.
+func (b *Bench) Bursts(ctx context.Context, rounds, count int) (*result.Bursts, error) {
+	all := selectVariants(EmptyDir, EmptyDirService, Bound, Fresh)
+	for _, v := range all {
+		b.progress.Printf("preparing %d Pods with %s", count, v.name)
+		if err := b.prepare(ctx, v, count); err != nil {
+			return nil, err
+		}
+	}
+	audit, err := b.auditFromNow()
+	if err != nil {
+		return nil, err
+	}
+	measured, periods := map[string]*result.Burst{}, map[string][]period{}
+	for _, v := range all {
+		measured[v.name] = &result.Burst{Name: v.name, Processor: map[string]float64{}}
+	}
+	for round := range rounds {
+		for _, v := range all {
+			b.progress.Printf("starting %d Pods with %s at once, round %d of %d", count, v.name, round+1, rounds)
+			p, err := b.burst(ctx, v, fmt.Sprintf("burst-%d", round), count, measured[v.name])
+			if err != nil {
+				return nil, err
+			}
+			periods[v.name] = append(periods[v.name], p)
+		}
+	}
+	events, err := audit.writes()
+	if err != nil {
+		return nil, err
+	}
+	bursts := &result.Bursts{Pods: count}
+	for _, v := range all {
+		raced, err := b.races(ctx, v.namespace())
+		if err != nil {
+			return nil, err
+		}
+		measured[v.name].Races = countRaces(raced)
+		measured[v.name].Writes = countWrites(events, v, rounds*count, periods[v.name])
+		bursts.Variants = append(bursts.Variants, *measured[v.name])
+	}
+	return bursts, nil
+}
+
+// burst starts Pods at once, and adds the times and the CPU time to measured.
+func (b *Bench) burst(ctx context.Context, v variant, name string, count int, measured *result.Burst) (period, error) {
+	before, err := b.processorTimes()
+	if err != nil {
+		return period{}, err
+	}
+	pods, p, err := b.start(ctx, v, name, count, b.cluster.NodeName(1), func([]started) error {
+		after, err := b.processorTimes()
+		for component, seconds := range after {
+			measured.Processor[component] += seconds - before[component]
+		}
+		return err
+	})
+	if err != nil {
+		return period{}, err
+	}
+	last := 0.0
+	for _, s := range pods {
+		measured.All = append(measured.All, s.milliseconds())
+		last = max(last, s.milliseconds())
+	}
+	measured.Last = append(measured.Last, last)
+	return p, b.clean(ctx, v)
+}
+
+// countRaces counts the Pods of bursts.
+func countRaces(raced map[string]bool) int {
+	count := 0
+	for name := range raced {
+		if strings.HasPrefix(name, "burst") {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,321 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/await"
+)
+
+// stepTimeout is how long the Pods of one measurement may take to start, and to be removed.
+const stepTimeout = 3 * time.Minute
+
+// settling is how long the requests that follow the start of a Pod, such as events, are still counted.
+const settling = 300 * time.Millisecond
+
+func claimSpec(storageClass string) corev1.PersistentVolumeClaimSpec {
+	return corev1.PersistentVolumeClaimSpec{
+		StorageClassName: ptr.To(storageClass),
+		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+	}
+}
+
+// started is a Pod whose container runs.
+type started struct {
+	pod *corev1.Pod
+	// began is when the creation of its objects began.
+	began, running time.Time
+}
+
+func (s started) milliseconds() float64 { return milliseconds(s.running.Sub(s.began)) }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// period is when the Pods of one measurement were started, until their removal began.
+type period struct{ from, to time.Time }
+
+func (p period) contains(t time.Time) bool { return !t.Before(p.from) && t.Before(p.to) }
+
+// prepare creates the namespace of a variant. If its claims have to be bound, it binds them by a Pod for each of the
+// numbers below count.
+func (b *Bench) prepare(ctx context.Context, v variant, count int) error {
+	if err := b.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v.namespace()}}); err != nil {
+		return err
+	}
+	if err := b.clean(ctx, v); err != nil { // what an interrupted run has left
+		return err
+	}
+	if !v.bound {
+		return nil
+	}
+	for i := range count {
+		claim := newClaim(keptName(i))
+		claim.Namespace = v.namespace()
+		if err := b.create(ctx, claim); err != nil {
+			return err
+		}
+	}
+	if _, _, err := b.start(ctx, v, "first", count, "", func([]started) error { return nil }); err != nil {
+		return err
+	}
+	return b.clean(ctx, v)
+}
+
+// start creates a number of Pods with their objects concurrently, waits until their containers run, and calls inspect.
+// The name of each Pod begins with name. node is the node on which they run, "" for any. The caller has to clean.
+func (b *Bench) start(
+	ctx context.Context, v variant, name string, count int, node string, inspect func([]started) error,
+) ([]started, period, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("%s: %s: not finished after %s", v.name, name, stepTimeout))
+	defer cancel()
+	running, err := b.watchRunning(ctx, v.namespace())
+	if err != nil {
+		return nil, period{}, err
+	}
+	all := make([]started, count)
+	p := period{from: time.Now()}
+	var group errgroup.Group
+	for i := range count {
+		objects := v.objects(fmt.Sprintf("%s-%d", name, i), i)
+		group.Go(func() error {
+			for _, o := range objects {
+				o.SetNamespace(v.namespace())
+				pod, ok := o.(*corev1.Pod)
+				if ok && node != "" {
+					pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+				}
+				if err := b.api.Create(ctx, o); err != nil {
+					return fmt.Errorf("creating %T %s: %w", o, o.GetName(), err)
+				}
+				all[i] = started{pod: pod, began: p.from}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, period{}, err
+	}
+	for i := range all {
+		if all[i].pod, all[i].running, err = running.of(ctx, all[i].pod.Name); err != nil {
+			return nil, period{}, err
+		}
+	}
+	if err := inspect(all); err != nil {
+		return nil, period{}, err
+	}
+	select {
+	case <-time.After(settling):
+	case <-ctx.Done():
+		return nil, period{}, context.Cause(ctx)
+	}
+	p.to = time.Now()
+	return all, p, nil
+}
+
+// runningPods has the Pods of a namespace whose containers run, and since when.
+type runningPods struct {
+	mutex   sync.Mutex
+	changed chan struct{}
+	pods    map[string]started
+	err     error
+}
+
+// watchRunning observes the Pods of a namespace, in which there are none yet, until ctx is done.
+func (b *Bench) watchRunning(ctx context.Context, namespace string) (*runningPods, error) {
+	var list corev1.PodList
+	if err := b.api.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Pods: %w", err)
+	}
+	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
+	watcher, err := b.api.Watch(ctx, &list, client.InNamespace(namespace), since)
+	if err != nil {
+		return nil, fmt.Errorf("watching Pods: %w", err)
+	}
+	r := &runningPods{changed: make(chan struct{}), pods: map[string]started{}}
+	go func() {
+		defer watcher.Stop()
+		for event := range watcher.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok && pod.Status.Phase == corev1.PodRunning {
+				r.add(pod, time.Now())
+			}
+		}
+		r.end(errors.New("the API server has ended the watch of Pods"))
+	}()
+	return r, nil
+}
+
+func (r *runningPods) add(pod *corev1.Pod, now time.Time) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if _, known := r.pods[pod.Name]; known {
+		return
+	}
+	r.pods[pod.Name] = started{pod: pod, running: now}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *runningPods) end(err error) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.err = err
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// of waits until a Pod's container runs, and returns the Pod and the time at which that was observed.
+func (r *runningPods) of(ctx context.Context, name string) (*corev1.Pod, time.Time, error) {
+	for {
+		r.mutex.Lock()
+		s, ok := r.pods[name]
+		changed, err := r.changed, r.err
+		r.mutex.Unlock()
+		switch {
+		case ok:
+			return s.pod, s.running, nil
+		case err != nil:
+			return nil, time.Time{}, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, time.Time{}, fmt.Errorf("waiting for Pod %s to run: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
+// clean deletes the Pods of variants and all of their objects, except for claims that stay bound, and waits until they
+// are gone, so that their deletion does not disturb the next measurement.
+func (b *Bench) clean(ctx context.Context, all ...variant) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("objects are not removed after %s", stepTimeout))
+	defer cancel()
+	for _, v := range all {
+		if err := b.remove(ctx, v); err != nil {
+			return err
+		}
+	}
+	for _, v := range all {
+		if err := b.awaitRemoved(ctx, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes what the benchmark has created for Pods of a variant.
+func (b *Bench) remove(ctx context.Context, v variant) error {
+	in := client.InNamespace(v.namespace())
+	if err := b.api.DeleteAllOf(ctx, &corev1.Pod{}, in); err != nil {
+		return fmt.Errorf("deleting Pods: %w", err)
+	}
+	var claims corev1.PersistentVolumeClaimList
+	var services corev1.ServiceList
+	if err := errors.Join(b.api.List(ctx, &claims, in), b.api.List(ctx, &services, in)); err != nil {
+		return fmt.Errorf("listing claims and Services: %w", err)
+	}
+	for i := range claims.Items {
+		if claim := &claims.Items[i]; metav1.GetControllerOf(claim) == nil && !isKept(claim) {
+			if err := client.IgnoreNotFound(b.api.Delete(ctx, claim)); err != nil {
+				return fmt.Errorf("deleting a claim: %w", err)
+			}
+		}
+	}
+	for i := range services.Items {
+		if service := &services.Items[i]; metav1.GetControllerOf(service) == nil {
+			if err := client.IgnoreNotFound(b.api.Delete(ctx, service)); err != nil {
+				return fmt.Errorf("deleting a Service: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// awaitRemoved waits until all objects of a variant are gone, except for those of claims that stay bound.
+func (b *Bench) awaitRemoved(ctx context.Context, v variant) error {
+	in := client.InNamespace(v.namespace())
+	return errors.Join(
+		awaitNone(ctx, b.api, &corev1.PodList{}, func(l *corev1.PodList) int { return len(l.Items) }, in),
+		awaitNone(ctx, b.api, &corev1.PersistentVolumeClaimList{}, func(l *corev1.PersistentVolumeClaimList) int {
+			return countObjects(l.Items, func(o *corev1.PersistentVolumeClaim) bool { return !isKept(o) })
+		}, in),
+		awaitNone(ctx, b.api, &corev1.PersistentVolumeList{}, func(l *corev1.PersistentVolumeList) int {
+			return countObjects(l.Items, func(o *corev1.PersistentVolume) bool {
+				return o.Spec.ClaimRef != nil && o.Spec.ClaimRef.Namespace == v.namespace() && !strings.HasPrefix(o.Spec.ClaimRef.Name, kept)
+			})
+		}),
+		awaitNone(ctx, b.api, &listenersv1alpha1.ListenerList{}, func(l *listenersv1alpha1.ListenerList) int {
+			return countObjects(l.Items, func(o *listenersv1alpha1.Listener) bool { return !isKept(o) })
+		}, in),
+		awaitNone(ctx, b.api, &corev1.ServiceList{}, func(l *corev1.ServiceList) int {
+			return countObjects(l.Items, func(o *corev1.Service) bool { return !isKept(o) })
+		}, in),
+		awaitNone(ctx, b.api, &listenersv1alpha1.PodListenersList{}, func(l *listenersv1alpha1.PodListenersList) int { return len(l.Items) }, in),
+	)
+}
+
+func isKept(o client.Object) bool { return strings.HasPrefix(o.GetName(), kept) }
+
+func countObjects[T any](items []T, counted func(*T) bool) int {
+	count := 0
+	for i := range items {
+		if counted(&items[i]) {
+			count++
+		}
+	}
+	return count
+}
+
+// awaitNone waits until count returns 0 for the objects that options select.
+func awaitNone[L client.ObjectList](ctx context.Context, api client.WithWatch, empty L, count func(L) int, options ...client.ListOption) error {
+	_, err := await.List(ctx, api, empty, func(list L) string {
+		if left := count(list); left > 0 {
+			return fmt.Sprintf("%d objects of %T are left", left, empty)
+		}
+		return ""
+	}, func(string) {}, options...)
+	if err != nil {
+		return fmt.Errorf("waiting for the removal of objects: %w", err)
+	}
+	return nil
+}
+
+// isRace reports whether an event of a Pod is the kubelet's race with the node authorizer, which does not know yet that
+// a Pod of the node needs an object.
+func isRace(e *corev1.Event) bool {
+	return e.Reason == "FailedMount" && strings.Contains(e.Message, "no relationship found between node")
+}
+
+// races returns the names of the Pods in a namespace that the node authorizer made wait.
+func (b *Bench) races(ctx context.Context, namespace string) (map[string]bool, error) {
+	var events corev1.EventList
+	if err := b.api.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	raced := map[string]bool{}
+	for i := range events.Items {
+		if isRace(&events.Items[i]) {
+			raced[events.Items[i].InvolvedObject.Name] = true
+		}
+	}
+	return raced, nil
+}
+
+// nodeNumber returns the number of a node of the cluster.
+func nodeNumber(name string) int {
+	var number int
+	_, _ = fmt.Sscanf(name, "node-%d", &number)
+	return number
+}
