@@ -210,12 +210,25 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	for _, c := range controllers(mgr, apis, options) {
+		if err := c.setup(mgr); err != nil {
+			return fmt.Errorf("setting up the %s controller: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// controller is a controller that can be added to a manager.
+type controller struct {
+	name  string
+	setup func(manager.Manager) error
+}
+
+// controllers returns all controllers.
+func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []controller {
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
-	for _, controller := range []struct {
-		name  string
-		setup func(manager.Manager) error
-	}{
+	return []controller{
 		{"listener", (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(),
 		}).SetupWithManager},
@@ -228,10 +241,5 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 			APIs: apis,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
-	} {
-		if err := controller.setup(mgr); err != nil {
-			return fmt.Errorf("setting up the %s controller: %w", controller.name, err)
-		}
 	}
-	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
@@ -40,7 +41,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Named("listenerclass").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(presetOrManagementStateChanged())).
-		Complete(reconcile.AsReconciler(r.Client, r))
+		Complete(conflict.Requeue(reconcile.AsReconciler(r.Client, r)))
 }
 
 // presetOrManagementStateChanged passes configurations that are added to the cache, or whose preset or management state

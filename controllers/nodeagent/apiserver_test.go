@@ -40,6 +40,13 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 func fresh(t *testing.T) (c client.Client, namespace string) {
 	t.Helper()
 	c, namespace = apiserver.Client(t), apiserver.Namespace(t)
+	clean(t, c, namespace)
+	return c, namespace
+}
+
+// clean deletes the objects of the previous test, and prepares a namespace for the operator.
+func clean(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	if err := client.IgnoreNotFound(c.Patch(t.Context(), config, release)); err != nil {
@@ -62,7 +69,6 @@ func fresh(t *testing.T) (c client.Client, namespace string) {
 	if err := c.Create(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
-	return c, namespace
 }
 
 // createConfig creates ListenerOperator/cluster with the API server's defaults.

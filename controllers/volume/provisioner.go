@@ -18,12 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -63,11 +65,19 @@ func pendingf(reason, format string, args ...any) error {
 func (p *Provisioner) Provision(
 	ctx context.Context, options controller.ProvisionOptions,
 ) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
-	listener, err := p.resolve(ctx, options.PVC)
+	var listener types.NamespacedName
+	// The library would log a conflict as an error.
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		listener, err = p.resolve(ctx, options.PVC)
+		return err
+	})
 	if pending, ok := errors.AsType[*pendingError](err); ok {
 		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, pending.reason, "Provision", "%s",
 			message.Truncate(pending.message, message.MaxEvent))
 		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: pending.message}
+	}
+	if conflict.IsTerminating(err) {
+		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: err.Error()}
 	}
 	if err != nil {
 		return nil, controller.ProvisioningFinished, err

@@ -1,6 +1,7 @@
-// Package conflict keeps conflicts out of the errors of reconcilers. A write that the API server rejects because the
-// observed object was outdated is part of normal operation: the cache follows the API server with a delay, and other
-// clients write the same objects. In the error log and in the metric of errors, conflicts would hide real failures.
+// Package conflict keeps what normal operation brings out of the errors of controllers. A write that the API server
+// rejects because the observed object was outdated is part of it: the cache follows the API server with a delay, and
+// other clients write the same objects. So is a namespace that is being deleted, where nothing can be created any more.
+// In the error log and in the metric of errors, they would hide real failures.
 package conflict
 
 import (
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -16,27 +18,41 @@ import (
 // delay is how long a request waits after a conflict. The event of the newer version usually reconciles it earlier.
 const delay = 50 * time.Millisecond
 
-// Requeue returns a reconciler that requeues a request, instead of returning an error, if inner failed because of
-// nothing but conflicts.
+// Requeue returns a reconciler that returns no error if inner failed because of nothing but conflicts and namespaces
+// that are being deleted. It requeues the request after a conflict. In a namespace that is being deleted there is
+// nothing left to do until an object changes or is deleted, of which there is an event.
 func Requeue(inner reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := inner.Reconcile(ctx, req)
-		if err == nil || !only(err) {
+		if err == nil || !expected(err) {
 			return result, err
 		}
-		log.FromContext(ctx).V(1).Info("Requeued after a conflict", "conflict", err.Error())
+		log.FromContext(ctx).V(1).Info("Ended early", "reason", err.Error())
+		if all(err, IsTerminating) {
+			return reconcile.Result{}, nil
+		}
 		return reconcile.Result{RequeueAfter: delay}, nil
 	})
 }
 
-// only reports whether err consists of conflicts.
-func only(err error) bool {
+// expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.
+func expected(err error) bool {
+	return all(err, func(err error) bool { return apierrors.IsConflict(err) || IsTerminating(err) })
+}
+
+// IsTerminating reports whether the API server has rejected a new object because its namespace is being deleted.
+func IsTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// all reports whether is holds for each of the errors that err joins.
+func all(err error, is func(error) bool) bool {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
-		return apierrors.IsConflict(err)
+		return is(err)
 	}
 	for _, e := range joined.Unwrap() {
-		if !only(e) {
+		if !all(e, is) {
 			return false
 		}
 	}

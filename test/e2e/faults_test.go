@@ -8,11 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -310,6 +314,111 @@ func TestAKilledOperatorKeepsItsLease(t *testing.T) {
 	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions || !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) {
 		t.Errorf("the lease was acquired anew: it was %+v and is %+v", before.Spec, after.Spec)
 	}
+}
+
+// TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors: 30 Pods start at once, and the namespace of another 30 is
+// deleted while their volumes are being mounted. Nothing of that is an error in the operator's metrics and log, and
+// nothing stays on the nodes.
+func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
+	const burst = 30
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.allowMetrics("reader")
+	token := s.token("reader")
+	before := s.operatorErrors(token)
+	started := metav1.Now()
+	for i := range burst {
+		s.create(pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)}))
+	}
+	for i := range burst {
+		s.awaitReady(fmt.Sprintf("web-%d", i))
+	}
+
+	ending := newScenario(t)
+	pods := make([]*corev1.Pod, burst)
+	for i := range pods {
+		pods[i] = pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)})
+		ending.create(pods[i])
+	}
+	for i, p := range pods { // the kubelets are mounting
+		pods[i] = mustAwait(ending, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+	}
+	deleted := time.Now()
+	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
+	mustAwaitDeleted(ending, &corev1.Namespace{}, client.ObjectKey{Name: ending.namespace})
+	for _, p := range pods {
+		ending.awaitPodDirRemoved(p)
+	}
+	t.Logf("the namespace and the directories of its %d Pods were removed after %s", burst, time.Since(deleted).Round(time.Second))
+	ending.awaitNoVolumes()
+	if after := s.operatorErrors(token); after != before {
+		t.Errorf("the operator counted %v reconcile errors", after-before)
+	}
+	if lines := s.operatorErrorLog(started); len(lines) > 0 {
+		t.Errorf("the operator logged %d errors:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+}
+
+// awaitNoVolumes waits until no PersistentVolume has a claim in the namespace.
+func (s *scenario) awaitNoVolumes() {
+	s.Helper()
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		var volumes corev1.PersistentVolumeList
+		if err := api.List(ctx, &volumes); err != nil {
+			return err
+		}
+		for i := range volumes.Items {
+			if ref := volumes.Items[i].Spec.ClaimRef; ref != nil && ref.Namespace == s.namespace {
+				return fmt.Errorf("PersistentVolume %s of claim %s still exists", volumes.Items[i].Name, ref.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+// operatorErrors returns how many reconcile errors the operator has counted.
+func (s *scenario) operatorErrors(token string) (sum float64) {
+	s.Helper()
+	var body string
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error { // RBAC rules take effect with a delay
+		code, content, err := metrics(ctx, s.metricsURL(), token)
+		if body = content; err == nil && code != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", code, content)
+		}
+		return err
+	}); err != nil {
+		s.Fatalf("reading metrics: %v", err)
+	}
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "controller_runtime_reconcile_errors_total{") {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
+		if err != nil {
+			s.Fatalf("parsing %q: %v", line, err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// operatorErrorLog returns the errors that the operator has logged since a time.
+func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
+	s.Helper()
+	output, err := exec.CommandContext(s.ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,
+		"logs", "--since-time="+since.UTC().Format(time.RFC3339), s.operatorPod().Name).Output()
+	if err != nil {
+		s.Fatalf("reading the operator's log: %v", err)
+	}
+	for line := range strings.Lines(string(output)) {
+		if strings.Contains(line, `"level":"ERROR"`) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
 }
 
 // operatorLease returns the lease of leader election.

@@ -25,26 +25,8 @@ import (
 func TestMetricsRequirePermission(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	role := &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.namespace},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: "reader"}},
-	}
-	for _, o := range []client.Object{role, binding} {
-		s.create(o)
-		t.Cleanup(func() { _ = api.Delete(context.Background(), o) })
-	}
-	var operators corev1.PodList
-	if err := api.List(s.ctx, &operators, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
-		t.Fatal(err)
-	}
-	if len(operators.Items) == 0 {
-		t.Fatal("no operator runs")
-	}
-	url := "https://" + net.JoinHostPort(operators.Items[0].Status.PodIP, "8443") + "/metrics"
+	s.allowMetrics("reader")
+	url := s.metricsURL()
 	reader, other := s.token("reader"), s.token("other")
 	for name, tc := range map[string]struct {
 		token string
@@ -71,6 +53,29 @@ func TestMetricsRequirePermission(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// allowMetrics permits a ServiceAccount of the scenario to read metrics.
+func (s *scenario) allowMetrics(account string) {
+	s.Helper()
+	role := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}},
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.namespace},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: account}},
+	}
+	for _, o := range []client.Object{role, binding} {
+		s.create(o)
+		s.Cleanup(func() { _ = api.Delete(context.Background(), o) })
+	}
+}
+
+// metricsURL returns where the operator serves its metrics.
+func (s *scenario) metricsURL() string {
+	s.Helper()
+	return "https://" + net.JoinHostPort(s.operatorPod().Status.PodIP, "8443") + "/metrics"
 }
 
 // token creates a ServiceAccount and returns a token for it.

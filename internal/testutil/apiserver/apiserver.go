@@ -137,6 +137,17 @@ func Namespace(t testing.TB) string {
 // a test passes its own, for example, to count requests.
 func StartManager(t testing.TB, cfg *rest.Config, namespace string, setup func(mgr ctrl.Manager) error) ctrl.Manager {
 	t.Helper()
+	mgr, _ := RunManager(t, cfg, namespace, setup)
+	if !mgr.GetCache().WaitForCacheSync(t.Context()) {
+		t.Fatal("waiting for the caches")
+	}
+	return mgr
+}
+
+// RunManager is StartManager for a test that stops the manager itself: it does not wait for the caches, and the
+// returned function stops the manager and waits until it has ended.
+func RunManager(t testing.TB, cfg *rest.Config, namespace string, setup func(mgr ctrl.Manager) error) (ctrl.Manager, func()) {
+	t.Helper()
 	if cfg == nil {
 		cfg = Config(t)
 	}
@@ -159,14 +170,12 @@ func StartManager(t testing.TB, cfg *rest.Config, namespace string, setup func(m
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
+	stop := sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error("running the manager: ", err)
 		}
 	})
-	if !mgr.GetCache().WaitForCacheSync(ctx) {
-		t.Fatal("waiting for the caches")
-	}
-	return mgr
+	t.Cleanup(stop)
+	return mgr, stop
 }

@@ -1,0 +1,96 @@
+package nodeagent
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crash"
+)
+
+// installedKinds are the kinds of all objects that the operator installs without optional APIs.
+var installedKinds = []client.ObjectList{
+	&operatorv1alpha1.ListenerOperatorList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &corev1.ServiceAccountList{},
+	&networkingv1.NetworkPolicyList{}, &storagev1.CSIDriverList{}, &storagev1.StorageClassList{},
+	&admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{},
+}
+
+func TestTheNodeAgentIsInstalledWhateverHappensToAWrite(t *testing.T) {
+	crash.Run(t, crash.Scenario{
+		ClusterScoped: true,
+		Setup:         setupForCrashes,
+		Begin:         func(t *testing.T, c client.Client, namespace string) { clean(t, c, namespace) },
+		Kinds:         installedKinds,
+		Done:          func(ctx context.Context, c client.Client, _ string) bool { return isAvailable(ctx, c) },
+	})
+}
+
+func TestTheNodeAgentIsRemovedWhateverHappensToAWrite(t *testing.T) {
+	crash.Run(t, crash.Scenario{
+		ClusterScoped: true,
+		Setup:         setupForCrashes,
+		Begin: func(t *testing.T, c client.Client, namespace string) {
+			clean(t, c, namespace)
+			_, stop := apiserver.RunManager(t, nil, namespace, func(mgr ctrl.Manager) error { return setupForCrashes(t, mgr, namespace) })
+			await(t, "the installation", func() bool { return isAvailable(t.Context(), c) })
+			stop()
+			config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+			if err := c.Delete(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			go collectAgents(t.Context(), c, namespace)
+		},
+		Kinds: installedKinds,
+		Done: func(ctx context.Context, c client.Client, _ string) bool {
+			err := c.Get(ctx, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
+			return apierrors.IsNotFound(err)
+		},
+	})
+}
+
+func setupForCrashes(t *testing.T, mgr ctrl.Manager, namespace string) error {
+	return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+}
+
+func isAvailable(ctx context.Context, c client.Client) bool {
+	config := &operatorv1alpha1.ListenerOperator{}
+	err := c.Get(ctx, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config)
+	return err == nil && meta.IsStatusConditionTrue(config.Status.Conditions, operatorv1alpha1.ConditionAvailable)
+}
+
+// collectAgents finishes the foreground deletion of the DaemonSet, as the garbage collector does, until ctx is done.
+func collectAgents(ctx context.Context, c client.Client, namespace string) {
+	for ctx.Err() == nil {
+		agents := &appsv1.DaemonSet{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents)
+		if err == nil && slices.Contains(agents.Finalizers, metav1.FinalizerDeleteDependents) {
+			agents.Finalizers = nil
+			_ = c.Update(ctx, agents) // a conflict is repeated
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(apiserver.Timeout); !done(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waiting for " + what)
+		}
+	}
+}

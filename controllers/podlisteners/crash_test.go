@@ -1,0 +1,153 @@
+package podlisteners_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/podlisteners"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crash"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// The Pod has a pinned volume of its own and one of a shared Listener.
+func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
+	crash.Run(t, crash.Scenario{
+		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error {
+			return (&podlisteners.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter),
+				Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
+			}).SetupWithManager(mgr)
+		},
+		Begin: func(t *testing.T, c client.Client, namespace string) {
+			b := &boundPod{T: t, client: c, namespace: namespace}
+			b.create(&listenersv1alpha1.ListenerClass{
+				ObjectMeta: metav1.ObjectMeta{Name: namespace},
+				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
+			})
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+			b.create(node)
+			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
+			b.updateStatus(node)
+			shared := &listenersv1alpha1.Listener{
+				ObjectMeta: metav1.ObjectMeta{Name: "shared"},
+				Spec:       listenersv1alpha1.ListenerSpec{ClassName: &namespace, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+			}
+			b.create(shared)
+			b.expose(shared, 30080)
+
+			own := b.claim("own", names.AnnotationListenerClass, namespace)
+			b.claim("shared", names.AnnotationListenerName, "shared")
+			pod := b.pod("own", "shared")
+			listener := &listenersv1alpha1.Listener{}
+			desired := claim.Listener(own, nil, namespace, claim.PodPorts(pod))
+			if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerVolume)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(own), listener); err != nil {
+				t.Fatal(err)
+			}
+			b.expose(listener, 30081)
+		},
+		Kinds: []client.ObjectList{
+			&listenersv1alpha1.PodListenersList{}, &listenersv1alpha1.ListenerList{}, &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
+			&corev1.PodList{},
+		},
+		Done: func(ctx context.Context, c client.Client, namespace string) bool {
+			var list listenersv1alpha1.PodListenersList
+			err := c.List(ctx, &list, client.InNamespace(namespace))
+			return err == nil && len(list.Items) == 1 && len(list.Items[0].Spec.Listeners) == 2
+		},
+	})
+}
+
+// boundPod creates a Pod that was bound to a node, with what it needs.
+type boundPod struct {
+	*testing.T
+	client    client.Client
+	namespace string
+}
+
+func (b *boundPod) create(o client.Object) {
+	b.Helper()
+	switch o.(type) {
+	case *corev1.Pod, *corev1.PersistentVolumeClaim, *listenersv1alpha1.Listener:
+		o.SetNamespace(b.namespace)
+	}
+	if err := b.client.Create(b.Context(), o); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *boundPod) updateStatus(o client.Object) {
+	b.Helper()
+	if err := b.client.Status().Update(b.Context(), o); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// expose writes the status of a Listener, as its controller does.
+func (b *boundPod) expose(l *listenersv1alpha1.Listener, port int32) {
+	b.Helper()
+	l.Status = &listenersv1alpha1.ListenerStatus{
+		ObservedGeneration: l.Generation, ServiceName: &l.Name, NodePorts: map[string]int32{"http": port},
+		IngressAddresses: []listenersv1alpha1.IngressAddress{},
+	}
+	b.updateStatus(l)
+}
+
+// claim creates a claim that is bound to a volume, as the provisioner creates it.
+func (b *boundPod) claim(name, annotation, value string) *corev1.PersistentVolumeClaim {
+	b.Helper()
+	annotations := map[string]string{annotation: value}
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	pvc := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(names.Driver), AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size},
+			VolumeName: b.namespace + "-" + name,
+		},
+	}
+	b.create(pvc)
+	b.create(&corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: pvc.Spec.VolumeName},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName: names.Driver, AccessModes: modes, Capacity: size,
+			ClaimRef: &corev1.ObjectReference{Namespace: b.namespace, Name: name, UID: pvc.UID},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: names.Driver, VolumeHandle: pvc.Spec.VolumeName, VolumeAttributes: annotations,
+			}},
+		},
+	})
+	return pvc
+}
+
+// pod creates a Pod that mounts claims.
+func (b *boundPod) pod(claims ...string) *corev1.Pod {
+	b.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0"}, Spec: corev1.PodSpec{
+		NodeName:   b.namespace,
+		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
+	}}
+	for _, name := range claims {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}})
+	}
+	b.create(pod)
+	return pod
+}

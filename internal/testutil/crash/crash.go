@@ -1,0 +1,180 @@
+// Package crash tests that controllers reach the same end state whatever happens to a single one of their writes: for
+// each n, the n-th write fails, conflicts, or is done without a response, and the process goes on, or ends there. Then
+// another process takes over, which knows nothing but what the API server has. The faults are those of HTTP, so the
+// tests work for any client.
+//
+// Only tests may import it.
+package crash
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// Scenario is the work of controllers for some objects.
+type Scenario struct {
+	// Setup adds the controllers to a manager. namespace is that of the run.
+	Setup func(t *testing.T, mgr ctrl.Manager, namespace string) error
+	// Begin creates the objects that the controllers work for. It is called before they start, with a new namespace for
+	// each run, to which cluster-scoped objects must belong, see Kinds.
+	Begin func(t *testing.T, c client.Client, namespace string)
+	// Kinds are lists of the kinds whose objects are the end state. Of cluster-scoped kinds, these are the objects that
+	// contain the name of the namespace, unless ClusterScoped is set.
+	Kinds []client.ObjectList
+	// Done reports whether the controllers have done all their work.
+	Done func(ctx context.Context, c client.Client, namespace string) bool
+	// ClusterScoped means that the work is about the whole cluster: all writes belong to the run, and all objects that
+	// are in no other namespace. Otherwise they do if they contain the name of the namespace.
+	ClusterScoped bool
+}
+
+// Run runs the scenario without a fault, then with each fault of each write, and compares the end states.
+func Run(t *testing.T, s Scenario) {
+	apiserver.Config(t) // or skip
+	var want string
+	var writes int
+	var reconciles bool
+	if !t.Run("undisturbed", func(t *testing.T) {
+		r := s.begin(t)
+		stop := r.start(r.intercepted(0, None))
+		r.await("the work to be done", func() bool { return s.Done(t.Context(), r.client, r.namespace) && r.idle() })
+		stop()
+		want, writes, reconciles = r.snapshot(), r.writes.seen(), r.reconciled()
+		r.start(apiserver.Config(t))
+		r.await("the next process to do its work", func() bool { return r.reconciled() == reconciles && r.idle() })
+		if diff := cmp.Diff(want, r.snapshot()); diff != "" {
+			t.Errorf("another process changed the end state (-before +after):\n%s", diff)
+		}
+		if writes == 0 {
+			t.Error("the controllers wrote nothing")
+		}
+	}) {
+		return
+	}
+	for n := 1; n <= writes; n++ {
+		for _, fault := range faults {
+			name := fmt.Sprintf("write %d %s", n, fault)
+			if !t.Run(name, func(t *testing.T) { s.runWith(t, n, fault, want, reconciles) }) {
+				return // others probably fail in the same way, and slowly
+			}
+		}
+	}
+}
+
+// runWith runs the scenario with a fault of the n-th write. reconciles is set if the controllers use metrics of
+// reconciliations.
+func (s Scenario) runWith(t *testing.T, n int, fault Fault, want string, reconciles bool) {
+	r := s.begin(t)
+	stop := r.start(r.intercepted(n, fault))
+	// The order of concurrent writes varies, and with it what is written at all.
+	r.await("the fault", func() bool { return r.writes.happened() != "" || r.snapshot() == want && r.idle() })
+	if !fault.ends() {
+		r.awaitState("the process that had the fault", want)
+	}
+	stop()
+	r.start(apiserver.Config(t))
+	r.await("the next process to do its work", func() bool { return r.reconciled() == reconciles && r.idle() })
+	r.awaitState("the next process", want)
+}
+
+// run is one run of a scenario.
+type run struct {
+	Scenario
+	t         *testing.T
+	client    client.Client
+	namespace string
+	writes    *writes
+	// reconciliations and abandoned are the metrics of reconciliations and of requests in queues from before the last
+	// process started.
+	reconciliations, abandoned float64
+}
+
+func (s Scenario) begin(t *testing.T) *run {
+	t.Helper()
+	r := &run{Scenario: s, t: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	s.Begin(t, r.client, r.namespace)
+	return r
+}
+
+// intercepted returns the configuration of a client whose n-th write has a fault.
+func (r *run) intercepted(n int, fault Fault) *rest.Config {
+	about := r.namespace
+	if r.ClusterScoped {
+		about = ""
+	}
+	r.writes = &writes{n: n, fault: fault, about: about}
+	cfg := apiserver.Config(r.t)
+	cfg.Wrap(r.writes.wrap)
+	return cfg
+}
+
+// start starts a process with the controllers, and returns a function that ends it.
+func (r *run) start(cfg *rest.Config) (stop func()) {
+	r.t.Helper()
+	r.reconciliations, r.abandoned = gather("controller_runtime_reconcile_total"), gather("workqueue_depth")
+	_, stop = apiserver.RunManager(r.t, cfg, r.namespace, func(mgr ctrl.Manager) error { return r.Setup(r.t, mgr, r.namespace) })
+	return stop
+}
+
+// reconciled reports whether the current process has reconciled something.
+func (r *run) reconciled() bool {
+	return gather("controller_runtime_reconcile_total") > r.reconciliations
+}
+
+// idle reports whether no reconciliation runs or is due.
+func (r *run) idle() bool {
+	return gather("controller_runtime_active_workers") == 0 && gather("workqueue_depth") <= r.abandoned
+}
+
+func (r *run) await(what string, done func() bool) {
+	r.t.Helper()
+	deadline := time.Now().Add(apiserver.Timeout)
+	for !done() {
+		if time.Now().After(deadline) {
+			r.t.Fatalf("waiting for %s; the fault was %q; the state is\n%s", what, r.writes.happened(), r.snapshot())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// awaitState waits until a process has made the state that of the undisturbed run.
+func (r *run) awaitState(process, want string) {
+	r.t.Helper()
+	var diff string
+	deadline := time.Now().Add(apiserver.Timeout)
+	for {
+		if diff = cmp.Diff(want, r.snapshot()); diff == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s does not reach the end state after a fault of %q (-want +got):\n%s", process, r.writes.happened(), diff)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// gather returns the sum of a metric of all controllers of this test binary.
+func gather(name string) (sum float64) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		return -1
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}

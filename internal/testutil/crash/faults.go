@@ -1,0 +1,158 @@
+package crash
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Fault is what happens to a write.
+type Fault string
+
+// The faults.
+const (
+	// None is no fault.
+	None Fault = "succeeds"
+	// Failed: the write is not done, and the API server reports an internal error.
+	Failed Fault = "fails"
+	// Conflicting: the write is not done, and the API server reports a conflict.
+	Conflicting Fault = "conflicts"
+	// TimedOut: the write is done, but the API server reports a timeout.
+	TimedOut Fault = "times out"
+	// NotSent: the process ends before the write.
+	NotSent Fault = "is not sent"
+	// NotAnswered: the write is done, and the process ends before the response.
+	NotAnswered Fault = "is not answered"
+)
+
+// faults are all of them.
+var faults = []Fault{Failed, Conflicting, TimedOut, NotSent, NotAnswered}
+
+// ends reports whether the process ends at the fault.
+func (f Fault) ends() bool { return f == NotSent || f == NotAnswered }
+
+// done reports whether the write is done.
+func (f Fault) done() bool { return f == TimedOut || f == NotAnswered }
+
+// errEnded is the error of all requests of a process that has ended.
+var errEnded = errors.New("the process has ended")
+
+// writes counts the writes of a process, and makes the n-th one have a fault.
+type writes struct {
+	n     int
+	fault Fault
+	// about is part of the path or the body of the writes that count.
+	about string
+
+	mu    sync.Mutex
+	count int
+	ended bool
+	what  string // the write that had the fault
+}
+
+func (w *writes) seen() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count
+}
+
+// happened returns the write that had the fault, or "".
+func (w *writes) happened() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.what
+}
+
+func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		faulty, err := w.observe(r)
+		switch {
+		case err != nil:
+			return nil, err
+		case !faulty:
+			return next.RoundTrip(r)
+		}
+		if w.fault.done() {
+			response, err := next.RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			_ = response.Body.Close()
+		}
+		if w.fault.ends() {
+			return nil, errEnded
+		}
+		return w.response(r)
+	})
+}
+
+// observe counts a request, and reports whether it is to have the fault.
+func (w *writes) observe(r *http.Request) (bool, error) {
+	counts, err := w.counts(r)
+	if err != nil {
+		return false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		return false, errEnded
+	}
+	if !counts {
+		return false, nil
+	}
+	w.count++
+	if w.count != w.n || w.fault == None {
+		return false, nil
+	}
+	w.what, w.ended = r.Method+" "+r.URL.Path, w.fault.ends()
+	return true, nil
+}
+
+// counts reports whether a request is a write of the scenario. Events and reviews are not part of its state.
+func (w *writes) counts(r *http.Request) (bool, error) {
+	if r.Method == http.MethodGet || slices.ContainsFunc([]string{"/events", "reviews"}, func(part string) bool { return strings.Contains(r.URL.Path, part) }) {
+		return false, nil
+	}
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return false, fmt.Errorf("reading the body of a request: %w", err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return strings.Contains(r.URL.Path, w.about) || bytes.Contains(body, []byte(w.about)), nil
+}
+
+// response returns the response of the API server for the fault.
+func (w *writes) response(r *http.Request) (*http.Response, error) {
+	resource := schema.GroupResource{Resource: r.URL.Path}
+	status := map[Fault]metav1.Status{
+		Failed:      apierrors.NewInternalError(errors.New("fault of a test")).Status(),
+		Conflicting: apierrors.NewConflict(resource, "", errors.New("fault of a test")).Status(),
+		TimedOut:    apierrors.NewTimeoutError("fault of a test", 0).Status(),
+	}[w.fault]
+	status.Kind, status.APIVersion = "Status", "v1"
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a status: %w", err)
+	}
+	return &http.Response{
+		Status: http.StatusText(int(status.Code)), StatusCode: int(status.Code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+	}, nil
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
