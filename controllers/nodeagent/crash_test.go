@@ -40,8 +40,11 @@ func TestTheNodeAgentIsInstalledWhateverHappensToAWrite(t *testing.T) {
 	})
 }
 
+// TestTheNodeAgentIsRemovedWhateverHappensToAWrite leaves out the faults in which the process goes on, because each run
+// needs an installation; the unit tests of the reconciler have them.
 func TestTheNodeAgentIsRemovedWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
+		Faults:        []crash.Fault{crash.NotSent, crash.NotAnswered},
 		ClusterScoped: true,
 		Setup:         setupForCrashes,
 		Begin: func(t *testing.T, c client.Client, namespace string) {

@@ -36,6 +36,8 @@ type Scenario struct {
 	// ClusterScoped means that the work is about the whole cluster: all writes belong to the run, and all objects that
 	// are in no other namespace. Otherwise they do if they contain the name of the namespace.
 	ClusterScoped bool
+	// Faults are the faults of each write, nil means all.
+	Faults []Fault
 }
 
 // Run runs the scenario without a fault, then with each fault of each write, and compares the end states.
@@ -61,8 +63,12 @@ func Run(t *testing.T, s Scenario) {
 	}) {
 		return
 	}
+	selected := s.Faults
+	if selected == nil {
+		selected = faults
+	}
 	for n := 1; n <= writes; n++ {
-		for _, fault := range faults {
+		for _, fault := range selected {
 			name := fmt.Sprintf("write %d %s", n, fault)
 			if !t.Run(name, func(t *testing.T) { s.runWith(t, n, fault, want, reconciles) }) {
 				return // others probably fail in the same way, and slowly
