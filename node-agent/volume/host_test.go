@@ -2,6 +2,7 @@ package volume_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -452,5 +453,61 @@ func checkCanary(t testing.TB, outside string) {
 	must(t, err)
 	if !info.ModTime().Equal(time.Unix(1, 0)) {
 		t.Error("something was written outside of the volume")
+	}
+}
+
+func TestOnlyRootMayWriteInAVolume(t *testing.T) {
+	n := newNode(t)
+	defer syscall.Umask(syscall.Umask(0))
+	n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+	must(t, filepath.WalkDir(n.mount, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type() == fs.ModeSymlink {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode()&0o022 != 0 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return nil
+	}))
+}
+
+func TestNumberOfFilesInAVolumeIsLimited(t *testing.T) {
+	ports := map[string]int32{}
+	for i := range 30_000 {
+		ports[fmt.Sprintf("p%d", i)] = 80
+	}
+	many := make([]listenersv1alpha1.IngressAddress, 30_000)
+	for i := range many {
+		many[i] = ip(fmt.Sprintf("10.0.%d.%d", i/256, i%256), nil)
+	}
+	for name, tc := range map[string]struct {
+		addresses []listenersv1alpha1.IngressAddress
+		kind      string
+	}{
+		"ports":               {[]listenersv1alpha1.IngressAddress{ip("10.0.0.0", ports)}, "port"},
+		"addresses":           {many, "address"},
+		"ports and addresses": {append([]listenersv1alpha1.IngressAddress{ip("10.0.0.0", map[string]int32{"http": 80})}, many...), "address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			written := n.write(tc.addresses...)
+			if got := len(inodes(t, n.mount)); got > 4*1024+10 {
+				t.Errorf("the volume has %d inodes", got)
+			}
+			if got := n.read("default-address/address"); got != "10.0.0.0" {
+				t.Errorf("the default address is %q", got)
+			}
+			if len(written.Skipped) != 11 || !strings.HasPrefix(written.Skipped[0], tc.kind) || !strings.HasSuffix(written.Skipped[0], "at most 1024 addresses and ports") ||
+				!strings.HasPrefix(written.Skipped[10], "and 2") {
+				t.Errorf("skipped: %q", written.Skipped)
+			}
+			if n.write(tc.addresses...).Changed {
+				t.Error("the same addresses are written again")
+			}
+		})
 	}
 }

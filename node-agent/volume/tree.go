@@ -34,36 +34,74 @@ type directory struct {
 // path returns the path of the directory in the tree.
 func (d *directory) path() string { return path.Join(addressesDir, d.address) }
 
+// Limits of what is written into a volume. The operator writes far less; other content of a PodListeners object, which
+// may have more than a MiB, must not use up the inodes of the node.
+const (
+	// maxFiles is the maximum number of addresses and ports of a volume.
+	maxFiles = 1024
+	// maxSkipped is the maximum number of descriptions of what was left out.
+	maxSkipped = 10
+)
+
 // newTree returns the content of a volume with these addresses, and descriptions of what was left out. Names are
 // validated here because the API permits some that are not valid file names, and because other clients than the
 // operator may be permitted to write the status of Listeners.
 func newTree(addresses []listenersv1alpha1.IngressAddress) (tree, []string) {
 	var (
 		want    tree
-		skipped []string
+		skipped skipped
 		seen    = map[string]bool{}
+		files   int
 	)
 	for i := range addresses {
 		a := &addresses[i]
 		switch {
 		case !validAddress(a.Address):
-			skipped = append(skipped, fmt.Sprintf("address %q: neither an IP address nor a host name", a.Address))
+			skipped.add("address %.253q: neither an IP address nor a host name", a.Address)
 			continue
 		case seen[a.Address]:
 			continue
+		case files == maxFiles:
+			skipped.add("address %.253q: a volume has at most %d addresses and ports", a.Address, maxFiles)
+			continue
 		}
+		files++
 		seen[a.Address] = true
 		d := directory{address: a.Address, ports: map[string]string{}}
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			if problem := checkPort(name, a.Ports[name]); problem != "" {
-				skipped = append(skipped, fmt.Sprintf("port %q of address %q: %s", name, a.Address, problem))
+			problem := checkPort(name, a.Ports[name])
+			if problem == "" && files == maxFiles {
+				problem = fmt.Sprintf("a volume has at most %d addresses and ports", maxFiles)
+			}
+			if problem != "" {
+				skipped.add("port %.253q of address %q: %s", name, a.Address, problem)
 				continue
 			}
+			files++
 			d.ports[name] = strconv.Itoa(int(a.Ports[name]))
 		}
 		want = append(want, d)
 	}
-	return want, skipped
+	return want, skipped.descriptions()
+}
+
+// skipped describes what was left out of a volume.
+type skipped struct {
+	first []string
+	count int
+}
+
+func (s *skipped) add(format string, args ...any) {
+	if s.count++; s.count <= maxSkipped {
+		s.first = append(s.first, fmt.Sprintf(format, args...))
+	}
+}
+
+func (s *skipped) descriptions() []string {
+	if more := s.count - len(s.first); more > 0 {
+		return append(s.first, fmt.Sprintf("and %d more", more))
+	}
+	return s.first
 }
 
 // validAddress reports whether an address is valid, and so can be a file name. IPv6 zones are refused: they may contain

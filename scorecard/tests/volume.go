@@ -80,7 +80,7 @@ func serverPod(own *corev1.Pod) *corev1.Pod {
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 				},
-				VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: mountPath}},
+				VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: mountPath, ReadOnly: true}},
 			}},
 			Volumes: []corev1.Volume{{Name: volumeName, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
 				VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{

@@ -91,7 +91,7 @@ func newPod(namespace, name, claimName, node string, labels map[string]string) *
 			NodeName: node,
 			Containers: []corev1.Container{{
 				Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
-				VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: "/listener"}},
+				VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: "/listener", ReadOnly: true}},
 			}},
 			Volumes: []corev1.Volume{{Name: volumeName, VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName},
