@@ -222,7 +222,7 @@ func TestClusterIPListenerBecomesReady(t *testing.T) {
 		}
 		slices.Sort(reasons)
 		return reasons
-	}).Should(Equal([]string{listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonAddressesAssigned}))
+	}).Should(Equal([]string{listenersv1alpha1.ReasonAddressesAssigned}))
 }
 
 // The API server enforces OwnerReferencesPermissionEnforcement, as on OpenShift.

@@ -181,14 +181,21 @@ func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listene
 
 // conditionChanged reports whether a condition changed in a way that users should be informed of: its status or reason,
 // or its message if it describes what is missing. A Listener that is not ready because it is not accepted needs no
-// second event. before is nil if the condition is new.
+// second event, and a new one none that says nothing but what is expected. before is nil if the condition is new.
 func conditionChanged(before, after *metav1.Condition, warns bool) bool {
 	switch {
 	case after.Reason == listenersv1alpha1.ReasonNotAccepted:
+		return false
+	case before == nil && !warns && isExpected(after.Reason):
 		return false
 	case before == nil || before.Status != after.Status || before.Reason != after.Reason:
 		return true
 	default:
 		return (after.Status != metav1.ConditionTrue || warns) && before.Message != after.Message
 	}
+}
+
+// isExpected reports whether nearly every new Listener has a condition with this reason at first.
+func isExpected(reason string) bool {
+	return reason == listenersv1alpha1.ReasonAccepted || reason == listenersv1alpha1.ReasonWaitingForPods
 }

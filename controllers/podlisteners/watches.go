@@ -45,8 +45,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 }
 
 // podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects
-// were not mapped to them; when they are bound to a node; when the label of a mounted Listener changes; and when they
-// are being deleted, because a mount may wait.
+// were not mapped to them; when they are bound to a node; when the label of a mounted Listener is changed or removed; and
+// when they are being deleted, because a mount may wait. A new label is that of the reconciler itself.
 func podToMountChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
@@ -54,7 +54,7 @@ func podToMountChanged() predicate.Predicate {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
 				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-				!maps.Equal(mountLabels(before), mountLabels(after)))
+				len(missingEntries(after.Labels, mountLabels(before))) > 0)
 		},
 		DeleteFunc:  func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 		GenericFunc: func(event.GenericEvent) bool { return false },

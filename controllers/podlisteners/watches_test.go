@@ -34,7 +34,10 @@ func TestPodToMountChanged(t *testing.T) {
 		"started":             {with(nil), with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false},
 		"another label":       {with(nil), with(func(p *corev1.Pod) { p.Labels["app"] = "shop" }), false},
 		"mount label removed": {with(nil), with(func(p *corev1.Pod) { p.Labels = nil }), true},
-		"being deleted":       {with(nil), with(func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
+		"mount label changed": {with(nil), with(func(p *corev1.Pod) { p.Labels[names.PodMountLabel("uid")] = "shop" }), true},
+		// The reconciler has labelled it, and may not have its PodListeners in the cache yet.
+		"mount label added": {with(func(p *corev1.Pod) { p.Labels = nil }), with(nil), false},
+		"being deleted":     {with(nil), with(func(p *corev1.Pod) { p.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {

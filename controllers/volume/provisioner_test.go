@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -293,14 +294,21 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 		claimFor("by-name", names.AnnotationListenerName, "web"),
 		claimFor("other", names.AnnotationListenerClass, "other"),
 	)
+	both, named := []string{"by-class", "by-name"}, []string{"by-name"}
 	for name, tc := range map[string]struct {
 		object   client.Object
 		toClaims func(waitingClaims) mapFunc
-		want     []string
+		// The claims that are requeued when the object is added, updated and deleted.
+		added, updated, deleted []string
 	}{
-		"of a class":    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, func(w waitingClaims) mapFunc { return w.classToClaims }, []string{"by-class", "by-name"}},
-		"of a Listener": {listener, func(w waitingClaims) mapFunc { return w.listenerToClaims }, []string{"by-name"}},
-		"of a Pod":      {pod, func(w waitingClaims) mapFunc { return w.podToClaims }, []string{"by-class"}},
+		"of a class":    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, func(w waitingClaims) mapFunc { return w.classToClaims }, both, both, both},
+		"of a Listener": {listener, func(w waitingClaims) mapFunc { return w.listenerToClaims }, named, named, named},
+		// Its status changes often, and no claim depends on that.
+		"of a Pod": {pod, func(w waitingClaims) mapFunc { return w.podToClaims }, []string{"by-class"}, nil, nil},
+		"of a Listener with its name": {
+			&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "by-class", Namespace: "shop"}},
+			func(w waitingClaims) mapFunc { return w.listenerToClaims }, nil, nil, []string{"by-class"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -310,9 +318,20 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 			if len(got) > 0 {
 				t.Errorf("requeued %v for the initial list", got)
 			}
-			handler.OnAdd(tc.object, false)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("requeued (-want +got):\n%s", diff)
+			for _, change := range []struct {
+				what string
+				tell func()
+				want []string
+			}{
+				{"added", func() { handler.OnAdd(tc.object, false) }, tc.added},
+				{"updated", func() { handler.OnUpdate(tc.object, tc.object) }, tc.updated},
+				{"deleted", func() { handler.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: tc.object}) }, tc.deleted},
+			} {
+				got = nil
+				change.tell()
+				if diff := cmp.Diff(change.want, got); diff != "" {
+					t.Errorf("requeued when it is %s (-want +got):\n%s", change.what, diff)
+				}
 			}
 		})
 	}

@@ -69,7 +69,7 @@ func (r *runnable) Start(ctx context.Context) error {
 		return err
 	}
 	var running sync.WaitGroup
-	provision := controller.NewProvisionController(ctx, r.clientset, names.Driver, r.provisioner,
+	provision := controller.NewProvisionController(ctx, quietClientset{r.clientset}, names.Driver, r.provisioner,
 		controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
 		controller.ResyncPeriod(0), controller.LeaderElection(false), controller.MetricsPort(0), controller.Threadiness(workers),
 		controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0),
@@ -142,8 +142,17 @@ func (i *requeueInformer) requeue(claim *corev1.PersistentVolumeClaim) {
 	i.handler.OnUpdate(claim, claim)
 }
 
-// mapFunc returns the claims that may wait for an object.
-type mapFunc func(context.Context, client.Object) []types.NamespacedName
+// change is what has happened to an object.
+type change int
+
+const (
+	added change = iota
+	updated
+	deleted
+)
+
+// mapFunc returns the claims that may wait for such a change of an object.
+type mapFunc func(context.Context, change, client.Object) []types.NamespacedName
 
 // waitingClaims requeues claims that wait for an object.
 type waitingClaims struct {
@@ -154,7 +163,7 @@ type waitingClaims struct {
 // handler returns an event handler that requeues the claims without a volume that toClaims returns. It ignores the
 // initial list, because the library handles all claims at the start.
 func (w waitingClaims) handler(ctx context.Context, toClaims mapFunc) cache.ResourceEventHandler {
-	changed := func(o any) {
+	changed := func(what change, o any) {
 		if tombstone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
 		}
@@ -162,18 +171,18 @@ func (w waitingClaims) handler(ctx context.Context, toClaims mapFunc) cache.Reso
 		if !ok {
 			return
 		}
-		for _, key := range toClaims(ctx, object) {
+		for _, key := range toClaims(ctx, what, object) {
 			w.requeueUnbound(ctx, key)
 		}
 	}
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initially bool) {
 			if !initially {
-				changed(o)
+				changed(added, o)
 			}
 		},
-		UpdateFunc: func(_, o any) { changed(o) },
-		DeleteFunc: changed,
+		UpdateFunc: func(_, o any) { changed(updated, o) },
+		DeleteFunc: func(o any) { changed(deleted, o) },
 	}
 }
 
@@ -186,7 +195,7 @@ func (w waitingClaims) requeueUnbound(ctx context.Context, key types.NamespacedN
 }
 
 // classToClaims returns the claims of the class, and those that name a Listener of the class.
-func (w waitingClaims) classToClaims(ctx context.Context, o client.Object) []types.NamespacedName {
+func (w waitingClaims) classToClaims(ctx context.Context, _ change, o client.Object) []types.NamespacedName {
 	keys := w.claims(ctx, index.ClaimsByClass, o.GetName())
 	var listeners listenersv1alpha1.ListenerList
 	index.List(ctx, w.reader, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
@@ -196,14 +205,22 @@ func (w waitingClaims) classToClaims(ctx context.Context, o client.Object) []typ
 	return keys
 }
 
-// listenerToClaims returns the claims that name the Listener, and the class-based claim of the same name.
-func (w waitingClaims) listenerToClaims(ctx context.Context, o client.Object) []types.NamespacedName {
+// listenerToClaims returns the claims that name the Listener, and if it is deleted the class-based claim of the same
+// name. That one does not wait for any other change: the Listener is usually its own.
+func (w waitingClaims) listenerToClaims(ctx context.Context, what change, o client.Object) []types.NamespacedName {
 	keys := w.claims(ctx, index.ClaimsByListener, o.GetName(), client.InNamespace(o.GetNamespace()))
-	return append(keys, client.ObjectKeyFromObject(o))
+	if what == deleted {
+		keys = append(keys, client.ObjectKeyFromObject(o))
+	}
+	return keys
 }
 
-// podToClaims returns the claims that the Pod mounts.
-func (w waitingClaims) podToClaims(_ context.Context, o client.Object) []types.NamespacedName {
+// podToClaims returns the claims that a new Pod mounts. Later changes of the Pod, such as those of its status, do not
+// matter to its claims.
+func (w waitingClaims) podToClaims(_ context.Context, what change, o client.Object) []types.NamespacedName {
+	if what != added {
+		return nil
+	}
 	var keys []types.NamespacedName
 	for _, name := range index.PodClaims(o) {
 		keys = append(keys, types.NamespacedName{Namespace: o.GetNamespace(), Name: name})
