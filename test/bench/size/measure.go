@@ -62,7 +62,8 @@ func (s *server) measure(ctx context.Context, program string) (r result.Run, err
 		return result.Run{}, fmt.Errorf("creating the operator's log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)
+	cmd := exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health,
+		"--leader-elect=false")
 	cmd.Env = append(os.Environ(), "OPERATOR_NAMESPACE="+names.Operator, "RELATED_IMAGE_NODE_AGENT=listener-operator:bench",
 		"POD_NAME=bench", "POD_UID=bench")
 	cmd.Stdout, cmd.Stderr = log, log
@@ -70,17 +71,25 @@ func (s *server) measure(ctx context.Context, program string) (r result.Run, err
 	if err := cmd.Start(); err != nil {
 		return result.Run{}, fmt.Errorf("starting %s: %w", program, err)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		ended <- err
+		cancel(fmt.Errorf("the operator has ended: %w", err))
+	}()
 	idle, err := s.awaitIdle(ctx, "https://"+metrics+"/metrics")
 	if err != nil {
 		output, _ := os.ReadFile(log.Name())
-		return result.Run{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), cmd.Process.Kill(), fmt.Errorf("the end of its log:\n%s", tail(output)))
+		return result.Run{}, errors.Join(fmt.Errorf("waiting for the operator to be idle: %w", err), context.Cause(ctx), cmd.Process.Kill(),
+			fmt.Errorf("the end of its log:\n%s", tail(output)))
 	}
 	r.Seconds = idle.Sub(started).Seconds()
 	if r.Peak, r.Resident, err = memory(cmd.Process.Pid); err != nil {
 		return result.Run{}, err
 	}
-	// At SIGTERM the operator releases its lease, so that the next one need not wait for it.
-	if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), cmd.Wait()); err != nil {
+	if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), <-ended); err != nil {
 		return result.Run{}, fmt.Errorf("stopping the operator: %w", err)
 	}
 	r.Processor = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()

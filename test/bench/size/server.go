@@ -172,7 +172,8 @@ func (s *server) ensure(ctx context.Context, o client.Object) error {
 func (s *server) existing(ctx context.Context, kind schema.GroupVersionKind) (sets.Set[string], error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
-	if err := s.client.List(ctx, list); err != nil {
+	// An API server that has just started may still read its storage.
+	if err := await(ctx, startTimeout, func(ctx context.Context) error { return s.client.List(ctx, list) }); err != nil {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
 	}
 	found := sets.New[string]()
