@@ -1,6 +1,9 @@
 package podlisteners
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // SetObjectTimeout sets how long to wait for a PodListeners object that does not exist.
 func (w *Watch) SetObjectTimeout(timeout time.Duration) { w.objectTimeout = timeout }
@@ -11,3 +14,9 @@ func (w *Watch) Waiters() int {
 	defer w.mu.Unlock()
 	return len(w.waiters)
 }
+
+// SetCheckInterval sets how often all published volumes are checked.
+func (s *Syncer) SetCheckInterval(interval time.Duration) { s.checkInterval = interval }
+
+// Check checks all published volumes once, asynchronously.
+func (s *Syncer) Check(ctx context.Context) { s.check(ctx) }

@@ -41,6 +41,8 @@ type node struct {
 	syncer *podlisteners.Syncer
 	watch  *podlisteners.Watch
 	stop   func()
+	// checkInterval is how often the agent checks volumes. 0 means its default.
+	checkInterval time.Duration
 	// down makes all requests of the agent fail.
 	down atomic.Bool
 }
@@ -80,6 +82,9 @@ func (n *node) startAgent() {
 	}
 	watch.SetObjectTimeout(apiserver.Timeout)
 	n.watch, n.syncer = watch, podlisteners.NewSyncer(watch, n.host)
+	if n.checkInterval > 0 {
+		n.syncer.SetCheckInterval(n.checkInterval)
+	}
 	ctx, cancel := context.WithCancel(n.t.Context())
 	watched, synced := make(chan struct{}), make(chan struct{})
 	go func() { defer close(watched); watch.Run(ctx) }()
@@ -428,6 +433,73 @@ func TestVolumeKeepsItsAddressesWhenPodListenersAreDeleted(t *testing.T) {
 			t.Fatalf("the volume reads %q", got)
 		}
 	}
+}
+
+// empty deletes what is in a volume, as its Pod may do.
+func (n *node) empty(pv string) {
+	n.t.Helper()
+	entries, err := os.ReadDir(n.mount(pv))
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(n.mount(pv), e.Name())))
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func TestVolumeThatItsPodHasEmptiedIsRepaired(t *testing.T) {
+	n := newNode(t)
+	n.checkInterval = 10 * time.Millisecond
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
+	for range 3 {
+		n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+		n.empty("pvc-1")
+	}
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+}
+
+// A Pod that damages its volume all the time must not keep the agent busy.
+func TestDamagedVolumeIsRepairedAtTheNextCheckOnly(t *testing.T) {
+	n := newNode(t)
+	n.checkInterval = time.Hour
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
+	for range 3 {
+		n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+		n.empty("pvc-1")
+		n.waitUntilSynced()
+		if got := n.file("pvc-1")(); got != "" {
+			t.Errorf("without a check the volume reads %q", got)
+		}
+		n.syncer.Check(t.Context())
+	}
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+}
+
+// An emptied volume does not tell its namespace any more.
+func TestEmptiedVolumeIsNotRepairedFromEitherOfTwoNamespaces(t *testing.T) {
+	n := newNode(t)
+	n.checkInterval = time.Hour
+	n.publish("pvc-1", "192.0.2.1")
+	n.startAgent()
+	n.write(entries{"a": entry("pvc-1", "192.0.2.2")})
+	n.eventually(n.file("pvc-1")).Should(Equal("192.0.2.2"))
+	victim := n.pod.Namespace
+	n.pod.Namespace = apiserver.Namespace(t)
+	n.write(entries{"a": entry("pvc-1", "203.0.113.66")})
+	n.waitUntilSynced()
+	n.empty("pvc-1")
+	n.syncer.Check(t.Context())
+	n.waitUntilSynced()
+	if got := n.file("pvc-1")(); got != "" {
+		t.Errorf("the volume reads %q", got)
+	}
+	n.delete()
+	n.pod.Namespace = victim
+	n.eventually(func() string { n.syncer.Check(t.Context()); return n.file("pvc-1")() }).Should(Equal("192.0.2.2"))
 }
 
 // Users who may write PodListeners in one namespace must not be able to change volumes of Pods in other namespaces.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -19,8 +21,13 @@ import (
 // very many files, does not delay all others.
 const workers = 4
 
-// Syncer updates the published volumes of Pods when their PodListeners objects change. It finds the volumes in the
-// kubelet's directory, and has no state that a restart of the node agent would lose.
+// checkInterval is how often all published volumes are checked, because containers may have deleted what is in them. A
+// check reads a few files of each volume. Unlike a notification of each change, it does not cost more if a container
+// changes its volume all the time.
+const checkInterval = 30 * time.Second
+
+// Syncer updates the published volumes of Pods when their PodListeners objects change, and repairs them. It finds the
+// volumes in the kubelet's directory, and has no state that a restart of the node agent would lose.
 //
 // It never removes anything: addresses stay in a volume until there are new ones, even if the PodListeners object is
 // deleted, because only the kubelet knows when a Pod has ended. A kubelet that was stopped unpublishes the volumes of
@@ -29,11 +36,15 @@ type Syncer struct {
 	watch *Watch
 	host  *volume.Host
 	queue workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	// checkInterval is the constant of this name, but in tests.
+	checkInterval time.Duration
 }
 
 // NewSyncer returns a Syncer for the volumes of a kubelet. It must be called before Run of the Watch.
 func NewSyncer(watch *Watch, host *volume.Host) *Syncer {
-	s := &Syncer{watch: watch, host: host, queue: workqueue.NewTypedRateLimitingQueue(retry.Limiter[cache.ObjectName]())}
+	s := &Syncer{
+		watch: watch, host: host, queue: workqueue.NewTypedRateLimitingQueue(retry.Limiter[cache.ObjectName]()), checkInterval: checkInterval,
+	}
 	watch.onChange = func(o *listenersv1alpha1.PodListeners) { s.queue.Add(cache.MetaObjectToName(o)) }
 	return s
 }
@@ -46,7 +57,15 @@ func (s *Syncer) Run(ctx context.Context) {
 	for range workers {
 		group.Go(func() { s.work(ctx) })
 	}
+	group.Go(func() { wait.UntilWithContext(ctx, s.check, s.checkInterval) })
 	group.Wait()
+}
+
+// check updates the published volumes of all Pods asynchronously.
+func (s *Syncer) check(context.Context) {
+	for _, o := range s.watch.objects.List() {
+		s.queue.Add(cache.MetaObjectToName(o.(*listenersv1alpha1.PodListeners)))
+	}
 }
 
 func (s *Syncer) work(ctx context.Context) {
@@ -81,7 +100,9 @@ func (s *Syncer) sync(ctx context.Context, key cache.ObjectName) error {
 	published, err := s.host.Published(listenersv1alpha1.PodUID(key.Name))
 	// Users who may write PodListeners in one namespace could otherwise change the volumes of Pods in other namespaces,
 	// by an object whose name has the uid of such a Pod.
-	published = slices.DeleteFunc(published, func(v volume.Published) bool { return v.Namespace != "" && v.Namespace != key.Namespace })
+	published = slices.DeleteFunc(published, func(v volume.Published) bool {
+		return v.Namespace != key.Namespace && (v.Namespace != "" || s.watch.ambiguous(key))
+	})
 	return errors.Join(err, s.rewrite(ctx, object, published))
 }
 

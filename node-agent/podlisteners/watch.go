@@ -131,6 +131,16 @@ func (w *Watch) get(key cache.ObjectName) *listenersv1alpha1.PodListeners {
 	return o.(*listenersv1alpha1.PodListeners)
 }
 
+// ambiguous reports whether the cache has an object of the same name in another namespace.
+func (w *Watch) ambiguous(key cache.ObjectName) bool {
+	for _, o := range w.objects.List() {
+		if other := cache.MetaObjectToName(o.(*listenersv1alpha1.PodListeners)); other.Name == key.Name && other != key {
+			return true
+		}
+	}
+	return false
+}
+
 // entryOf returns the name and the entry of a volume, identified by its PersistentVolume's name, if the operator has
 // written the object.
 func entryOf(o *listenersv1alpha1.PodListeners, volume string) (string, listenersv1alpha1.PodListener, bool) {

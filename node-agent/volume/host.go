@@ -48,8 +48,7 @@ func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress
 	return h.write(target, addresses, true)
 }
 
-// Update is Write for a volume that is published, and does nothing for one that is not, or that is being written or
-// removed. It never waits for a removal, which may take minutes.
+// Update is Write for a volume that exists, and does nothing for one that does not, or that is being written or removed. It never waits for a removal, which may take minutes.
 func (h *Host) Update(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
 	unlock, ok := h.locks.tryLock(target)
 	if !ok {
@@ -73,8 +72,8 @@ func (h *Host) write(target Target, addresses []listenersv1alpha1.IngressAddress
 		return written, fmt.Errorf("opening volume %s: %w", target, err)
 	}
 	defer mount.Close()
-	first := !populated(mount)
-	if (first && !create) || want.visible(mount) {
+	first := create && !populated(mount)
+	if want.visible(mount) {
 		return written, nil
 	}
 	if err := replace(mount, want, target.Namespace, h.Label); err != nil {

@@ -322,7 +322,6 @@ func TestInterruptedMigrationIsCompletedByTheNextWrite(t *testing.T) {
 func TestUpdateDoesNotPublish(t *testing.T) {
 	for name, prepare := range map[string]func(n *node) error{
 		"never published": func(*node) error { return nil },
-		"empty":           func(n *node) error { return os.Mkdir(n.mount, 0o755) },
 		"Pod deleted":     func(n *node) error { return os.RemoveAll(filepath.Join(n.dir, "pods", podUID)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -348,6 +347,39 @@ func TestUpdateWritesNewAddresses(t *testing.T) {
 		t.Errorf("changed %v, the Pod reads %q", written.Changed, got)
 	}
 }
+
+func TestUpdateWritesAVolumeThatItsPodHasEmptied(t *testing.T) {
+	fresh := newNode(t)
+	fresh.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+	for name, damage := range map[string]func(mount string) error{
+		"everything": hostileEverything,
+		"visible names": func(mount string) error {
+			return errors.Join(os.Remove(filepath.Join(mount, "addresses")), os.Remove(filepath.Join(mount, "default-address")))
+		},
+		"what is in them": func(mount string) error { return os.RemoveAll(filepath.Join(mount, "addresses", "192.0.2.1")) },
+		"a single file":   func(mount string) error { return os.Remove(filepath.Join(mount, "default-address", "ports", "http")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+			must(t, damage(n.mount))
+			published, err := n.host.Published(podUID)
+			must(t, err)
+			if len(published) != 1 {
+				t.Fatalf("published: %v", published)
+			}
+			written, err := n.host.Update(published[0].Target, []listenersv1alpha1.IngressAddress{ip("192.0.2.1", map[string]int32{"http": 80})})
+			if err != nil || !written.Changed {
+				t.Errorf("changed %v, error %v", written.Changed, err)
+			}
+			if diff := cmp.Diff(seen(t, fresh), seen(t, n)); diff != "" {
+				t.Errorf("differs from a fresh volume (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func hostileEverything(mount string) error { return hostile["everything is deleted"](mount, "") }
 
 func TestWriteDoesNotCreateThePodsDirectory(t *testing.T) {
 	n := newNode(t)

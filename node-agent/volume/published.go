@@ -25,8 +25,9 @@ type Published struct {
 }
 
 // Published returns a Pod's published volumes of this driver. It reads the kubelet's records, so that the node agent
-// needs no state of its own. It leaves out volumes that were never written. The namespace is that of the last write; it
-// is "" for a volume that Stackable's listener operator wrote. A Pod can falsify it only for its own volumes.
+// needs no state of its own. It leaves out volumes that do not exist. The namespace is that of the last write; it is ""
+// for a volume that Stackable's listener operator wrote, or whose content the Pod has deleted. A Pod can falsify it only
+// for its own volumes.
 func (h *Host) Published(pod types.UID) ([]Published, error) {
 	pods, err := os.OpenRoot(h.pods)
 	if err != nil {
@@ -47,7 +48,7 @@ func (h *Host) Published(pod types.UID) ([]Published, error) {
 		if !ours {
 			continue
 		}
-		if namespace, populated := h.namespace(target); populated {
+		if namespace, exists := h.namespace(target); exists {
 			target.Namespace = namespace
 			volumes = append(volumes, Published{Target: target, ID: id})
 		}
@@ -55,14 +56,14 @@ func (h *Host) Published(pod types.UID) ([]Published, error) {
 	return volumes, nil
 }
 
-// namespace returns the namespace of the last write to a volume, and whether it was ever written.
+// namespace returns the namespace of the last write to a volume, and whether the volume exists.
 func (h *Host) namespace(target Target) (string, bool) {
 	mount, err := h.open(target, false)
 	if err != nil {
 		return "", false
 	}
 	defer mount.Close()
-	return namespaceOf(currentGeneration(mount)), populated(mount)
+	return namespaceOf(currentGeneration(mount)), true
 }
 
 // readRecord reads the kubelet's record of a volume, and returns the volume's id, and whether the volume belongs to
