@@ -131,6 +131,8 @@ func TestInvalidObjectsAreRejected(t *testing.T) {
 		"ListenerClass without a service type": {"", `{kind: ListenerClass, spec: {}}`},
 		"unknown service type":                 {"", `{kind: ListenerClass, spec: {serviceType: Route}}`},
 		"unknown preferred address type":       {"", `{kind: ListenerClass, spec: {serviceType: NodePort, preferredAddressType: DNS}}`},
+		"no port":                              {"", `{kind: ListenerClass, spec: {serviceType: NodePort, maxPorts: 0}}`},
+		"namespace that is allowed twice":      {"", `{kind: ListenerClass, spec: {serviceType: NodePort, allowedNamespaces: {names: [a, a]}}}`},
 		"external IPs that may be overridden":  {"", `{kind: ListenerClass, spec: {serviceType: NodePort, listenerOverrides: {allowed: [spec.externalIPs]}}}`},
 		"owners that may be overridden":        {"", `{kind: ListenerClass, spec: {serviceType: NodePort, listenerOverrides: {allowed: [metadata.ownerReferences]}}}`},
 		"unknown external traffic policy":      {"", `{kind: ListenerClass, spec: {serviceType: NodePort, serviceExternalTrafficPolicy: Near}}`},

@@ -49,6 +49,10 @@ var contract = map[string]struct {
 			".spec.serviceOverrides":              {Type: "object", Preserve: true, Default: `{"apiVersion":"v1","kind":"Service","metadata":{}}`},
 			".spec.listenerOverrides":             {Type: "object", Ours: true},
 			".spec.listenerOverrides.allowed":     {Type: "array", Items: "string", ListType: "set", Ours: true},
+			".spec.allowedNamespaces":             {Type: "object", Ours: true},
+			".spec.allowedNamespaces.names":       {Type: "array", Items: "string", ListType: "set", Ours: true},
+			".spec.allowedNamespaces.selector":    {Type: "object", Ours: true},
+			".spec.maxPorts":                      {Type: "integer", Ours: true},
 			".spec.route":                         {Type: "object", Ours: true},
 			".spec.route.termination": {
 				Type: "string", Default: `"passthrough"`, Enum: `["passthrough","edge","reencrypt","none"]`, Ours: true,
@@ -91,6 +95,7 @@ var contract = map[string]struct {
 			".status.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
 			".status.nodePorts":                      {Type: "object", Items: "integer", Nullable: true},
 			".status.lastNodePorts":                  {Type: "object", Items: "integer", Ours: true},
+			".status.keptClassName":                  {Type: "string", Ours: true},
 			".status.observedGeneration":             {Type: "integer", Ours: true},
 			".status.conditions":                     {Type: "array", Items: "object", ListType: "map", Ours: true},
 		},

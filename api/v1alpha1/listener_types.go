@@ -33,6 +33,8 @@ const (
 	ReasonNoRoutablePorts   = "NoRoutablePorts"
 	ReasonNoSinglePod       = "NoSinglePod"
 	ReasonInvalidHost       = "InvalidHost"
+
+	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 )
 
 // Reasons of ListenerReady.
@@ -163,6 +165,11 @@ type ListenerStatus struct {
 	// nodePorts is not. When the Service has node ports again, it gets these, unless other Services have them.
 	// +optional
 	LastNodePorts map[string]int32 `json:"lastNodePorts,omitempty"`
+
+	// keptClassName is the name of the class that the Listener keeps although the class no longer allows its namespace.
+	// Set only in this case.
+	// +optional
+	KeptClassName string `json:"keptClassName,omitempty"`
 
 	// observedGeneration is the generation of the Listener that this status describes.
 	// +optional

@@ -57,6 +57,22 @@ type ListenerOverrides struct {
 	Allowed []ServiceField `json:"allowed,omitzero"`
 }
 
+// AllowedNamespaces selects namespaces by name or by label.
+type AllowedNamespaces struct {
+	// names are names of namespaces that are allowed.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Names []string `json:"names,omitempty"`
+
+	// selector selects the labels of namespaces that are allowed in addition. An empty selector allows all. If absent,
+	// only names are allowed.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
 // ListenerClassSpec describes how Listeners of the class are exposed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
@@ -123,6 +139,20 @@ type ListenerClassSpec struct {
 	// +optional
 	ListenerOverrides *ListenerOverrides `json:"listenerOverrides,omitempty"`
 
+	// allowedNamespaces are the namespaces whose Listeners and PersistentVolumeClaims may use the class. Elsewhere, no
+	// Listener is created for a claim, and no Service for a Listener. Listeners that used the class when their namespace
+	// was still allowed keep it, and report that in their condition Accepted. An empty object allows none. If absent,
+	// all namespaces are allowed.
+	// +optional
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+
+	// maxPorts is the maximum number of ports of a Listener. A Listener with more is not accepted, and its Service stays
+	// as it is. Defaults to 64.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1024
+	MaxPorts *int32 `json:"maxPorts,omitempty"`
+
 	// route exposes each port through an OpenShift Route of its own. The addresses are then the host names that a
 	// router has admitted. Requires serviceType ClusterIP, and a cluster that serves Routes.
 	// +optional
@@ -169,6 +199,17 @@ func (c *ListenerClass) AddressPreference(serviceType ServiceType) AddressType {
 		}
 		return AddressTypeHostname
 	}
+}
+
+// defaultMaxPorts applies to classes without spec.maxPorts.
+const defaultMaxPorts = 64
+
+// MaxPorts returns the maximum number of ports of a Listener of the class.
+func (c *ListenerClass) MaxPorts() int {
+	if c.Spec.MaxPorts == nil {
+		return defaultMaxPorts
+	}
+	return int(*c.Spec.MaxPorts)
 }
 
 // OverridableFields returns the fields of a Service that authors of Listeners of the class may change.

@@ -21,6 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // defaultClusterDomain applies while ListenerOperator/cluster does not set another one.
@@ -30,8 +31,12 @@ const defaultClusterDomain = "cluster.local"
 // cache and must not be changed.
 type observed struct {
 	listener *listenersv1alpha1.Listener
-	// class is nil if the Listener names no class or one that does not exist.
+	// class is nil if the Listener names no class, or one that does not exist or that it may not use.
 	class *listenersv1alpha1.ListenerClass
+	// notAllowed is why the Listener may not use the class that it names, or nil.
+	notAllowed *exposure.Refusal
+	// kept states that the Listener keeps its class although the class no longer allows the namespace.
+	kept bool
 	// backend is the backend of the class, or nil.
 	backend exposure.Backend
 	// service is the Service that the Listener controls, or nil.
@@ -87,9 +92,37 @@ func (r *Reconciler) observeClass(ctx context.Context, o *observed) error {
 	case err != nil:
 		return fmt.Errorf("reading listener class %s: %w", name, err)
 	}
+	if err := r.observeAllowed(ctx, o, class); err != nil || o.notAllowed != nil {
+		return err
+	}
 	o.class = class
 	o.backend = r.Backends[slices.IndexFunc(r.Backends, func(b exposure.Backend) bool { return b.Exposes(class) })]
 	return nil
+}
+
+// observeAllowed determines whether the Listener may use the class. A Listener that used it when its namespace was still
+// allowed keeps it.
+func (r *Reconciler) observeAllowed(ctx context.Context, o *observed, class *listenersv1alpha1.ListenerClass) error {
+	problem, err := tenancy.Check(ctx, r.Client, class, o.listener.Namespace)
+	if err != nil || problem == "" {
+		return err
+	}
+	if o.kept = usedClass(o.listener); !o.kept {
+		o.notAllowed = exposure.Refuse(listenersv1alpha1.ReasonNamespaceNotAllowed,
+			"%s; name another class in spec.className, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
+	}
+	return nil
+}
+
+// usedClass reports whether the Listener was accepted with the class that it names. A change of its spec after that may
+// be a change of the class.
+func usedClass(listener *listenersv1alpha1.Listener) bool {
+	if listener.Status == nil {
+		return false
+	}
+	accepted := meta.FindStatusCondition(listener.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+	return listener.Status.KeptClassName == listener.Class() ||
+		accepted != nil && accepted.Status == metav1.ConditionTrue && accepted.ObservedGeneration == listener.Generation
 }
 
 // observeService gets the Service with the Listener's name. If the cache has none it asks the API server: a Service

@@ -53,6 +53,8 @@ func desiredService(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 			client.ObjectKeyFromObject(o.foreign), controllerOf(o.foreign))
 	case o.listener.Class() == "":
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotSet, "spec.className is not set; name a ListenerClass there")
+	case o.notAllowed != nil:
+		return nil, o.notAllowed
 	case o.class == nil:
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotFound,
 			"ListenerClass %q does not exist; create it, or name another one in spec.className%s", o.listener.Class(), o.serviceKeptNote())

@@ -58,10 +58,13 @@ func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerS
 	reportAddresses(status, o, a, before, refusal, unanswered)
 	status.Conditions = append(status.Conditions, before.Conditions...)
 	if unanswered {
-		status.ObservedGeneration = before.ObservedGeneration
+		status.ObservedGeneration, status.KeptClassName = before.ObservedGeneration, before.KeptClassName
 		return status
 	}
 	status.ObservedGeneration = o.listener.Generation
+	if o.kept {
+		status.KeptClassName = o.class.Name
+	}
 	for _, c := range []metav1.Condition{acceptedCondition(o, refusal), readyCondition(o, a, status, refusal)} {
 		c.ObservedGeneration = o.listener.Generation
 		c.Message = message.Truncate(c.Message, message.MaxCondition)
@@ -120,6 +123,10 @@ func acceptedCondition(o *observed, refusal *exposure.Refusal) metav1.Condition 
 func (o *observed) warning() (reason, message string) {
 	if o.class == nil {
 		return "", ""
+	}
+	if o.kept {
+		return listenersv1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf("the class no longer allows namespace %s, which new Listeners and claims cannot use it in; "+
+			"this Listener keeps it", o.listener.Namespace)
 	}
 	if unknown := exposure.UnknownOverrides(o.class); len(unknown) > 0 {
 		return listenersv1alpha1.ReasonInvalidOverrides,

@@ -33,6 +33,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // workers is the number of concurrent reconciliations. Most of them only read the cache; the others wait for the API
@@ -55,6 +56,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, predicate.Or(podFinished(), podWithClaimsReplaced()))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToListeners), builder.WithPredicates(notInitial, predicates.NodeAddressesChanged())).
+		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToListeners),
+			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
 		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.configurationToListeners),
 			builder.WithPredicates(notInitial, clusterDomainChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()})
@@ -219,6 +222,11 @@ func serviceToListeners(_ context.Context, o client.Object) []reconcile.Request 
 // classToListeners maps a ListenerClass to its Listeners.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
+}
+
+// namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels.
+func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.listeners(ctx, client.InNamespace(o.GetName()))
 }
 
 // configurationToListeners maps the ListenerOperator to all Listeners, because it depends on their classes which of

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -131,6 +132,34 @@ func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 	c.Expect(slices.ContainsFunc(listener.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
 		return m.Manager == "listeners.stackable.tech/volume" && m.Operation == metav1.ManagedFieldsOperationApply
 	})).To(BeTrue(), "the field manager of the contract applied the Listener")
+}
+
+func TestClassBasedClaimIsProvisionedWhenItsNamespaceIsLabelled(t *testing.T) {
+	c := newCluster(t)
+	c.create(&listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
+		Spec: listenersv1alpha1.ListenerClassSpec{
+			ServiceType:       listenersv1alpha1.ServiceTypeNodePort,
+			AllowedNamespaces: &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"exposure": "public"}}},
+		},
+	})
+	claim := c.claim("listener-web-0", "listeners.stackable.tech/listener-class", c.namespace)
+	c.create(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
+			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+			}}},
+		},
+	})
+	c.waitForEvent(claim, "NamespaceNotAllowed")
+	c.Expect(apierrors.IsNotFound(c.api.Get(t.Context(), client.ObjectKeyFromObject(claim), &listenersv1alpha1.Listener{}))).To(BeTrue())
+	namespace := &corev1.Namespace{}
+	c.Expect(c.api.Get(t.Context(), client.ObjectKey{Name: c.namespace}, namespace)).To(Succeed())
+	namespace.Labels["exposure"] = "public"
+	c.Expect(c.api.Update(t.Context(), namespace)).To(Succeed())
+	c.waitForVolume(claim)
 }
 
 func TestNamedClaimIsProvisionedWhenListenerAndClassAppear(t *testing.T) {

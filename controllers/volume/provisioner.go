@@ -30,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // annotationProvisioner names the provisioner of a claim's StorageClass. Kubernetes sets it.
@@ -177,6 +178,13 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 	var existing listenersv1alpha1.Listener
 	switch err := p.Client.Get(ctx, client.ObjectKeyFromObject(pvc), &existing); {
 	case apierrors.IsNotFound(err):
+		switch problem, err := tenancy.Check(ctx, p.Client, class, pvc.Namespace); {
+		case err != nil:
+			return err
+		case problem != "":
+			return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
+				"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
+		}
 		_, err := p.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports), nil)
 		return err
 	case err != nil:

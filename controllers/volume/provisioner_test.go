@@ -137,6 +137,17 @@ func TestListenerOfAClassBasedClaimIsCreatedWithTheVolume(t *testing.T) {
 	}
 }
 
+func TestListenerOfAClaimIsKeptWhenItsClassNoLongerAllowsTheNamespace(t *testing.T) {
+	w := newWorld()
+	w.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{}
+	w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
+		Name: "listener-web-0", Namespace: "shop", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: w.pvc.UID}},
+	}})
+	if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
+		t.Errorf("volume %v, error %v", pv, err)
+	}
+}
+
 func TestPortsInOverridesOfTheClassSuffice(t *testing.T) {
 	w := newWorld()
 	w.pod.Spec.Containers[0].Ports = nil
@@ -181,6 +192,9 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		"Listener of an unknown class": {func(w *world) {
 			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}})
 		}, "ClassNotFound", `"gone"`},
+		"class that does not allow the namespace": {func(w *world) {
+			w.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"other"}}
+		}, "NamespaceNotAllowed", "ListenerClass public does not allow namespace shop; name another class"},
 		"no ports, and overrides of the class with none": {func(w *world) {
 			w.pod.Spec.Containers[0].Ports = nil
 			w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[],"sessionAffinity":"ClientIP"}}`)
@@ -208,9 +222,14 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			tc.change(w)
-			pv, _, recorded, err := w.provision(t, interceptor.Funcs{})
+			before := len(w.other)
+			pv, c, recorded, err := w.provision(t, interceptor.Funcs{})
 			if pv != nil {
 				t.Errorf("a volume was provisioned: %+v", pv)
+			}
+			var listeners listenersv1alpha1.ListenerList
+			if err := c.List(t.Context(), &listeners); err != nil || len(listeners.Items) != before {
+				t.Errorf("there are %d Listeners, want %d (%v)", len(listeners.Items), before, err)
 			}
 			// The library does not retry after an IgnoredError.
 			if ignored := (*controller.IgnoredError)(nil); !errors.As(err, &ignored) {

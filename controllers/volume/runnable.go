@@ -23,6 +23,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // workers is the number of claims, and of volumes, that are processed concurrently. Each needs two requests.
@@ -98,6 +99,7 @@ func (r *runnable) watch(ctx context.Context, claims *requeueInformer) error {
 		{&listenersv1alpha1.ListenerClass{}, waiting.classToClaims},
 		{&listenersv1alpha1.Listener{}, waiting.listenerToClaims},
 		{&corev1.Pod{}, waiting.podToClaims},
+		{tenancy.Namespace(), waiting.namespaceToClaims},
 	} {
 		informer, err := r.informer(ctx, w.object)
 		if err != nil {
@@ -224,6 +226,17 @@ func (w waitingClaims) podToClaims(_ context.Context, what change, o client.Obje
 	var keys []types.NamespacedName
 	for _, name := range index.PodClaims(o) {
 		keys = append(keys, types.NamespacedName{Namespace: o.GetNamespace(), Name: name})
+	}
+	return keys
+}
+
+// namespaceToClaims returns the claims of the namespace, because classes may select namespaces by labels.
+func (w waitingClaims) namespaceToClaims(ctx context.Context, _ change, o client.Object) []types.NamespacedName {
+	var claims corev1.PersistentVolumeClaimList
+	index.List(ctx, w.reader, &claims, client.InNamespace(o.GetName()))
+	keys := make([]types.NamespacedName, 0, len(claims.Items))
+	for i := range claims.Items {
+		keys = append(keys, client.ObjectKeyFromObject(&claims.Items[i]))
 	}
 	return keys
 }

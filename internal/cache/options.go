@@ -19,6 +19,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // Options returns the options of the cache of an operator in this namespace.
@@ -32,6 +33,7 @@ func Options(namespace string) ctrlcache.Options {
 			&corev1.Service{}:                 {Transform: transform(t.service)},
 			&corev1.PersistentVolume{}:        {Transform: transform(t.volume)},
 			&corev1.PersistentVolumeClaim{}:   {Transform: transform(t.claim)},
+			tenancy.Namespace():               {Transform: transform(t.namespaceLabels)},
 			&listenersv1alpha1.Listener{}:     {Transform: transform(t.listener)},
 			&listenersv1alpha1.PodListeners{}: {Transform: transform(t.podListeners)},
 

@@ -167,6 +167,13 @@ func (t *trimmer) claim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVol
 	return kept
 }
 
+// namespaceLabels keeps the labels.
+func (t *trimmer) namespaceLabels(namespace *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	kept := &metav1.PartialObjectMetadata{TypeMeta: namespace.TypeMeta, ObjectMeta: t.metadata(&namespace.ObjectMeta)}
+	kept.Labels = t.internMap(namespace.Labels)
+	return kept
+}
+
 // listener keeps everything but annotations.
 func (t *trimmer) listener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
 	kept := &listenersv1alpha1.Listener{ObjectMeta: t.metadata(&listener.ObjectMeta), Spec: listener.Spec, Status: listener.Status}

@@ -14,6 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // metadata returns metadata with labels, owners, and fields that the cache drops.
@@ -205,6 +206,16 @@ func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole)); diff != "" {
 		t.Errorf("bound claim (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrimmedNamespaceKeepsLabels(t *testing.T) {
+	whole := tenancy.Namespace()
+	whole.ObjectMeta = metadata(map[string]string{"exposure": "public"}, owner("Tenant", true))
+	want := tenancy.Namespace()
+	want.ObjectMeta = trimmedMetadata(whole.Labels)
+	if diff := cmp.Diff(want, newTrimmer("operators").namespaceLabels(whole)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

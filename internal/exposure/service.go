@@ -29,6 +29,10 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 	if err == nil && len(service.Spec.Ports) == 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")
 	}
+	if err == nil && len(service.Spec.Ports) > class.MaxPorts() {
+		return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "the Listener has %d ports, and ListenerClass %s allows %d; remove some of spec.ports, or raise "+
+			"spec.maxPorts of the class", len(service.Spec.Ports), class.Name, class.MaxPorts())
+	}
 	return service, err
 }
 

@@ -3,6 +3,7 @@ package exposure_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -222,6 +223,15 @@ func TestServiceIsRefused(t *testing.T) {
 		reason  string
 		message string // part of the message
 	}{
+		"65 ports": {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				l.Spec.Ports = nil
+				for i := range 65 {
+					l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: fmt.Sprint("p", i), Port: int32(1000 + i)})
+				}
+			},
+			listenersv1alpha1.ReasonInvalidPorts, "the Listener has 65 ports, and ListenerClass class allows 64",
+		},
 		"null ports":           {ports(), listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port"},
 		"port 0":               {ports(listenersv1alpha1.ListenerPort{Name: "a"}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},
 		"port 65536":           {ports(listenersv1alpha1.ListenerPort{Name: "a", Port: 65536}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,12 +21,15 @@ func TestEachTestHasItsOwnNamespace(t *testing.T) {
 }
 
 func TestManagerReadsFromItsCache(t *testing.T) {
-	namespace := apiserver.Namespace(t)
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "cached"}}
+	if err := apiserver.Client(t).Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
 	mgr := apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
-		_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.Namespace{})
+		_, err := mgr.GetCache().GetInformer(t.Context(), &corev1.ConfigMap{})
 		return err
 	})
-	if err := mgr.GetClient().Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err != nil {
+	if err := mgr.GetClient().Get(t.Context(), client.ObjectKeyFromObject(config), &corev1.ConfigMap{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,46 @@
+// Package tenancy decides which namespaces may use a class. It reads the labels of namespaces, and must never read
+// anything else of them.
+package tenancy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// Namespace returns an object for the metadata of a namespace, or for a watch of all.
+func Namespace() *metav1.PartialObjectMetadata {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return namespace
+}
+
+// Check returns why Listeners and claims of a namespace may not use a class, or "" if they may. The error is that of
+// reading the namespace. A namespace that the reader does not know yet has no labels.
+func Check(ctx context.Context, reader client.Reader, class *listenersv1alpha1.ListenerClass, namespace string) (problem string, _ error) {
+	allowed := class.Spec.AllowedNamespaces
+	if allowed == nil || slices.Contains(allowed.Names, namespace) {
+		return "", nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
+	if err != nil {
+		return fmt.Sprintf("ListenerClass %s does not allow namespace %s, because spec.allowedNamespaces.selector is not valid: %v", class.Name, namespace, err), nil
+	}
+	if allowed.Selector != nil {
+		metadata := Namespace()
+		if err := reader.Get(ctx, client.ObjectKey{Name: namespace}, metadata); client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("reading namespace %s: %w", namespace, err)
+		}
+		if selector.Matches(labels.Set(metadata.Labels)) {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("ListenerClass %s does not allow namespace %s", class.Name, namespace), nil
+}
