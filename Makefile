@@ -104,6 +104,20 @@ test-e2e: cc ## Run the tests of the test cluster, and the end-to-end tests of t
 	go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...
 	go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
 
+.PHONY: test-faults
+test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about twenty minutes.
+	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$' ./e2e -faults.all -faults.report
+
+# The scenarios are those that every product relies on. Building one version takes about six minutes, once.
+KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36
+CORE_SCENARIOS := EachReplica|ABrokerThatMoves|AnAddressFollows|ThreeReplicasShare|AnEphemeralVolume|APodWaitsFor|TwoListeners|$\
+	ADeletedService|APinnedVolume|DeletedPodListeners|TheKubeletRestarts|ANodeRestarts|DeletionOfTheConfiguration
+
+.PHONY: test-matrix
+test-matrix: ## Run the core scenarios on each supported version of Kubernetes: make test-matrix [KUBERNETES_VERSIONS="1.33 1.34"]
+	@for version in $(KUBERNETES_VERSIONS); do echo "Kubernetes $$version"; \
+		KUBERNETES=$$version CLUSTER=matrix go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -run '$(CORE_SCENARIOS)' ./e2e; done
+
 .PHONY: validate-bundle
 validate-bundle: ## Validate bundle/ with the Operator SDK. Builds the SDK first; about eight minutes, once.
 	OPERATOR_SDK=$$(go -C test run ./cmd/cluster build-tools operator-sdk)/operator-sdk \

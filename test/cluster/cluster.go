@@ -43,6 +43,9 @@ type Options struct {
 	// Nodes is the number of nodes, at most MaxNodes. Zero means as many as the cluster has, and 3 for a new one. More
 	// than the cluster has adds nodes; fewer removes none.
 	Nodes int
+	// Kubernetes is the minor version of Kubernetes, such as "1.33". Empty means the newest one. A cluster that runs
+	// keeps its version.
+	Kubernetes string
 	// Progress gets a line for each step. Nil discards them.
 	Progress io.Writer
 }
@@ -55,6 +58,8 @@ type Cluster struct {
 	state    state
 	subnets  subnets
 	progress *Progress
+	// kubernetes is the minor version to start, or empty.
+	kubernetes string
 }
 
 // Up creates a cluster, or completes an existing one: it starts whatever does not run, also stopped nodes, and returns
@@ -73,7 +78,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.progress = NewProgress(options.Progress)
+	c.progress, c.kubernetes = NewProgress(options.Progress), options.Kubernetes
 	if err := ensurePackages(ctx, c.progress); err != nil {
 		return nil, fmt.Errorf("installing packages: %w", err)
 	}
@@ -166,7 +171,11 @@ func (c *Cluster) ensure(ctx context.Context) error {
 // prepare creates all files that a cluster needs to start. It must not be called while the control plane runs.
 func (c *Cluster) prepare(ctx context.Context) error {
 	for _, name := range toolSets {
-		dir, err := tools.Ensure(ctx, name)
+		set := name
+		if name == "kubernetes" {
+			set = tools.Kubernetes(c.kubernetes)
+		}
+		dir, err := tools.Ensure(ctx, set)
 		if err != nil {
 			return err
 		}

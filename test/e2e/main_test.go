@@ -3,7 +3,8 @@
 // Package e2e has the end-to-end tests of the operator, on a real cluster: three nodes, a real API server, kubelets and
 // containers, and a client outside of the cluster that reaches nodes but neither Pods nor Services.
 //
-// The cluster is started before the first test and stopped after the last one. KEEP=1 keeps it running, and a cluster
+// The cluster is started before the first test and stopped after the last one. KUBERNETES is its minor version, such as
+// 1.33, if that is not to be the newest one. KEEP=1 keeps it running, and a cluster
 // that runs is reused.
 package e2e
 
@@ -62,7 +63,9 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) (code int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
-	if testbed, err = cluster.Up(ctx, cluster.Options{Name: clusterName, Nodes: 3, Progress: os.Stderr}); err != nil {
+	if testbed, err = cluster.Up(ctx, cluster.Options{
+		Name: clusterName, Nodes: 3, Kubernetes: os.Getenv("KUBERNETES"), Progress: os.Stderr,
+	}); err != nil {
 		return 0, err
 	}
 	if os.Getenv("KEEP") == "" {
@@ -141,7 +144,7 @@ func deploy(ctx context.Context) error {
 	if err := command(ctx, root, "make", "build", "licenses"); err != nil {
 		return err
 	}
-	if err := testbed.LoadImage(ctx, operatorImage, image.Operator(filepath.Join(root, "bin/licenses"), filepath.Join(root, "bin"), "e2e", "")); err != nil {
+	if err := loadOperator(ctx, root, operatorImage); err != nil {
 		return err
 	}
 	if err := command(ctx, root, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl()); err != nil {
@@ -161,6 +164,11 @@ func deploy(ctx context.Context) error {
 		return fmt.Errorf("waiting for the operator to be available: %w", err)
 	}
 	return nil
+}
+
+// loadOperator loads the image of the operator that was built in root onto all nodes.
+func loadOperator(ctx context.Context, root, ref string) error {
+	return testbed.LoadImage(ctx, ref, image.Operator(filepath.Join(root, "bin/licenses"), filepath.Join(root, "bin"), "e2e", ""))
 }
 
 func command(ctx context.Context, dir, name string, args ...string) error {

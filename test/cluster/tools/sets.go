@@ -1,5 +1,7 @@
 package tools
 
+import "strings"
+
 // Set is a group of programs that are built together from one module under hack/tools.
 type Set struct {
 	// LDFlags is appended to the linker flags that every set gets.
@@ -15,13 +17,7 @@ type Set struct {
 // sets contains the directories under hack/tools with programs of the cluster or of tests. The "tool" lines of a
 // directory's go.mod are the programs that are built.
 var sets = map[string]Set{
-	"kubernetes": {
-		// Without a version the API server would report v0.0.0-master, which clients cannot parse.
-		LDFlags: "-X k8s.io/component-base/version.gitVersion=v1.36.3" +
-			" -X k8s.io/component-base/version.gitMajor=1" +
-			" -X k8s.io/component-base/version.gitMinor=36",
-		Hint: "all of Kubernetes, about 6 minutes on two cores",
-	},
+	"kubernetes": kubernetes(newest),
 	"etcd": {
 		Rename: map[string]string{"server": "etcd"},
 		Hint:   "about 1 minute on two cores",
@@ -42,6 +38,38 @@ var sets = map[string]Set{
 		Rename: map[string]string{"grpc-health-probe": "grpc_health_probe"},
 		Hint:   "the Operator Lifecycle Manager and its package manager opm, about 3 minutes on two cores",
 	},
+}
+
+// otherVersions are sets that only `make test-matrix` needs. There is none for Kubernetes 1.32, because the module
+// proxy does not have all of its modules in one version.
+var otherVersions = map[string]Set{
+	"kubernetes-1.33": kubernetes("1.33.13"),
+	"kubernetes-1.34": kubernetes("1.34.4"),
+	"kubernetes-1.35": kubernetes("1.35.4"),
+}
+
+// newest is the version of Kubernetes that clusters run by default.
+const newest = "1.36.3"
+
+// Kubernetes returns the name of the set with the programs of a minor version of Kubernetes, such as "1.33", or of the
+// newest one if that is empty.
+func Kubernetes(minor string) string {
+	if minor == "" || strings.HasPrefix(newest, minor+".") {
+		return "kubernetes"
+	}
+	return "kubernetes-" + minor
+}
+
+// kubernetes returns the set of a version of Kubernetes. Without a version the API server would report
+// v0.0.0-master, which clients cannot parse.
+func kubernetes(version string) Set {
+	parts := strings.Split(version, ".")
+	return Set{
+		LDFlags: "-X k8s.io/component-base/version.gitVersion=v" + version +
+			" -X k8s.io/component-base/version.gitMajor=" + parts[0] +
+			" -X k8s.io/component-base/version.gitMinor=" + parts[1],
+		Hint: "all of Kubernetes " + version + ", about 6 minutes on two cores",
+	}
 }
 
 // containerTags exclude the parts of containers/image and containers/storage that require C libraries.

@@ -22,7 +22,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// Names returns the names of all sets, in alphabetical order.
+// Names returns the names of all sets except other versions of Kubernetes, in alphabetical order.
 func Names() []string {
 	return slices.Sorted(maps.Keys(sets))
 }
@@ -55,6 +55,9 @@ func Ensure(ctx context.Context, name string) (string, error) {
 // locate returns the named set, the directory of its module and the directory of its programs, which need not exist.
 func locate(ctx context.Context, name string) (set Set, source, dir string, err error) {
 	set, ok := sets[name]
+	if !ok {
+		set, ok = otherVersions[name]
+	}
 	if !ok {
 		return Set{}, "", "", fmt.Errorf("unknown tool set %q, want one of %s", name, strings.Join(Names(), ", "))
 	}

@@ -3,8 +3,10 @@ package tools
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,13 +19,13 @@ func TestEverySetHasModuleWithChecksums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range Names() {
+	for _, name := range slices.Concat(Names(), slices.Collect(maps.Keys(otherVersions))) {
 		for _, file := range []string{"go.mod", "go.sum"} {
 			if _, err := os.Stat(filepath.Join(root, "hack", "tools", name, file)); err != nil {
 				t.Errorf("tool set %s: %v", name, err)
 			}
 		}
-		if sets[name].Hint == "" {
+		if set, _, _, err := locate(t.Context(), name); err != nil || set.Hint == "" {
 			t.Errorf("tool set %s has no hint", name)
 		}
 	}
