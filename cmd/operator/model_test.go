@@ -32,8 +32,8 @@ import (
 
 var (
 	modelSeed  = flag.Uint64("model.seed", 1, "seed of the first random sequence of user actions")
-	modelRuns  = flag.Uint64("model.runs", 2, "number of random sequences, each with the next seed")
-	modelSteps = flag.Int("model.steps", 60, "actions in each sequence")
+	modelRuns  = flag.Uint64("model.runs", 3, "number of random sequences, each with the next seed")
+	modelSteps = flag.Int("model.steps", 120, "actions in each sequence")
 )
 
 // TestInvariantsHoldAfterRandomActions performs random actions of users on a few objects, without waiting in between,
@@ -56,6 +56,8 @@ func runModel(t *testing.T, seed uint64) {
 	}
 	go (&cluster{Client: m.Client, namespace: m.namespace}).run(t.Context())
 	m.restart()
+	m.createAll()
+	m.await("the invariants", m.violation)
 	for i := range *modelSteps {
 		m.step()
 		if i%20 == 19 {
@@ -63,6 +65,9 @@ func runModel(t *testing.T, seed uint64) {
 		}
 	}
 	m.await("the invariants", m.violation)
+	if m.checked == 0 {
+		t.Error("no Pod had addresses at any time")
+	}
 	m.deleteAll()
 	m.await("the deletion of everything", m.leftover)
 }
@@ -79,6 +84,8 @@ type model struct {
 	foreign map[string]string
 	// ports has the node ports that each Listener had, until a documented change.
 	ports map[types.UID]map[string]int32
+	// checked is how often a Pod had the addresses that it should have.
+	checked int
 }
 
 // restart ends the operator, if it runs, and starts another process.
@@ -124,7 +131,7 @@ func (m *model) step() {
 		do     func() string
 	}{
 		{"create class", 4, func() string { return m.create(m.class(m.global("class"))) }},
-		{"change class", 1, m.changeClass},
+		{"change class", 4, m.changeClass},
 		{"delete class", 1, func() string { return m.delete(m.class(m.global("class"))) }},
 		{"create node", 4, func() string { return m.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.global("node")}}) }},
 		{"delete node", 1, func() string { return m.delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.global("node")}}) }},
@@ -281,6 +288,18 @@ func (m *model) createForeign() string {
 	return service.Name
 }
 
+// createAll creates one object of each name.
+func (m *model) createAll() {
+	m.actions = append(m.actions, "create everything")
+	for i := range few {
+		m.create(m.class(fmt.Sprintf("%s-class-%d", m.namespace, i)))
+		m.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-node-%d", m.namespace, i)}})
+		m.create(m.listener(fmt.Sprintf("listener-%d", i)))
+		m.create(m.claim(fmt.Sprintf("claim-%d", i)))
+		m.create(m.pod(i))
+	}
+}
+
 // deleteAll deletes everything that users have created, except foreign Services.
 func (m *model) deleteAll() {
 	m.actions = append(m.actions, "delete everything")
@@ -430,6 +449,7 @@ func (m *model) podViolation(w *world) string {
 		if pod.Labels[names.PodMountLabel(l.UID)] != l.Name {
 			return "Pod " + name + " has no label of Listener " + l.Name
 		}
+		m.checked++
 	}
 	return ""
 }

@@ -152,7 +152,9 @@ func (l *steadyLoad) awaitReadyAndDelete(ctx context.Context, key client.ObjectK
 		return err
 	}
 	l.mu.Lock()
-	l.ready++
+	if isReady(p) {
+		l.ready++
+	}
 	if p.UID != "" {
 		l.deleted[p.UID] = p.Spec.NodeName
 	}

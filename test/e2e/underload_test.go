@@ -7,11 +7,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +157,8 @@ func manyPods(s *scenario, _ int) (func(context.Context) error, error) {
 // updateAndRollback changes the operator's Deployment to another image of the same content, which the agents then run,
 // too, and back.
 func updateAndRollback(s *scenario, _ int) (func(context.Context) error, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, 2*recoveryTimeout)
+	defer cancel()
 	for _, image := range []string{operatorImage + "-next", operatorImage} {
 		root, err := checkout.Root()
 		if err != nil {
@@ -176,7 +180,7 @@ func updateAndRollback(s *scenario, _ int) (func(context.Context) error, error) 
 				}
 			}
 		})
-		if _, err := await(s.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
+		if _, err := await(ctx, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
 			return d.Spec.Template.Spec.Containers[0].Image == image && d.Status.ObservedGeneration == d.Generation &&
 				d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberReady == d.Status.DesiredNumberScheduled
 		}); err != nil {
@@ -290,14 +294,24 @@ func (l *steadyLoad) awaitRecoveryWithin(limit time.Duration) error {
 	return l.awaitRecovery(ctx)
 }
 
-// awaitNoLeaks waits until nothing is left of the Pods that were deleted.
+// awaitNoLeaks waits until everything is gone that the Pods that were deleted before have left.
 func (l *steadyLoad) awaitNoLeaks() error {
+	var left map[string]bool // nil before the first list
 	return eventually(l.timeoutContext(), func(ctx context.Context) error {
-		left, err := l.leaks(ctx)
-		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("%d are left: %v", len(left), left)
+		now, err := l.leaks(ctx)
+		if err != nil {
+			return err
 		}
-		return err
+		still := map[string]bool{}
+		for _, leak := range now {
+			if left == nil || left[leak] {
+				still[leak] = true
+			}
+		}
+		if left = still; len(left) > 0 {
+			return fmt.Errorf("%d are left: %v", len(left), slices.Sorted(maps.Keys(left)))
+		}
+		return nil
 	})
 }
 
