@@ -22,58 +22,60 @@ var volatile = map[string]bool{
 var uid = regexp.MustCompile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 // snapshot returns the state: the objects of the run, without volatile fields, and with a description in place of each
-// identity that the API server has assigned.
+// identity that the API server has assigned. An error is part of it, because it may pass.
 func (r *run) snapshot() string {
 	r.t.Helper()
+	objects, err := r.objects()
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	identities := map[string]string{r.namespace: "<namespace>"}
+	for key, content := range objects {
+		assigned(key, content, identities)
+		strip(content)
+	}
+	maps.DeleteFunc(objects, func(key string, content map[string]any) bool {
+		return !r.ClusterScoped && !strings.Contains(key+encode(content), r.namespace)
+	})
+	text := uid.ReplaceAllString(replacer(identities).Replace(encode(objects)), "<uid of another object>")
+	var described any
+	if err := yaml.Unmarshal([]byte(text), &described); err != nil {
+		return "error: " + err.Error()
+	}
+	return encode(described) // with its keys sorted again
+}
+
+// objects returns the contents of all objects by kind and name, without those in other namespaces.
+func (r *run) objects() (map[string]map[string]any, error) {
 	objects := map[string]map[string]any{}
 	for _, kind := range r.Kinds {
 		list := kind.DeepCopyObject().(client.ObjectList)
 		if err := r.client.List(r.t.Context(), list); err != nil {
-			return "error: " + err.Error()
+			return nil, err
 		}
-		_ = meta.EachListItem(list, func(o runtime.Object) error {
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-			if err != nil {
-				return err
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
+			object := o.(client.Object)
+			if object.GetNamespace() != "" && object.GetNamespace() != r.namespace {
+				return nil
 			}
 			gvk, err := r.client.GroupVersionKindFor(o)
 			if err != nil {
 				return err
 			}
-			object := o.(client.Object)
-			if r.ClusterScoped && object.GetNamespace() != "" && object.GetNamespace() != r.namespace {
-				return nil
-			}
 			key := gvk.Kind + " " + strings.Trim(object.GetNamespace()+"/"+object.GetName(), "/")
-			objects[key] = content
-			return nil
-		})
-	}
-	identities := map[string]string{r.namespace: "<namespace>"}
-	for key, content := range objects {
-		assigned(key, content, identities)
-	}
-	for key, content := range objects {
-		raw, err := yaml.Marshal(content)
-		if err != nil {
-			return "error: " + err.Error()
+			objects[key], err = runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+			return err
+		}); err != nil {
+			return nil, err
 		}
-		if !r.ClusterScoped && !strings.Contains(key+string(raw), r.namespace) {
-			delete(objects, key)
-			continue
-		}
-		strip(content)
 	}
-	raw, err := yaml.Marshal(objects)
+	return objects, nil
+}
+
+// encode returns YAML.
+func encode(content any) string {
+	raw, err := yaml.Marshal(content)
 	if err != nil {
-		return "error: " + err.Error()
-	}
-	text := uid.ReplaceAllString(replacer(identities).Replace(string(raw)), "<uid of another object>")
-	var described any // whose keys are sorted again
-	if err := yaml.Unmarshal([]byte(text), &described); err != nil {
-		return "error: " + err.Error()
-	}
-	if raw, err = yaml.Marshal(described); err != nil {
 		return "error: " + err.Error()
 	}
 	return string(raw)
