@@ -45,6 +45,7 @@ const (
 	ReasonWaitingForPods         = "WaitingForPods"
 	ReasonWaitingForNodePorts    = "WaitingForNodePorts"
 	ReasonWaitingForClusterIP    = "WaitingForClusterIP"
+	ReasonNoHostPorts            = "NoHostPorts"
 	ReasonNodesMissing           = "NodesMissing"
 	ReasonServiceTerminating     = "ServiceTerminating"
 	ReasonWaitingForRouter       = "WaitingForRouter"

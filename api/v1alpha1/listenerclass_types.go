@@ -76,6 +76,8 @@ type AllowedNamespaces struct {
 // ListenerClassSpec describes how Listeners of the class are exposed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || self.serviceType == 'ClusterIP'",message="hostPort needs serviceType ClusterIP: the Pods open the ports of their nodes, and the Service none"
+// +kubebuilder:validation:XValidation:rule="!(has(self.route) && has(self.hostPort))",message="at most one of route and hostPort may be set"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
@@ -118,8 +120,8 @@ type ListenerClassSpec struct {
 
 	// pinnedNodePorts states whether a volume of this class ties its Pod to the node that the Pod was first scheduled
 	// to, so that the address of the Pod survives rescheduling. It suits clusters with long-lived nodes: if the node is
-	// removed, the Pod stays Pending until its PersistentVolumeClaim is deleted. Applies only to serviceType NodePort.
-	// Defaults to false.
+	// removed, the Pod stays Pending until its PersistentVolumeClaim is deleted. Applies only to serviceType NodePort
+	// and to hostPort. Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	PinnedNodePorts bool `json:"pinnedNodePorts,omitempty"`
@@ -157,7 +159,18 @@ type ListenerClassSpec struct {
 	// router has admitted. Requires serviceType ClusterIP, and a cluster that serves Routes.
 	// +optional
 	Route *RouteExposure `json:"route,omitempty"`
+
+	// hostPort publishes the addresses of the nodes that the Pods run on, with the ports that the Pods declare as
+	// hostPort or, if they use the network of the node, all their ports. Programs then listen on the ports that they
+	// advertise. The operator changes no Pod, and the Services have no node ports. Requires serviceType ClusterIP.
+	// pinnedNodePorts applies as for serviceType NodePort.
+	// +optional
+	HostPort *HostPortExposure `json:"hostPort,omitempty"`
 }
+
+// HostPortExposure exposes Pods at ports of their nodes that the Pods themselves declare. It has no fields yet: write
+// {}.
+type HostPortExposure struct{}
 
 // ListenerClass is a policy of the cluster administrator for how Listeners are exposed. Listeners refer to it by name.
 //
@@ -225,5 +238,5 @@ func (c *ListenerClass) OverridableFields() []ServiceField {
 
 // Pinned reports whether volumes of this class tie their Pods to a node.
 func (c *ListenerClass) Pinned() bool {
-	return c.Spec.ServiceType == ServiceTypeNodePort && c.Spec.PinnedNodePorts
+	return (c.Spec.ServiceType == ServiceTypeNodePort || c.Spec.HostPort != nil) && c.Spec.PinnedNodePorts
 }

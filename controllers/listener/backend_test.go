@@ -66,6 +66,16 @@ func (b TunnelBackend) Objects(l *exposure.Listener) ([]exposure.Desired, error)
 	return []exposure.Desired{{Unstructured: o}}, nil
 }
 
+// Scope implements exposure.Backend.
+func (TunnelBackend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
+	return listenersv1alpha1.ListenerScopeCluster
+}
+
+// PodAddresses implements exposure.Backend.
+func (TunnelBackend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
+	return nil
+}
+
 // Addresses implements exposure.Backend.
 func (TunnelBackend) Addresses(l *exposure.Listener) exposure.Exposed {
 	if len(l.Objects) == 0 {

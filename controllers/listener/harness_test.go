@@ -162,6 +162,17 @@ func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
+// newHostPortPod returns a Pod on a node, whose port 80 is this port of the node, or no port if it is 0.
+func newHostPortPod(uid, node string, hostPort int32) *corev1.Pod {
+	pod := newPod(uid, corev1.PodRunning)
+	pod.Spec.NodeName = node
+	pod.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: hostPort}}}}
+	return pod
+}
+
+// withHostPorts makes the class one with host ports.
+func withHostPorts(s *state) { s.class.Spec.HostPort = &listenersv1alpha1.HostPortExposure{} }
+
 func newMount(pod, node, volume string) *listenersv1alpha1.PodListeners {
 	return &listenersv1alpha1.PodListeners{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod-" + pod},

@@ -50,9 +50,11 @@ type observed struct {
 	desired map[schema.GroupVersionKind]sets.Set[string]
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
 	pods []string
-	// nodes are the nodes with reservations for the Listener, sorted by name. They are observed only if the class or
-	// the Service is of type NodePort.
+	// nodes are the nodes with reservations for the Listener, sorted by name. They are observed only if the addresses
+	// of the class are those of nodes, or the Service is of type NodePort.
 	nodes []*corev1.Node
+	// mounting are the Pods that mount volumes of the Listener, sorted by name. They are observed together with nodes.
+	mounting []*corev1.Pod
 	// missingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	missingNodes  []string
 	clusterDomain string
@@ -222,15 +224,17 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeNodes gets the nodes of the Listener's reservations, which matter only for node ports.
+// observeNodes gets the nodes of the Listener's reservations and the Pods that mount it, if its addresses may be those
+// of nodes.
 func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	if o.class == nil || o.class.Spec.ServiceType != listenersv1alpha1.ServiceTypeNodePort && (o.service == nil || o.service.Spec.Type != corev1.ServiceTypeNodePort) {
+	if o.class == nil || o.backend.Scope(o.class) != listenersv1alpha1.ListenerScopeNode && (o.service == nil || o.service.Spec.Type != corev1.ServiceTypeNodePort) {
 		return nil
 	}
-	reserved, err := r.reservedNodes(ctx, client.ObjectKeyFromObject(o.listener))
+	reserved, mounting, err := r.reservedNodes(ctx, client.ObjectKeyFromObject(o.listener))
 	if err != nil {
 		return err
 	}
+	o.mounting = mounting
 	for _, name := range reserved {
 		node := &corev1.Node{}
 		switch err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node); {
@@ -262,7 +266,7 @@ func (r *Reconciler) observeClusterDomain(ctx context.Context, o *observed) erro
 func (o *observed) forBackend(b exposure.Backend) *exposure.Listener {
 	l := &exposure.Listener{
 		Listener: o.listener, Class: o.class, Service: o.service, Pods: o.pods,
-		Nodes: o.nodes, MissingNodes: o.missingNodes, ClusterDomain: o.clusterDomain,
+		Nodes: o.nodes, MissingNodes: o.missingNodes, Mounting: o.mounting, ClusterDomain: o.clusterDomain,
 	}
 	for _, kind := range b.Kinds() {
 		l.Objects = slices.AppendSeq(l.Objects, maps.Values(o.objects[kind.GroupVersionKind]))

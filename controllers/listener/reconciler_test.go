@@ -106,6 +106,31 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 			}), newMount("1", "a", "pv-1")),
 			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods,
 		},
+		"host ports of the Pods that mount volumes": {
+			state: newState(clusterIP).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
+				newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newHostPortPod("1", "b", 8081),
+				newVolume("pv-2", nil), newMount("2", "a", "pv-2"), newHostPortPod("2", "a", 8082)).change(withHostPorts),
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 8082), ipAddress("10.0.0.2", 8081)},
+			accepted:  accepted, ready: assigned,
+		},
+		"no host ports": {
+			state: newState(clusterIP).with(newNode("a", "10.0.0.1"),
+				newVolume("pv-1", nil), newMount("1", "a", "pv-1"), newHostPortPod("1", "a", 0)).change(withHostPorts),
+			accepted: accepted, ready: listenersv1alpha1.ReasonNoHostPorts, message: `Pod shop/web-1 declares no hostPort for "http" (80/TCP)`,
+		},
+		"host port of a node whose Pod is being replaced": {
+			state: newState(clusterIP).with(newNode("a", "10.0.0.1"), newVolume("pv-1", pinnedTo("a"))).change(withHostPorts).change(func(s *state) {
+				s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 8081)}}
+			}),
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 8081)}, accepted: accepted, ready: assigned,
+		},
+		"node ports while no Pod of a class that changed to host ports has one": {
+			state: newState(clusterIP).with(newNode("a", "10.0.0.1"),
+				newVolume("pv-1", nil), newMount("1", "a", "pv-1"), newHostPortPod("1", "a", 0)).change(withHostPorts).change(func(s *state) {
+				s.service.Spec.Type, s.service.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30080
+			}),
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+		},
 		"one of two nodes does not exist": {
 			state:     newState(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", lastMountedOn("gone")), newVolume("pv-2", lastMountedOn("a"))),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,17 +19,17 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// reservedNodes returns the sorted names of the nodes that a Listener has reservations on. Each of its
-// PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it, or else the
-// node that it was last mounted on.
-func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) ([]string, error) {
+// reservedNodes returns the sorted names of the nodes that a Listener has reservations on, and the Pods that mount it.
+// Each of its PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it,
+// or else the node that it was last mounted on.
+func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) (nodes []string, mounting []*corev1.Pod, _ error) {
 	var volumes corev1.PersistentVolumeList
 	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(listener)}); err != nil {
-		return nil, fmt.Errorf("listing volumes of listener %s: %w", listener, err)
+		return nil, nil, fmt.Errorf("listing volumes of listener %s: %w", listener, err)
 	}
-	mounted, err := r.mountedNodes(ctx, listener)
+	mounted, mounting, err := r.mountedNodes(ctx, listener)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	reserved := sets.New[string]()
 	for i := range volumes.Items {
@@ -46,23 +47,23 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 		}
 		switch unused, err := r.permanentlyUnused(ctx, volume); {
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case !unused:
 			reserved.Insert(index.VolumeNodes(volume)...)
 		}
 	}
-	return slices.Sorted(maps.Keys(reserved)), nil
+	return slices.Sorted(maps.Keys(reserved)), mounting, nil
 }
 
-// mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume. Finished Pods no longer mount
-// volumes, although they and their PodListeners still exist.
-func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey) (map[string][]string, error) {
+// mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume, and these Pods, sorted by
+// name. Finished Pods no longer mount volumes, although they and their PodListeners still exist.
+func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey) (nodes map[string][]string, mounting []*corev1.Pod, _ error) {
 	var mounts listenersv1alpha1.PodListenersList
 	err := r.Client.List(ctx, &mounts, client.InNamespace(listener.Namespace), client.MatchingFields{index.PodListenersByListener: listener.Name})
 	if err != nil {
-		return nil, fmt.Errorf("listing pod listeners of listener %s: %w", listener, err)
+		return nil, nil, fmt.Errorf("listing pod listeners of listener %s: %w", listener, err)
 	}
-	nodes := map[string][]string{}
+	nodes = map[string][]string{}
 	for i := range mounts.Items {
 		mount := &mounts.Items[i]
 		if mount.Spec.NodeName == "" {
@@ -70,16 +71,20 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 		}
 		pod, err := r.pod(ctx, mount.Namespace, listenersv1alpha1.PodUID(mount.Name))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if pod != nil && claim.PodFinished(pod) {
 			continue
+		}
+		if pod != nil {
+			mounting = append(mounting, pod)
 		}
 		for _, l := range mount.Spec.Listeners {
 			nodes[l.PersistentVolumeName] = append(nodes[l.PersistentVolumeName], mount.Spec.NodeName)
 		}
 	}
-	return nodes, nil
+	slices.SortFunc(mounting, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return nodes, mounting, nil
 }
 
 // permanentlyUnused reports whether a volume that no Pod mounts will never be mounted again, because its claim does not

@@ -13,6 +13,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -97,6 +98,13 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 		return entry
 	}
 	status := m.listener.Status
+	if own := m.ownAddresses(pod, node); own != nil && (len(own.Addresses) > 0 || status.NodePorts == nil) {
+		entry.Scope = listenersv1alpha1.ListenerScopeNode
+		if len(own.Addresses) > 0 {
+			entry.IngressAddresses = own.Addresses
+		}
+		return entry
+	}
 	if status.NodePorts == nil {
 		entry.Scope = listenersv1alpha1.ListenerScopeCluster
 		entry.IngressAddresses = status.IngressAddresses
@@ -109,6 +117,15 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 		}
 	}
 	return entry
+}
+
+// ownAddresses returns the addresses that the backend of the class has for this Pod alone, or nil if they follow from
+// the status of the Listener, or the class or the node do not exist.
+func (m *mount) ownAddresses(pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
+	if m.listener == nil || m.class == nil || node == nil {
+		return nil
+	}
+	return backends.All().Of(m.class).PodAddresses(&exposure.Listener{Listener: m.listener, Class: m.class}, pod, node)
 }
 
 // statusCurrent reports whether the status of the Listener is that of its current generation.
@@ -124,6 +141,7 @@ const actionMount = "Mount"
 // have different actions, because the recorder only counts an event that differs from an earlier one in nothing but its
 // text.
 func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text string) {
+	own := m.ownAddresses(pod, node)
 	switch {
 	case m.pinnedElsewhere(pod.Spec.NodeName):
 		return actionMount + "Pinned", fmt.Sprintf("PersistentVolume %s is pinned to node %s, where another Pod has mounted it first, but this Pod is on node %s; "+
@@ -136,6 +154,8 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 		return actionMount, fmt.Sprintf("ListenerClass %q does not exist", m.listener.Class())
 	case !m.statusCurrent():
 		return actionMount, ""
+	case own != nil && own.Message != "":
+		return actionMount + "Own", own.Message
 	case m.listener.Status.NodePorts == nil:
 		return conditionMessage(m.listener.Status.Conditions)
 	case node == nil:

@@ -103,6 +103,16 @@ func newObject() *listenersv1alpha1.PodListeners {
 	return object
 }
 
+// hostPort makes the class one with host ports, and gives the Pod one, or none if it is 0.
+func (w *world) hostPort(number int32) {
+	w.class.Spec = listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeClusterIP, HostPort: &listenersv1alpha1.HostPortExposure{},
+	}
+	w.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}
+	w.listener.Status.NodePorts = nil
+	w.pod.Spec.Containers[0].Ports[0].HostPort = number
+}
+
 // classBased makes the claim a class-based one, whose Listener does not exist.
 func (w *world) classBased() {
 	w.pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
@@ -210,6 +220,32 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			func(w *world) { w.listener = nil },
 			map[string]listenersv1alpha1.PodListener{
 				"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"the node and the host ports of this Pod, and not those of other Pods": {
+			func(w *world) { w.hostPort(80); w.listener.Status.IngressAddresses = lb },
+			map[string]listenersv1alpha1.PodListener{"listener": {
+				Scope:                "Node",
+				IngressAddresses:     []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: "IP", Ports: map[string]int32{"http": 80}}},
+				PersistentVolumeName: "pvc-1", ListenerName: "web",
+			}},
+		},
+		"the ports of a Pod in the network of its node": {
+			func(w *world) { w.hostPort(0); w.pod.Spec.HostNetwork = true },
+			map[string]listenersv1alpha1.PodListener{"listener": {
+				Scope:                "Node",
+				IngressAddresses:     []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: "IP", Ports: map[string]int32{"http": 8080}}},
+				PersistentVolumeName: "pvc-1", ListenerName: "web",
+			}},
+		},
+		"no address of other Pods for a Pod without host ports": {
+			func(w *world) { w.hostPort(0); w.listener.Status.IngressAddresses = lb },
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}},
+		},
+		"node ports, until a Pod of a class that changed has host ports": {
+			func(w *world) { w.hostPort(0); w.listener.Status.NodePorts = portMap },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
 		"the previous addresses while the status of the Listener is outdated": {
@@ -569,6 +605,8 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 			w.listener.Status.NodePorts = nil
 			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer for Service web"}}
 		}, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: no load balancer for Service web`},
+		"no host port": {func(w *world) { w.hostPort(0) }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ` +
+			`Pod shop/web-0 declares no hostPort for "http" (8080/TCP); set hostPort in the ports of its containers, or hostNetwork: true`},
 		"message that is too long for an event": {func(w *world) {
 			w.listener.Status.NodePorts = nil
 			w.listener.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "False", Message: strings.Repeat("a", 5000)}}

@@ -56,7 +56,7 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: t.metadata(&pod.ObjectMeta),
-		Spec:       corev1.PodSpec{NodeName: intern(t, pod.Spec.NodeName)},
+		Spec:       corev1.PodSpec{NodeName: intern(t, pod.Spec.NodeName), HostNetwork: pod.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: intern(t, pod.Status.Phase)},
 	}
 	if len(index.PodClaims(pod)) == 0 {

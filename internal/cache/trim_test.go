@@ -42,9 +42,9 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
 		Spec: corev1.PodSpec{
-			NodeName: "node-1",
+			NodeName: "node-1", HostNetwork: true,
 			Containers: []corev1.Container{
-				{Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}},
+				{Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}}},
 				{Name: "helper", Image: "helper:1"},
 				{Name: "metrics", Image: "metrics:1", Ports: []corev1.ContainerPort{{ContainerPort: 9090}}},
 			},
@@ -70,8 +70,8 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 	want := &corev1.Pod{
 		ObjectMeta: trimmedMetadata(map[string]string{mount: "web-0"}),
 		Spec: corev1.PodSpec{
-			NodeName:   "node-1",
-			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}, {ContainerPort: 9090}}}},
+			NodeName: "node-1", HostNetwork: true,
+			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}, {ContainerPort: 9090}}}},
 			Volumes: []corev1.Volume{
 				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}, pod.Spec.Volumes[2],
 			},

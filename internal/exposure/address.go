@@ -1,6 +1,9 @@
 package exposure
 
 import (
+	"fmt"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -33,4 +36,24 @@ func PreferredAddress(prefer listenersv1alpha1.AddressType, hostname, ip string)
 		return ip, listenersv1alpha1.AddressTypeIP, true
 	}
 	return hostname, listenersv1alpha1.AddressTypeHostname, hostname != ""
+}
+
+// maxListed is the maximum number of nodes that a message lists.
+const maxListed = 10
+
+// NodesLeftOut lists the nodes with reservations that have no address, and why.
+func NodesLeftOut(l *Listener, prefer listenersv1alpha1.AddressType) string {
+	var nodes []string
+	for _, name := range l.MissingNodes {
+		nodes = append(nodes, name+" (Node does not exist)")
+	}
+	for _, node := range l.Nodes {
+		if _, _, ok := NodeAddress(node, prefer); !ok {
+			nodes = append(nodes, node.Name+" (neither an IP address nor a host name)")
+		}
+	}
+	if more := len(nodes) - maxListed; more > 0 {
+		nodes = append(nodes[:maxListed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(nodes, ", ")
 }

@@ -28,6 +28,13 @@ type Backend interface {
 	Objects(l *Listener) ([]Desired, error)
 	// Addresses returns the addresses that the observed objects provide.
 	Addresses(l *Listener) Exposed
+	// Scope returns which Pods each address of a Listener of the class leads to. Nodes and mounting Pods of a Listener
+	// are observed only if it is that of a node.
+	Scope(class *listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope
+	// PodAddresses returns the addresses that lead to a Pod of the Listener, which is bound to the node, or a nil
+	// pointer if they follow from the status of the Listener: its addresses or, with node ports, that of the node. Only
+	// Class of the observed state is set.
+	PodAddresses(l *Listener, pod *corev1.Pod, node *corev1.Node) *Exposed
 }
 
 // Kind is a kind of object that a backend generates. Not every cluster serves it.
@@ -65,9 +72,12 @@ type Listener struct {
 	// Pods are the names of the Pods that mount the claim that the Listener was created for, sorted. It is empty for a
 	// Listener that was not created for a claim.
 	Pods []string
-	// Nodes are the nodes with reservations for the Listener, sorted by name. It is empty unless the class or the
-	// Service is of type NodePort.
+	// Nodes are the nodes with reservations for the Listener, sorted by name. It is empty unless the scope of the
+	// backend is that of a node, or the Service is of type NodePort.
 	Nodes []*corev1.Node
+	// Mounting are the Pods that mount volumes of the Listener, on any node, sorted by name. Pods that have finished
+	// are left out. It is observed together with Nodes.
+	Mounting []*corev1.Pod
 	// MissingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	MissingNodes []string
 	// ClusterDomain is the DNS domain of the cluster.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -248,6 +249,17 @@ func statefulSet(name string, replicas int32, annotations map[string]string) *ap
 			}},
 		},
 	}
+}
+
+// notOn returns the affinity of Pods that do not run on a node.
+func notOn(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{
+				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node},
+			}},
+		}}},
+	}}
 }
 
 // await watches an object until it meets the condition, and returns it.
@@ -504,6 +516,34 @@ func (s *scenario) awaitAnswer(a listenersv1alpha1.IngressAddress, want string) 
 	}
 }
 
+// awaitAnswerOverUDP is awaitAnswer for the port "echo".
+func (s *scenario) awaitAnswerOverUDP(a listenersv1alpha1.IngressAddress, want string) {
+	s.Helper()
+	target := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["echo"])))
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		conn, err := testbed.ClientDial(ctx, "udp", target)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+			return err
+		}
+		if _, err := conn.Write([]byte("who are you")); err != nil {
+			return err
+		}
+		answer := make([]byte, 100)
+		n, err := conn.Read(answer)
+		if err == nil && string(answer[:n]) != want {
+			err = fmt.Errorf("%q answered, want %q", answer[:n], want)
+		}
+		return err
+	})
+	if err != nil {
+		s.Fatalf("from outside, over UDP, %s: %v", target, err)
+	}
+}
+
 // eventually polls until try returns no error, for what cannot be watched. If ctx is done before, it returns the last
 // error.
 func eventually(ctx context.Context, try func(context.Context) error) error {
@@ -534,6 +574,28 @@ func (s *scenario) readFiles(a listenersv1alpha1.IngressAddress) map[string]stri
 		s.Fatalf("parsing the files: %v", err)
 	}
 	return files
+}
+
+// awaitFilesAt waits until the test server, which is reached through an address from outside of the cluster, reads
+// exactly these addresses in its volume "listener".
+func (s *scenario) awaitFilesAt(through listenersv1alpha1.IngressAddress, want ...listenersv1alpha1.IngressAddress) {
+	s.Helper()
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		body, err := request(ctx, through, "/files")
+		if err != nil {
+			return err
+		}
+		var files map[string]string
+		if err := json.Unmarshal([]byte(body), &files); err != nil {
+			return err
+		}
+		if diff := cmp.Diff(wantFiles("listener", want...), files); diff != "" {
+			return fmt.Errorf("files (-want +got):\n%s", diff)
+		}
+		return nil
+	}); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // wantFiles returns the expected files of a volume with these addresses.

@@ -8,10 +8,13 @@ package backends
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/hostport"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -24,8 +27,14 @@ type List []exposure.Backend
 func All() List {
 	return List{
 		route.Backend{},
+		hostport.Backend{},
 		serviceaddresses.Backend{}, // exposes every class
 	}
+}
+
+// Of returns the backend that exposes Listeners of the class.
+func (l List) Of(class *listenersv1alpha1.ListenerClass) exposure.Backend {
+	return l[slices.IndexFunc(l, func(b exposure.Backend) bool { return b.Exposes(class) })]
 }
 
 // AddToScheme registers the types of the kinds that the backends generate.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -28,6 +29,16 @@ func (Backend) PlainService() bool { return false }
 
 // Exposes implements exposure.Backend.
 func (Backend) Exposes(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil }
+
+// Scope implements exposure.Backend.
+func (Backend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
+	return listenersv1alpha1.ListenerScopeCluster
+}
+
+// PodAddresses implements exposure.Backend.
+func (Backend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
+	return nil
+}
 
 // Kinds implements exposure.Backend.
 func (Backend) Kinds() []exposure.Kind {

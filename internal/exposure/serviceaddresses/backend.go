@@ -5,16 +5,13 @@ package serviceaddresses
 
 import (
 	"fmt"
-	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
-
-// maxListed is the maximum number of nodes that a message lists.
-const maxListed = 10
 
 // Backend exposes the Listeners of classes that no other backend exposes.
 type Backend struct{}
@@ -30,6 +27,19 @@ func (Backend) PlainService() bool { return true }
 // Exposes implements exposure.Backend.
 func (Backend) Exposes(*listenersv1alpha1.ListenerClass) bool { return true }
 
+// Scope implements exposure.Backend.
+func (Backend) Scope(class *listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
+	if class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort {
+		return listenersv1alpha1.ListenerScopeNode
+	}
+	return listenersv1alpha1.ListenerScopeCluster
+}
+
+// PodAddresses implements exposure.Backend.
+func (Backend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
+	return nil
+}
+
 // Kinds implements exposure.Backend.
 func (Backend) Kinds() []exposure.Kind { return nil }
 
@@ -44,7 +54,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	}
 	e.Complete = len(e.Addresses) > 0
 	if e.Complete {
-		e.Message = leftOut(l)
+		e.Message = exposure.NodesLeftOut(l, l.Class.AddressPreference(l.Class.Spec.ServiceType))
 	} else {
 		e.Reason, e.Message = missing(l, e.NodePorts)
 		e.NeedsAction = e.Reason == listenersv1alpha1.ReasonNodesMissing
@@ -66,7 +76,7 @@ func missing(l *exposure.Listener, ports map[string]int32) (reason, message stri
 	case len(l.Nodes)+len(l.MissingNodes) == 0:
 		return listenersv1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the nodes of these Pods"
 	default:
-		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + leftOut(l)
+		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + exposure.NodesLeftOut(l, l.Class.AddressPreference(l.Class.Spec.ServiceType))
 	}
 }
 
@@ -76,21 +86,4 @@ func responsible(class *listenersv1alpha1.ListenerClass) string {
 		return fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name, class.Name)
 	}
 	return fmt.Sprintf("the cluster's default load balancer controller (ListenerClass %s sets no loadBalancerClass)", class.Name)
-}
-
-// leftOut lists the nodes with reservations that have no address, and why.
-func leftOut(l *exposure.Listener) string {
-	var nodes []string
-	for _, name := range l.MissingNodes {
-		nodes = append(nodes, name+" (Node does not exist)")
-	}
-	for _, node := range l.Nodes {
-		if _, _, ok := exposure.NodeAddress(node, l.Class.AddressPreference(l.Class.Spec.ServiceType)); !ok {
-			nodes = append(nodes, node.Name+" (neither an IP address nor a host name)")
-		}
-	}
-	if more := len(nodes) - maxListed; more > 0 {
-		nodes = append(nodes[:maxListed], fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(nodes, ", ")
 }

@@ -1,6 +1,6 @@
 // Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP
-// and UDP, and returns the files that it reads in its listener volumes. If it finds a CA, it also serves TLS, with
-// certificates for the addresses in its volumes. It does not use the Kubernetes API.
+// and UDP, and returns the address that a client has, and the files that it reads in its listener volumes. If it finds
+// a CA, it also serves TLS, with certificates for the addresses in its volumes. It does not use the Kubernetes API.
 package main
 
 import (
@@ -35,6 +35,10 @@ func main() {
 	go serveUDP()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/whoami", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, name()) })
+	mux.HandleFunc("/client", func(w http.ResponseWriter, r *http.Request) {
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		_, _ = fmt.Fprint(w, client)
+	})
 	mux.HandleFunc("/files", func(w http.ResponseWriter, _ *http.Request) {
 		files, err := readAll(mountRoot)
 		if err != nil {
