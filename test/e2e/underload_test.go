@@ -40,7 +40,7 @@ type fault struct {
 	name string
 	// fast is set if the fault takes seconds.
 	fast bool
-	// inject makes something fail on the node, or on all or none of them. heal ends that, nil if it ends by itself.
+	// inject makes something fail on the node, or on all or none of them. heal ends that.
 	inject func(s *scenario, node int) (heal func(context.Context) error, err error)
 	// hold is how long the fault lasts until it is healed.
 	hold time.Duration
@@ -51,19 +51,19 @@ type fault struct {
 var injectedFaults = []fault{
 	{name: "operator killed", fast: true, inject: func(s *scenario, _ int) (func(context.Context) error, error) {
 		s.killOnNode(s.operatorPod().Spec.NodeName, "/operator")
-		return nil, nil
+		return byItself, nil
 	}},
 	{name: "all node agents killed", fast: true, inject: func(s *scenario, _ int) (func(context.Context) error, error) {
 		for _, node := range testbed.Nodes() {
 			s.killOnNode(testbed.NodeName(node), "/node-agent")
 		}
-		return nil, nil
+		return byItself, nil
 	}},
 	{name: "operator and the agent of its node deleted", inject: func(s *scenario, _ int) (func(context.Context) error, error) {
 		operator := s.operatorPod()
 		s.remove(s.agentOn(operator.Spec.NodeName), client.GracePeriodSeconds(0))
 		s.remove(operator, client.GracePeriodSeconds(0))
-		return nil, nil
+		return byItself, nil
 	}},
 	{name: "kubelet killed, for 20 s", hold: 20 * time.Second, inject: crashOnNode("kubelet")},
 	{name: "containerd killed, for 20 s", hold: 20 * time.Second, inject: crashOnNode("containerd")},
@@ -83,6 +83,9 @@ var injectedFaults = []fault{
 	{name: "100 Pods created and deleted at once", inject: manyPods},
 	{name: "update of the operator and the agents, and rollback", inject: updateAndRollback},
 }
+
+// byItself heals a fault that ends by itself.
+func byItself(context.Context) error { return nil }
 
 // crashOnNode kills a program of a node.
 func crashOnNode(program string) func(*scenario, int) (func(context.Context) error, error) {
@@ -151,7 +154,7 @@ func manyPods(s *scenario, _ int) (func(context.Context) error, error) {
 	for i := range many {
 		s.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("many-%d", i)}})
 	}
-	return nil, nil
+	return byItself, nil
 }
 
 // updateAndRollback changes the operator's Deployment to another image of the same content, which the agents then run,
@@ -187,7 +190,7 @@ func updateAndRollback(s *scenario, _ int) (func(context.Context) error, error) 
 			return nil, err
 		}
 	}
-	return nil, nil
+	return byItself, nil
 }
 
 // recoveryTimeout is how long the cluster may take to recover. It allows for a machine that has other work.
@@ -245,12 +248,10 @@ func (l *steadyLoad) with(f fault, node int) (string, error) {
 	}
 	time.Sleep(f.hold)
 	healed := time.Now()
-	if heal != nil {
-		ctx, cancel := context.WithTimeout(l.ctx, recoveryTimeout)
-		defer cancel()
-		if err := heal(ctx); err != nil {
-			return f.name, fmt.Errorf("healing: %w", err)
-		}
+	ctx, cancel := context.WithTimeout(l.ctx, recoveryTimeout)
+	defer cancel()
+	if err := heal(ctx); err != nil {
+		return f.name, fmt.Errorf("healing: %w", err)
 	}
 	recovered := l.awaitRecoveryWithin(recoveryTimeout)
 	took := time.Since(healed)
