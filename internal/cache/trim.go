@@ -25,7 +25,7 @@ type trimmer struct {
 	// namespace is the operator's. The few Services in it are kept whole, because a controller compares them with their
 	// desired state.
 	namespace string
-	// interned has the most recent strings and maps. Objects that are added one after the other, as at the start, have
+	// interned has the most recent strings, maps and parts of Pods. Objects that are added one after the other, as at the start, have
 	// many in common, such as the labels of the claims of one StatefulSet.
 	interned *lru.Cache
 }
@@ -68,8 +68,10 @@ func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 		ports = append(ports, pod.Spec.Containers[i].Ports...)
 	}
 	if len(ports) > 0 {
-		kept.Spec.Containers = []corev1.Container{{Ports: ports}} // no controller reads which container has a port
+		// No controller reads which container has a port. An empty container needs 400 bytes, and replicas have equal ports.
+		kept.Spec.Containers = internEqual(t, "containers", []corev1.Container{{Ports: ports}})
 	}
+	shared := true // the volumes of replicas are equal if their names alone determine the names of the claims
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if index.ClaimName(pod, volume) == "" {
@@ -77,10 +79,14 @@ func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 		}
 		slim := corev1.Volume{Name: volume.Name}
 		slim.PersistentVolumeClaim = volume.PersistentVolumeClaim
+		shared = shared && volume.Ephemeral != nil
 		if volume.Ephemeral != nil {
 			slim.Ephemeral = &corev1.EphemeralVolumeSource{}
 		}
 		kept.Spec.Volumes = append(kept.Spec.Volumes, slim)
+	}
+	if shared {
+		kept.Spec.Volumes = internEqual(t, "volumes", kept.Spec.Volumes)
 	}
 	return kept
 }
@@ -252,11 +258,16 @@ func (t *trimmer) internMap(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(m)
+	return internEqual(t, "map", m)
+}
+
+// internEqual returns a recent value of the same kind that is encoded as v is, or v.
+func internEqual[T any](t *trimmer, kind string, v T) T {
+	raw, err := json.Marshal(v)
 	if err != nil {
-		return m // encoding a map of strings never fails
+		return v // encoding these types never fails
 	}
-	return lookup(t, "map "+string(raw), m)
+	return lookup(t, kind+" "+string(raw), v)
 }
 
 // intern returns a recent string that is equal to s, or s.

@@ -278,3 +278,35 @@ func TestTrimmingATrimmedObjectChangesNothing(t *testing.T) {
 		t.Errorf("volume (-once +twice):\n%s", diff)
 	}
 }
+
+// Memory for many Pods is what a large cluster needs most.
+func TestReplicasShareEqualPortsAndVolumes(t *testing.T) {
+	trimmer := newTrimmer("operators")
+	replica := func(name string, port int32) *corev1.Pod {
+		return trimmer.pod(&corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: name, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}}}},
+				Volumes:    []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}},
+			},
+		})
+	}
+	first, second, other := replica("web-0", 80), replica("web-1", 80), replica("shop-0", 81)
+	if &first.Spec.Containers[0] != &second.Spec.Containers[0] {
+		t.Error("replicas have copies of their ports")
+	}
+	if &first.Spec.Volumes[0] != &second.Spec.Volumes[0] {
+		t.Error("replicas have copies of their volumes")
+	}
+	if got := other.Spec.Containers[0].Ports[0].ContainerPort; got != 81 {
+		t.Errorf("a Pod with other ports has port %d", got)
+	}
+	byName := func(claim string) *corev1.Pod {
+		return trimmer.pod(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}}}}})
+	}
+	if a, b := byName("a"), byName("b"); a.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "a" || b.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "b" {
+		t.Error("Pods with different claims share them")
+	}
+}
