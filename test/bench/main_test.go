@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/listener-operator/listener-operator/test/bench/report"
+	"github.com/listener-operator/listener-operator/test/bench/result"
+	"github.com/listener-operator/listener-operator/test/cluster"
+)
+
+// A part that is there is not measured again, and a part of the page that was not measured here stays in the page.
+func TestOnlyMissingPartsAreMeasured(t *testing.T) {
+	dir := t.TempDir()
+	store, docs := result.Store(filepath.Join(dir, "out")), filepath.Join(dir, "docs")
+	published := &result.Part{Name: "updates", Updates: &result.Updates{Milliseconds: []float64{1}}}
+	if err := report.Generate(docs, []*result.Part{published}); err != nil {
+		t.Fatal(err)
+	}
+	stored := &result.Part{Name: "starts", Starts: &result.Starts{Variants: []result.Variant{{Name: "emptyDir", Milliseconds: []float64{1}}}}}
+	if err := store.Save(stored); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	options := options{out: string(store), docs: docs, parts: "starts"}
+	if err := run(t.Context(), options, &out, &out); err != nil {
+		t.Fatal(err)
+	}
+	got, err := report.Published(docs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]*result.Part{"starts": stored, "updates": published}, got); diff != "" {
+		t.Errorf("results behind the page (-want +got):\n%s", diff)
+	}
+}
+
+func TestPartsAreSelected(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options options
+		want    []string
+	}{
+		"all":        {options{}, []string{"starts", "bursts", "updates", "size-100", "size-1000", "size-10000"}},
+		"quick":      {options{quick: true}, []string{"starts", "bursts", "updates", "size-100"}},
+		"two":        {options{parts: "bursts,size-1000"}, []string{"bursts", "size-1000"}},
+		"none":       {options{parts: "none"}, nil},
+		"an unknown": {options{parts: "startz"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{options: tc.options, progress: cluster.NewProgress(nil)}
+			got, err := b.selected()
+			if (err != nil) != (name == "an unknown") {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("parts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
