@@ -6,9 +6,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// quietClientset is the clientset of the provisioner library. It drops the library's normal events, that it provisions a
-// volume and that it has succeeded: when many claims are provisioned at once, they are a large part of all writes, and
-// Kubernetes itself reports both, by an event of the claim and by its phase.
+// quietClientset is the clientset of the provisioner library. It drops the library's normal events, that it provisions
+// a volume and that it has succeeded: when many claims are provisioned at once, they are a large part of all writes,
+// and Kubernetes itself reports both, by an event of the claim and by its phase.
 type quietClientset struct{ kubernetes.Interface }
 
 // CoreV1 implements kubernetes.Interface.

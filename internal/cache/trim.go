@@ -25,8 +25,8 @@ type trimmer struct {
 	// namespace is the operator's. The few Services in it are kept whole, because a controller compares them with their
 	// desired state.
 	namespace string
-	// interned has the most recent strings, maps and parts of Pods. Objects that are added one after the other, as at the start, have
-	// many in common, such as the labels of the claims of one StatefulSet.
+	// interned has the most recent strings, maps and parts of Pods. Objects that are added one after the other, as at
+	// the start, have many in common, such as the labels of the claims of one StatefulSet.
 	interned *lru.Cache
 }
 
@@ -68,7 +68,8 @@ func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 		ports = append(ports, pod.Spec.Containers[i].Ports...)
 	}
 	if len(ports) > 0 {
-		// No controller reads which container has a port. An empty container needs 400 bytes, and replicas have equal ports.
+		// No controller reads which container has a port. An empty container needs 400 bytes, and replicas have equal
+		// ports.
 		kept.Spec.Containers = internEqual(t, "containers", []corev1.Container{{Ports: ports}})
 	}
 	shared := true // the volumes of replicas are equal if their names alone determine the names of the claims

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -167,29 +168,33 @@ func (b *bench) measureAll(ctx context.Context) ([]*result.Part, error) {
 			return nil, fmt.Errorf("removing the objects of earlier measurements: %w", err)
 		}
 	}
-	store := result.Store(b.out)
 	var all []*result.Part
 	for _, p := range parts {
-		part, err := store.Load(p.name)
+		part, err := b.loadOrMeasure(ctx, p.name, slices.Contains(wanted, p.name), p.measure)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("measuring %s: %w", p.name, err)
 		}
-		if slices.Contains(wanted, p.name) && (part == nil || b.again) {
-			if part, err = b.measure(ctx, p.name, p.measure); err != nil {
-				return nil, fmt.Errorf("measuring %s: %w", p.name, err)
-			}
-			if err := store.Save(part); err != nil {
-				return nil, err
-			}
-		}
-		if part == nil {
-			part = published[p.name]
-		}
-		if part != nil {
+		if part = cmp.Or(part, published[p.name]); part != nil {
 			all = append(all, part)
 		}
 	}
 	return all, nil
+}
+
+// loadOrMeasure returns the result of a part. It measures the part if that is wanted and there is no result, or if it
+// is wanted again. It returns nil if there is no result, and none is wanted.
+func (b *bench) loadOrMeasure(
+	ctx context.Context, name string, wanted bool, measure func(*bench, context.Context, *result.Part) error,
+) (*result.Part, error) {
+	store := result.Store(b.out)
+	part, err := store.Load(name)
+	if err != nil || !wanted || part != nil && !b.again {
+		return part, err
+	}
+	if part, err = b.measure(ctx, name, measure); err != nil {
+		return nil, err
+	}
+	return part, store.Save(part)
 }
 
 // data is the directory of the objects of parts with many Listeners.

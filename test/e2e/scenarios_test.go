@@ -329,8 +329,8 @@ func TestAPortCanBeUDP(t *testing.T) {
 	}
 }
 
-// TestAMountTakesFewWrites counts the writes, from all clients, for a claim that is bound, as at each restart of a Pod on
-// the same node: the label of the Pod, and its PodListeners object.
+// TestAMountTakesFewWrites counts the writes, from all clients, for a claim that is bound, as at each restart of a Pod
+// on the same node: the label of the Pod, and its PodListeners object.
 func TestAMountTakesFewWrites(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,24 +22,9 @@ func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) 
 	if err != nil {
 		return nil, err
 	}
-	pods, periods, files := map[string][]started{}, map[string][]period{}, map[string]observedFiles{}
-	for round := range rounds {
-		b.progress.Printf("starting Pods, round %d of %d", round+1, rounds)
-		for _, v := range all {
-			one, p, err := b.start(ctx, v, fmt.Sprintf("web-%d", round), 1, "", func(s []started) (err error) {
-				if v.name == Fresh {
-					files[s[0].pod.Name], err = b.files(ctx, s[0].pod)
-				}
-				return err
-			})
-			if err != nil {
-				return nil, err
-			}
-			pods[v.name], periods[v.name] = append(pods[v.name], one...), append(periods[v.name], p)
-		}
-		if err := b.clean(ctx, all...); err != nil { // at the end of the round, so that no removal disturbs a start
-			return nil, err
-		}
+	measured, err := b.rounds(ctx, all, rounds)
+	if err != nil {
+		return nil, err
 	}
 	events, err := audit.writes()
 	if err != nil {
@@ -46,21 +32,57 @@ func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) 
 	}
 	starts := &result.Starts{}
 	for _, v := range all {
-		measured, err := b.variantResult(ctx, v, pods[v.name])
+		m := measured[v.name]
+		variantResult, err := b.variantResult(ctx, v, m.pods)
 		if err != nil {
 			return nil, err
 		}
-		starts.Variants = append(starts.Variants, measured)
-		starts.Writes = append(starts.Writes, countWrites(events, v, rounds, periods[v.name]))
+		starts.Variants = append(starts.Variants, variantResult)
+		starts.Writes = append(starts.Writes, countWrites(events, v, rounds, m.periods))
 		if v.name == Fresh {
-			sorted := slices.SortedFunc(slices.Values(pods[v.name]), func(a, b started) int { return int(a.milliseconds()*1000) - int(b.milliseconds()*1000) })
+			sorted := slices.SortedFunc(slices.Values(m.pods), func(a, b started) int { return cmp.Compare(a.milliseconds(), b.milliseconds()) })
 			typical, slowest := sorted[len(sorted)/2], sorted[len(sorted)-1]
 			starts.Timelines = []result.Timeline{
-				timeline("typical", v, typical, files[typical.pod.Name], events), timeline("slowest", v, slowest, files[slowest.pod.Name], events),
+				timeline("typical", v, typical, m.files[typical.pod.Name], events), timeline("slowest", v, slowest, m.files[slowest.pod.Name], events),
 			}
 		}
 	}
 	return starts, nil
+}
+
+// measurement is what was observed of the Pods of a variant. files are those of fresh claims, by the name of the Pod.
+type measurement struct {
+	pods    []started
+	periods []period
+	files   map[string]observedFiles
+}
+
+// rounds starts a Pod of each variant in turns.
+func (b *Bench) rounds(ctx context.Context, all []variant, rounds int) (map[string]*measurement, error) {
+	measured := map[string]*measurement{}
+	for _, v := range all {
+		measured[v.name] = &measurement{files: map[string]observedFiles{}}
+	}
+	for round := range rounds {
+		b.progress.Printf("starting Pods, round %d of %d", round+1, rounds)
+		for _, v := range all {
+			m := measured[v.name]
+			one, p, err := b.start(ctx, v, fmt.Sprintf("web-%d", round), 1, "", func(s []started) (err error) {
+				if v.name == Fresh {
+					m.files[s[0].pod.Name], err = b.files(ctx, s[0].pod)
+				}
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			m.pods, m.periods = append(m.pods, one...), append(m.periods, p)
+		}
+		if err := b.clean(ctx, all...); err != nil { // at the end of the round, so that no removal disturbs a start
+			return nil, err
+		}
+	}
+	return measured, nil
 }
 
 // variantResult returns the durations and races of the Pods of a variant.

@@ -90,19 +90,10 @@ func (b *Bench) start(
 	var group errgroup.Group
 	for i := range count {
 		objects := v.objects(fmt.Sprintf("%s-%d", name, i), i)
-		group.Go(func() error {
-			for _, o := range objects {
-				o.SetNamespace(v.namespace())
-				pod, ok := o.(*corev1.Pod)
-				if ok && node != "" {
-					pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
-				}
-				if err := b.api.Create(ctx, o); err != nil {
-					return fmt.Errorf("creating %T %s: %w", o, o.GetName(), err)
-				}
-				all[i] = started{pod: pod, began: p.from}
-			}
-			return nil
+		group.Go(func() (err error) {
+			all[i].began = p.from
+			all[i].pod, err = b.createPod(ctx, v, objects, node)
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -123,6 +114,21 @@ func (b *Bench) start(
 	}
 	p.to = time.Now()
 	return all, p, nil
+}
+
+// createPod creates the objects of a Pod, and returns the Pod, the last one.
+func (b *Bench) createPod(ctx context.Context, v variant, objects []client.Object, node string) (pod *corev1.Pod, err error) {
+	for _, o := range objects {
+		o.SetNamespace(v.namespace())
+		var ok bool
+		if pod, ok = o.(*corev1.Pod); ok && node != "" {
+			pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		}
+		if err := b.api.Create(ctx, o); err != nil {
+			return nil, fmt.Errorf("creating %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return pod, nil
 }
 
 // runningPods has the Pods of a namespace whose containers run, and since when.
