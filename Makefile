@@ -25,15 +25,19 @@ SHELL := /usr/bin/env bash -o pipefail
 .PHONY: help
 help: ## List all targets.
 	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36mTARGET\033[0m\n"} \
-		/^[a-z0-9-]+:.*?##/ {printf "  \033[36m%-16s\033[0m%s\n", $$1, $$2} \
+		/^[a-z0-9-]+:.*?##/ {printf "  \033[36m%-18s\033[0m%s\n", $$1, $$2} \
 		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Create a cluster with the operator and a three-member etcd, and use etcd from outside of the cluster.
 	go -C test run ./demo up
 
+.PHONY: demo-loadbalancer
+demo-loadbalancer: ## The demo with the load balancer MetalLB instead of node ports, on a cluster of its own.
+	go -C test run ./demo up-load-balancer
+
 .PHONY: demo-down
-demo-down: ## Delete the demo's cluster.
+demo-down: ## Delete the clusters of the demos.
 	go -C test run ./demo down
 
 ##@ Develop

@@ -40,7 +40,7 @@ var contract = map[string]struct {
 			".":                                   {Type: "object", Required: `["spec"]`},
 			".spec":                               {Type: "object", Required: `["serviceType"]`},
 			".spec.serviceType":                   {Type: "string", Enum: `["NodePort","LoadBalancer","ClusterIP"]`},
-			".spec.hostPort":                      {Type: "object"},
+			".spec.hostPort":                      {Type: "object", Ours: true},
 			".spec.loadBalancerAllocateNodePorts": {Type: "boolean", Default: `true`},
 			".spec.loadBalancerClass":             {Type: "string", Nullable: true},
 			".spec.serviceAnnotations":            {Type: "object", Items: "string", Default: `{}`},

@@ -288,6 +288,13 @@ func (c *Cluster) HostIP() string { return c.subnets.host().String() }
 // ClientIP returns the address of the client outside of the cluster.
 func (c *Cluster) ClientIP() string { return c.subnets.client().String() }
 
+// ServiceSubnet returns the range of cluster IPs. The client outside has no route to it.
+func (c *Cluster) ServiceSubnet() string { return c.subnets.services().String() }
+
+// FreeIP returns an address of the node network that no machine has, for a load balancer. They are numbered from 1 to
+// MaxFree, and consecutive.
+func (c *Cluster) FreeIP(i int) string { return c.subnets.free(i).String() }
+
 // MirroredRegistry is a registry that does not exist. Nodes pull its images from the cluster's own registry, as nodes
 // of disconnected clusters do from a mirror. They have no password for it, so Pods need a pull secret.
 const MirroredRegistry = "registry.example"

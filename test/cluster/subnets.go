@@ -13,6 +13,9 @@ const slots = 10
 // MaxNodes is the highest number of a node.
 const MaxNodes = 20
 
+// MaxFree is the highest number of a free address.
+const MaxFree = 50
+
 // errNoSlot is returned if every subnet is in use.
 var errNoSlot = errors.New("no free subnet: delete another cluster first")
 
@@ -68,6 +71,9 @@ func (s subnets) node(node int) netip.Addr { return within(s.nodes(), byte(10+no
 
 // client is the address of the client that is outside the cluster.
 func (s subnets) client() netip.Addr { return within(s.nodes(), 200) }
+
+// free is one of the addresses of the node network that no machine has, from 1 to MaxFree.
+func (s subnets) free(i int) netip.Addr { return within(s.nodes(), byte(200+i)) }
 
 // api is the cluster IP of the Service "kubernetes", which the API server takes from the range by itself.
 func (s subnets) api() netip.Addr { return within(s.services(), 1) }

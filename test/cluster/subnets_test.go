@@ -62,6 +62,8 @@ func TestAddressesAreInTheirRanges(t *testing.T) {
 		{s.node(1), "10.90.0.11", s.nodes()},
 		{s.node(MaxNodes), "10.90.0.30", s.nodes()},
 		{s.client(), "10.90.0.200", s.nodes()},
+		{s.free(1), "10.90.0.201", s.nodes()},
+		{s.free(MaxFree), "10.90.0.250", s.nodes()},
 		{s.api(), "10.101.0.1", s.services()},
 		{s.dns(), "10.101.0.10", s.services()},
 	} {

@@ -47,8 +47,9 @@ func (d *demo) startEtcd(ctx context.Context) ([]corev1.Pod, error) {
 	if err := d.createStorage(ctx); err != nil {
 		return nil, err
 	}
-	d.progress.Printf("starting etcd: kubectl apply -f test/demo/manifests")
-	if _, err := d.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join("test", "demo", "manifests")); err != nil {
+	d.progress.Printf("starting etcd: kubectl apply -f test/demo/manifests -f test/demo/manifests/classes/%s", d.class)
+	manifests := filepath.Join("test", "demo", "manifests")
+	if _, err := d.kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(manifests, "classes", d.class), "-f", manifests); err != nil {
 		return nil, err
 	}
 	return d.awaitEtcd(ctx, nil)

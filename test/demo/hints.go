@@ -13,7 +13,7 @@ To look around on the cluster:
 
   kubectl get listenerclasses                      # the policies
   kubectl get lsn -A                               # Listeners and their addresses
-  kubectl describe lsn -n demo listener-etcd-0     # its Service, node port and conditions
+  kubectl describe lsn -n demo listener-etcd-0     # its Service, ports and conditions
   kubectl get podlsn -n demo                       # the addresses of each Pod's own volumes
   kubectl get listeneroperator cluster -o yaml     # the operator's configuration and state
   kubectl exec -n demo etcd-0 -- sh -c 'cd /listener; ls -l; cat default-address/address; cat default-address/ports/client'
@@ -22,6 +22,6 @@ To connect from outside of the cluster, with no route to Pods and Services:
 
   go -C test run ./cmd/cluster client --name %s curl http://ADDRESS:PORT/version
 
-To delete the cluster: make demo-down
-`, d.cluster.Kubeconfig(), d.cluster.Kubectl(), clusterName)
+To delete the cluster, and those of other demos: make demo-down
+`, d.cluster.Kubeconfig(), d.cluster.Kubectl(), d.cluster.Name())
 }

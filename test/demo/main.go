@@ -19,13 +19,27 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
 
-// clusterName is the name of the demo's cluster on this machine.
-const clusterName = "demo"
+// variant is a way to expose etcd. Each has a cluster of its own, because members do not change their addresses.
+type variant struct {
+	// cluster is the name of the cluster on this machine.
+	cluster string
+	// class is the name of the file with the ListenerClass.
+	class string
+	// loadBalancer states whether the cluster has a load balancer.
+	loadBalancer bool
+}
+
+// variants are the variants by verb.
+var variants = map[string]variant{
+	"up":               {cluster: "demo", class: "node-ports.yaml"},
+	"up-load-balancer": {cluster: "demo-lb", class: "load-balancer.yaml", loadBalancer: true},
+}
 
 const usage = `usage: demo VERB
 
-  up      bring up a cluster with the operator and an etcd, and use etcd from outside; can be repeated
-  down    delete the cluster and everything that belongs to it
+  up                  bring up a cluster with the operator and an etcd, and use etcd from outside; can be repeated
+  up-load-balancer    the same on another cluster, with the load balancer MetalLB instead of node ports
+  down                delete the clusters and everything that belongs to them
 
 It needs root and Go. The first time it builds Kubernetes, which takes about ten minutes on two cores.
 `
@@ -40,7 +54,7 @@ func main() {
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
 	case ctx.Err() != nil:
-		fmt.Fprintf(os.Stderr, "\ninterrupted: %v\n\n`make demo` continues from here, `make demo-down` deletes the cluster\n", err)
+		fmt.Fprintf(os.Stderr, "\ninterrupted: %v\n\nthe same command continues from here, `make demo-down` deletes the cluster\n", err)
 		os.Exit(1)
 	default:
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
@@ -54,13 +68,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stderr, usage)
 		return flag.ErrHelp
 	}
-	switch args[0] {
-	case "up":
-		return up(ctx, stdout, stderr)
-	case "down":
-		return cluster.Down(ctx, clusterName, stderr)
-	default:
+	if v, ok := variants[args[0]]; ok {
+		return up(ctx, v, stdout, stderr)
+	}
+	if args[0] != "down" {
 		fmt.Fprint(stderr, usage)
 		return flag.ErrHelp
 	}
+	var errs []error
+	for _, v := range variants {
+		errs = append(errs, cluster.Down(ctx, v.cluster, stderr))
+	}
+	return errors.Join(errs...)
 }

@@ -14,6 +14,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/metallb"
 	"github.com/listener-operator/listener-operator/test/install"
 )
 
@@ -22,6 +23,7 @@ const nodes = 3
 
 // demo is the state that all phases share.
 type demo struct {
+	variant
 	cluster *cluster.Cluster
 	client  client.WithWatch
 	// out gets the results, messages the progress.
@@ -30,8 +32,8 @@ type demo struct {
 }
 
 // up runs the whole demo. When it is run again, it creates only what is missing, and repeats the walk-through.
-func up(ctx context.Context, out, messages io.Writer) error {
-	d, err := start(ctx, out, messages)
+func up(ctx context.Context, v variant, out, messages io.Writer) error {
+	d, err := start(ctx, v, out, messages)
 	if err != nil {
 		return err
 	}
@@ -46,6 +48,11 @@ func up(ctx context.Context, out, messages io.Writer) error {
 func (d *demo) runPhases(ctx context.Context) error {
 	if err := install.Operator(ctx, d.cluster, d.progress); err != nil {
 		return fmt.Errorf("installing the operator: %w", err)
+	}
+	if d.loadBalancer {
+		if err := d.installLoadBalancer(ctx); err != nil {
+			return fmt.Errorf("installing the load balancer: %w", err)
+		}
 	}
 	times, err := d.timePods(ctx)
 	if err != nil {
@@ -63,12 +70,21 @@ func (d *demo) runPhases(ctx context.Context) error {
 	return nil
 }
 
+// installLoadBalancer installs a load balancer with a pool of addresses that the client outside reaches.
+func (d *demo) installLoadBalancer(ctx context.Context) error {
+	d.progress.Printf("building and installing the load balancer MetalLB")
+	if err := metallb.Install(ctx, d.cluster, indented{d.messages}); err != nil {
+		return err
+	}
+	return metallb.SetPool(ctx, d.cluster, "all", "", d.cluster.FreeIP(1)+"-"+d.cluster.FreeIP(cluster.MaxFree))
+}
+
 // start brings up the cluster.
-func start(ctx context.Context, out, messages io.Writer) (*demo, error) {
-	d := &demo{out: out, messages: messages, progress: cluster.NewProgress(messages)}
+func start(ctx context.Context, v variant, out, messages io.Writer) (*demo, error) {
+	d := &demo{variant: v, out: out, messages: messages, progress: cluster.NewProgress(messages)}
 	d.progress.Printf("bringing up a cluster of %d nodes, and a client outside of it", nodes)
 	var err error
-	d.cluster, err = cluster.Up(ctx, cluster.Options{Name: clusterName, Nodes: nodes, Progress: indented{messages}})
+	d.cluster, err = cluster.Up(ctx, cluster.Options{Name: v.cluster, Nodes: nodes, Progress: indented{messages}})
 	if err != nil {
 		return nil, err
 	}

@@ -174,14 +174,7 @@ func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
 	s.assignAddress(service, "192.0.2.40")
 	s.awaitNewAgent(agent)
 	want := listenersv1alpha1.IngressAddress{Address: "192.0.2.40", Ports: map[string]int32{"http": 8080, "echo": 9090}}
-	if err := eventually(s.timeoutContext(), func(context.Context) error {
-		if diff := cmp.Diff(wantFiles("listener", want), s.readFiles(through)); diff != "" {
-			return fmt.Errorf("files (-want +got):\n%s", diff)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	s.awaitFilesAt(through, want)
 }
 
 // TestADeletedPodIsCleanedUpWhenTheKubeletRestarts: a Pod is force-deleted while the kubelet is stopped, and its

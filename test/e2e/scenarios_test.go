@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -127,13 +126,7 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 
 	s.patch(set, func() {
 		set.Spec.Replicas = ptr.To[int32](1)
-		set.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{before.Spec.NodeName},
-				}},
-			}}},
-		}}
+		set.Spec.Template.Spec.Affinity = notOn(before.Spec.NodeName)
 	})
 	after := s.awaitReady("web-0", before)
 	moved := s.awaitPodListener(after, "listener").IngressAddresses[0]
@@ -213,54 +206,6 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	s.awaitDirRemoved(staging)
 }
 
-// TestAPodWaitsForItsLoadBalancer: an event on the Pod says what is missing, the mount completes when the address is
-// assigned, and the files are updated when it changes, without a restart.
-func TestAPodWaitsForItsLoadBalancer(t *testing.T) {
-	t.Parallel()
-	s := newScenario(t)
-	spec := loadBalanced()
-	spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
-	class := s.createClass(spec)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
-	note := s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
-	t.Logf("event: %s", note)
-
-	// The load balancer is simulated.
-	var service corev1.Service
-	s.get(&service, s.key("web-listener"))
-	assigned := time.Now()
-	s.assignAddress(&service, "192.0.2.10")
-	p := s.awaitReady("web")
-	t.Logf("ready %s after the address was assigned", time.Since(assigned).Round(time.Millisecond))
-	a := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	if a.Address != "192.0.2.10" || a.Ports["http"] != 8080 {
-		t.Errorf("the address of the Pod is %+v", a)
-	}
-
-	// The server is reached through the node port of the Service.
-	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(&service, "http")}}
-	s.awaitAnswer(through, "web")
-	if diff := cmp.Diff(wantFiles("listener", a), s.readFiles(through)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	changed := time.Now()
-	s.assignAddress(&service, "192.0.2.20")
-	a.Address = "192.0.2.20"
-	if err := eventually(s.timeoutContext(), func(context.Context) error {
-		if diff := cmp.Diff(wantFiles("listener", a), s.readFiles(through)); diff != "" {
-			return fmt.Errorf("files (-want +got):\n%s", diff)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("the files were updated after %s", time.Since(changed).Round(time.Millisecond))
-	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the Pod was restarted")
-	}
-}
-
 func nodePort(service *corev1.Service, name string) int32 {
 	for _, p := range service.Spec.Ports {
 		if p.Name == name {
@@ -304,29 +249,7 @@ func TestAPortCanBeUDP(t *testing.T) {
 	s.create(pod("game", map[string]map[string]string{"listener": byClass(class.Name)}))
 	own := s.awaitPodListener(s.awaitReady("game"), "listener").IngressAddresses[0]
 	s.awaitAnswer(own, "game")
-	target := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["echo"])))
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		conn, err := testbed.ClientDial(ctx, "udp", target)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close() }()
-		if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-			return err
-		}
-		if _, err := conn.Write([]byte("who are you")); err != nil {
-			return err
-		}
-		answer := make([]byte, 100)
-		n, err := conn.Read(answer)
-		if err == nil && string(answer[:n]) != "game" {
-			err = fmt.Errorf("%q answered", answer[:n])
-		}
-		return err
-	})
-	if err != nil {
-		t.Errorf("over UDP: %v", err)
-	}
+	s.awaitAnswerOverUDP(own, "game")
 }
 
 // TestAMountTakesFewWrites counts the writes, from all clients, for a claim that is bound, as at each restart of a Pod

@@ -27,6 +27,11 @@ var sets = map[string]Set{
 			" -X github.com/containerd/containerd/v2/version.Revision=",
 		Hint: "about 1 minute on two cores",
 	},
+	"metallb": {
+		// Without a version its log says "commit unknown".
+		LDFlags: "-X go.universe.tf/metallb/internal/version.version=0.16.1",
+		Hint:    "the load balancer MetalLB, about 1 minute on two cores",
+	},
 	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
 	"operator-sdk": {
 		Tags: containerTags,

@@ -20,6 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/metallb"
 	"github.com/listener-operator/listener-operator/test/cluster/olm"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -41,6 +42,8 @@ const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS]
   stop-kubelet N       stop only a node's kubelet
   start-kubelet N      start a node's kubelet
   olm                  install the Operator Lifecycle Manager
+  load-balancer        install the load balancer MetalLB, for Services with spec.loadBalancerClass
+                       metallb.example/l2, with a pool of addresses that the client reaches
   build-tools [SET…]   build the programs of all tool sets, or of the given ones, and print their directories
 `
 
@@ -86,6 +89,7 @@ var verbs = map[string]verb{
 	"node":          node,
 	"load-image":    loadImage,
 	"olm":           installOLM,
+	"load-balancer": installLoadBalancer,
 	"build-tools":   buildTools,
 	"stop-node":     onNode((*cluster.Cluster).StopNode),
 	"start-node":    onNode((*cluster.Cluster).StartNode),
@@ -252,6 +256,17 @@ func installOLM(ctx context.Context, c command, _ []string) error {
 		return err
 	}
 	return olm.Install(ctx, k, c.stderr)
+}
+
+func installLoadBalancer(ctx context.Context, c command, _ []string) error {
+	k, err := cluster.Open(c.name)
+	if err != nil {
+		return err
+	}
+	if err := metallb.Install(ctx, k, c.stderr); err != nil {
+		return err
+	}
+	return metallb.SetPool(ctx, k, "all", "", k.FreeIP(1)+"-"+k.FreeIP(cluster.MaxFree))
 }
 
 func buildTools(ctx context.Context, c command, names []string) error {

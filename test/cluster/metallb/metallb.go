@@ -1,0 +1,199 @@
+// Package metallb installs the load balancer MetalLB on a test cluster, in its layer 2 mode: the nodes answer ARP
+// requests for the addresses of LoadBalancer Services. Its programs are built from its Go module, and installed by the
+// manifests in that module. BGP, and FRR for it, are not installed.
+//
+// It does not depend on the operator.
+package metallb
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"text/template"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// Namespace is the load balancer's namespace. Its configuration has to be there.
+const Namespace = "metallb-system"
+
+// LoadBalancerClass is the spec.loadBalancerClass of the Services that the load balancer serves. It leaves all others
+// alone, so that tests can have Services that nobody serves.
+const LoadBalancerClass = "metallb.example/l2"
+
+// toolSet is the tool set with the programs, whose go.mod pins the module.
+const toolSet = "metallb"
+
+const module = "go.universe.tf/metallb"
+
+// webhookTimeout is how long the load balancer may take to issue the certificate of its webhook.
+const webhookTimeout = time.Minute
+
+var (
+	//go:embed kustomization.yaml
+	kustomization string
+	//go:embed advertisement.yaml
+	advertisement []byte
+
+	kustomizationTemplate = template.Must(template.New("kustomization").Option("missingkey=error").Parse(kustomization))
+)
+
+// Install installs the load balancer, or completes its installation, and returns when it serves its configuration. It
+// assigns no address before there is an IPAddressPool. Progress may be nil.
+func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error {
+	if progress == nil {
+		progress = io.Discard
+	}
+	controller, err := push(ctx, c, "controller", "65534")
+	if err != nil {
+		return err
+	}
+	speaker, err := push(ctx, c, "speaker", "")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(progress, "installing the load balancer MetalLB")
+	manifests, err := render(ctx, c, controller, speaker)
+	if err != nil {
+		return err
+	}
+	if err := kubectl(ctx, c, manifests, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("installing the load balancer: %w", err)
+	}
+	for _, workload := range []string{"deployment/controller", "daemonset/speaker"} {
+		if err := kubectl(ctx, c, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", workload); err != nil {
+			return fmt.Errorf("waiting for %s: %w", workload, err)
+		}
+	}
+	return advertise(ctx, c)
+}
+
+// SetPool creates an IPAddressPool whose addresses only Services in one namespace get, or changes its addresses. Each
+// is a range like "192.0.2.1-192.0.2.9". Without a range it deletes the pool, and does not fail if there is none. An
+// empty namespace means all.
+func SetPool(ctx context.Context, c *cluster.Cluster, name, namespace string, ranges ...string) error {
+	if len(ranges) == 0 {
+		return kubectl(ctx, c, nil, "delete", "ipaddresspools.metallb.io", name, "--namespace="+Namespace, "--ignore-not-found")
+	}
+	spec := map[string]any{"addresses": ranges}
+	if namespace != "" {
+		spec["serviceAllocation"] = map[string]any{"namespaces": []string{namespace}}
+	}
+	pool, err := json.Marshal(map[string]any{
+		"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",
+		"metadata": map[string]any{"name": name, "namespace": Namespace}, "spec": spec,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding IPAddressPool %s: %w", name, err)
+	}
+	if err := kubectl(ctx, c, pool, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("setting IPAddressPool %s: %w", name, err)
+	}
+	return nil
+}
+
+// advertise makes the nodes announce the addresses of all pools. The webhook that checks it is part of the load
+// balancer, is not covered by its readiness, and serves once its certificate is issued; no object shows that.
+func advertise(ctx context.Context, c *cluster.Cluster) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, webhookTimeout, true, func(ctx context.Context) (bool, error) {
+		last = kubectl(ctx, c, advertisement, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("configuring the load balancer: %w", last)
+	}
+	return nil
+}
+
+// push builds and pushes the image of a program, and returns its name.
+func push(ctx context.Context, c *cluster.Cluster, program, user string) (string, error) {
+	programs, err := tools.Ensure(ctx, toolSet)
+	if err != nil {
+		return "", err
+	}
+	return c.PushImage(ctx, "metallb-"+program, image.Spec{
+		Files:      map[string]image.File{"/" + program: {Source: filepath.Join(programs, program), Mode: 0o755}},
+		Entrypoint: []string{"/" + program},
+		User:       user,
+	})
+}
+
+// render returns the manifests as YAML.
+func render(ctx context.Context, c *cluster.Cluster, controller, speaker string) (_ []byte, err error) {
+	source, err := moduleDir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "metallb-")
+	if err != nil {
+		return nil, fmt.Errorf("creating a directory: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, fmt.Errorf("resolving a directory: %w", err)
+	}
+	manifests, err := filepath.Rel(dir, filepath.Join(source, "config", "native")) // kustomize takes relative paths only
+	if err != nil {
+		return nil, fmt.Errorf("finding the manifests: %w", err)
+	}
+	var overlay bytes.Buffer
+	err = kustomizationTemplate.Execute(&overlay, map[string]string{
+		"Manifests": manifests, "Controller": controller, "Speaker": speaker, "LoadBalancerClass": LoadBalancerClass,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rendering the kustomization: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), overlay.Bytes(), 0o600); err != nil {
+		return nil, fmt.Errorf("writing the kustomization: %w", err)
+	}
+	var stderr bytes.Buffer
+	build := exec.CommandContext(ctx, c.Kubectl(), "kustomize", dir)
+	build.Stderr = &stderr
+	output, err := build.Output()
+	if err != nil {
+		return nil, fmt.Errorf("building the manifests: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return output, nil
+}
+
+// moduleDir returns the directory of the load balancer's module, and downloads it first if necessary.
+func moduleDir(ctx context.Context) (string, error) {
+	root, err := checkout.Root()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = filepath.Join(root, "hack", "tools", toolSet)
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("downloading module %s: %w", module, err)
+	}
+	var downloaded struct{ Dir string }
+	if err := json.Unmarshal(output, &downloaded); err != nil {
+		return "", fmt.Errorf("reading where module %s is: %w", module, err)
+	}
+	return downloaded.Dir, nil
+}
+
+// kubectl runs kubectl on the cluster with input. An error contains its output.
+func kubectl(ctx context.Context, c *cluster.Cluster, input []byte, args ...string) error {
+	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	cmd.Stdin = bytes.NewReader(input)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(output))
+	}
+	return nil
+}

@@ -1,0 +1,312 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/metallb"
+)
+
+// loadBalancer is the load balancer of the cluster, which the first test that needs it installs.
+var loadBalancer struct {
+	install sync.Once
+	err     error
+	// taken is the number of addresses that tests have.
+	taken atomic.Int32
+}
+
+// createBalancedClass creates a class whose Services the cluster's load balancer serves, and installs the load balancer
+// if it does not run yet. Each scenario has a pool of addresses of its own, which is empty at first.
+func (s *scenario) createBalancedClass(change func(*listenersv1alpha1.ListenerClassSpec)) *listenersv1alpha1.ListenerClass {
+	s.Helper()
+	loadBalancer.install.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 2*timeout)
+		defer cancel()
+		loadBalancer.err = metallb.Install(ctx, testbed, os.Stderr)
+	})
+	if loadBalancer.err != nil {
+		s.Fatalf("the load balancer was not installed: %v", loadBalancer.err)
+	}
+	spec := listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To(metallb.LoadBalancerClass),
+	}
+	if change != nil {
+		change(&spec)
+	}
+	s.Cleanup(func() {
+		if err := metallb.SetPool(context.WithoutCancel(s.ctx), testbed, s.namespace, s.namespace); err != nil {
+			s.Errorf("deleting the pool: %v", err)
+		}
+	})
+	return s.createClass(spec)
+}
+
+// freeAddress returns an address that no other test uses.
+func (s *scenario) freeAddress() string {
+	s.Helper()
+	i := int(loadBalancer.taken.Add(1))
+	if i > cluster.MaxFree {
+		s.Fatalf("all %d free addresses are taken", cluster.MaxFree)
+	}
+	return testbed.FreeIP(i)
+}
+
+// setPool makes the load balancer assign these addresses, and no others, to the Services of the scenario.
+func (s *scenario) setPool(addresses ...string) {
+	s.Helper()
+	var ranges []string
+	for _, a := range addresses {
+		ranges = append(ranges, a+"-"+a)
+	}
+	if err := metallb.SetPool(s.ctx, testbed, s.namespace, s.namespace, ranges...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// awaitPodAddress waits until a Pod's PodListeners object has this address and no other for its volume "listener", and
+// returns it.
+func (s *scenario) awaitPodAddress(p *corev1.Pod, address string) listenersv1alpha1.IngressAddress {
+	s.Helper()
+	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID),
+		func(l *listenersv1alpha1.PodListeners) bool {
+			addresses := l.Spec.Listeners["listener"].IngressAddresses
+			return len(addresses) == 1 && addresses[0].Address == address
+		})
+	entry := found.Spec.Listeners["listener"]
+	if entry.Scope != listenersv1alpha1.ListenerScopeCluster {
+		s.Errorf("the address of the load balancer has the scope %s", entry.Scope)
+	}
+	return entry.IngressAddresses[0]
+}
+
+// TestAPodHasTheAddressOfItsLoadBalancer: a Pod waits until a pool has an address, events and conditions say what is
+// missing, and a client outside reaches the Pod at the address in its files. The files follow when the address changes.
+// They stay when it is withdrawn, which a condition reports, and the address returns with its pool. The Pod keeps
+// running.
+func TestAPodHasTheAddressOfItsLoadBalancer(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createBalancedClass(nil)
+	first, second := s.freeAddress(), s.freeAddress()
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	if !containsAll(message, []string{metallb.LoadBalancerClass, class.Name}) {
+		t.Errorf("the condition does not say who has to act: %s", message)
+	}
+	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress, metallb.LoadBalancerClass)
+
+	s.setPool(first)
+	p := s.awaitReady("web")
+	own := s.awaitPodAddress(p, first)
+	if own.Ports["http"] != 8080 {
+		t.Errorf("the address of the Pod is %+v", own)
+	}
+	s.awaitAnswer(own, "web")
+	s.awaitFilesAt(own, own)
+
+	s.setPool(second)
+	moved := s.awaitPodAddress(p, second)
+	s.awaitAnswer(moved, "web")
+	s.awaitFilesAt(moved, moved)
+	if _, err := request(s.timeoutContext(), own, "/whoami"); err == nil {
+		t.Errorf("the load balancer still answers at %s", first)
+	}
+
+	s.setPool()
+	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	s.awaitListener("web-listener", 0)
+	service := &corev1.Service{}
+	s.get(service, s.key("web-listener"))
+	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(service, "http")}}
+	s.awaitAnswer(through, "web")
+	s.awaitFilesAt(through, moved)
+
+	s.setPool(second)
+	s.awaitPodAddress(p, second)
+	s.awaitAnswer(moved, "web")
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+}
+
+// TestAReplicaWaitsUntilAnExhaustedPoolIsExtended: the others keep their addresses, and each replica is reached at its
+// own.
+func TestAReplicaWaitsUntilAnExhaustedPoolIsExtended(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createBalancedClass(nil)
+	addresses := []string{s.freeAddress(), s.freeAddress()}
+	s.setPool(addresses[0])
+	set := statefulSet("broker", 1, byClass(class.Name))
+	s.create(set)
+	own := s.awaitPodAddress(s.awaitReady("broker-0"), addresses[0])
+	s.awaitAnswer(own, "broker-0")
+
+	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](2) })
+	t.Logf("event: %s", s.awaitEvent("Service", "listener-broker-1", "AllocationFailed")) // of the load balancer
+	s.awaitCondition("listener-broker-1", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	s.awaitEvent("Pod", "broker-1", listenersv1alpha1.ReasonWaitingForAddress)
+
+	s.setPool(addresses...)
+	second := s.awaitPodAddress(s.awaitReady("broker-1"), addresses[1])
+	s.awaitAnswer(second, "broker-1")
+	s.awaitFilesAt(second, second)
+	s.awaitAnswer(own, "broker-0")
+	s.awaitFilesAt(own, own)
+}
+
+// TestALoadBalancerPreservesTheClientAddressIfTrafficStaysOnTheNode: with serviceExternalTrafficPolicy Local, only the
+// node of the Pod announces the address. The address stays when the Pod moves to another node.
+func TestALoadBalancerPreservesTheClientAddressIfTrafficStaysOnTheNode(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createBalancedClass(func(spec *listenersv1alpha1.ListenerClassSpec) {
+		spec.ServiceExternalTrafficPolicy = ptr.To(corev1.ServiceExternalTrafficPolicyLocal)
+	})
+	address := s.freeAddress()
+	s.setPool(address)
+	set := statefulSet("web", 1, byClass(class.Name))
+	s.create(set)
+	check := func(p *corev1.Pod) {
+		t.Helper()
+		own := s.awaitPodAddress(p, address)
+		s.awaitAnswer(own, "web-0")
+		if from, err := request(s.timeoutContext(), own, "/client"); err != nil || from != testbed.ClientIP() {
+			t.Errorf("the Pod on %s sees the client %q (%v), want %s", p.Spec.NodeName, from, err, testbed.ClientIP())
+		}
+	}
+	before := s.awaitReady("web-0")
+	check(before)
+	s.patch(set, func() { set.Spec.Template.Spec.Affinity = notOn(before.Spec.NodeName) })
+	after := s.awaitReady("web-0", before)
+	if after.Spec.NodeName == before.Spec.NodeName {
+		t.Errorf("the Pod still runs on %s", after.Spec.NodeName)
+	}
+	check(after)
+}
+
+// TestALoadBalancerServesOnlyItsClass: a Service of another loadBalancerClass gets no address from it.
+func TestALoadBalancerServesOnlyItsClass(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createBalancedClass(nil)
+	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-other"}, Spec: loadBalanced()}
+	s.create(other)
+	s.Cleanup(func() { _ = api.Delete(context.WithoutCancel(s.ctx), other) })
+	s.create(pod("unserved", map[string]map[string]string{"listener": byClass(other.Name)}))
+	s.awaitCondition("unserved-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	addresses := []string{s.freeAddress(), s.freeAddress()}
+	s.setPool(addresses...)
+	s.create(pod("served", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.awaitAnswer(s.awaitPodAddress(s.awaitReady("served"), addresses[0]), "served")
+	message := s.awaitCondition("unserved-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	if !containsAll(message, []string{*other.Spec.LoadBalancerClass}) {
+		t.Errorf("the condition does not say who has to act: %s", message)
+	}
+}
+
+// TestALoadBalancerHasTCPAndUDPPortsAtOneAddress: the ports of a Listener may have different protocols.
+func TestALoadBalancerHasTCPAndUDPPortsAtOneAddress(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createBalancedClass(nil)
+	address := s.freeAddress()
+	s.setPool(address)
+	s.create(pod("game", map[string]map[string]string{"listener": byClass(class.Name)}))
+	own := s.awaitPodAddress(s.awaitReady("game"), address)
+	s.awaitAnswer(own, "game")
+	s.awaitAnswerOverUDP(own, "game")
+}
+
+// TestALoadBalancerFailsOverWhenItsNodeStops: three replicas share an address. The client outside reaches it again after
+// the node that announces it has lost power, and addresses and files stay.
+func TestALoadBalancerFailsOverWhenItsNodeStops(t *testing.T) {
+	s := newScenario(t)
+	class := s.createBalancedClass(nil)
+	address := s.freeAddress()
+	s.setPool(address)
+	s.createBootstrapListener(class.Name)
+	set := statefulSet("broker", 3, byName("bootstrap"))
+	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
+	}}
+	s.create(set)
+	var own listenersv1alpha1.IngressAddress
+	for i := range 3 {
+		own = s.awaitPodAddress(s.awaitReady(fmt.Sprintf("broker-%d", i)), address)
+	}
+	s.awaitAnyAnswer(own)
+
+	announcing := s.awaitAnnouncer("bootstrap", "")
+	node := nodeOf(&corev1.Pod{Spec: corev1.PodSpec{NodeName: announcing}})
+	if err := testbed.StopNode(s.ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAnyAnswer(own)
+	t.Logf("%s announced the address, then %s", announcing, s.awaitAnnouncer("bootstrap", announcing))
+	if l := s.awaitListener("bootstrap", 1); l.Status.IngressAddresses[0].Address != address {
+		t.Errorf("the address is %+v, want %s", l.Status.IngressAddresses, address)
+	}
+	s.awaitFilesAt(own, own)
+	if err := testbed.StartNode(s.ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	if err := testbed.Ready(s.timeoutContext()); err != nil {
+		t.Error(err)
+	}
+	s.awaitAnyAnswer(own)
+}
+
+// awaitAnyAnswer waits until any Pod answers at an address.
+func (s *scenario) awaitAnyAnswer(a listenersv1alpha1.IngressAddress) {
+	s.Helper()
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		_, err := request(ctx, a, "/whoami")
+		return err
+	}); err != nil {
+		s.Fatalf("from outside, %s: %v", a.Address, err)
+	}
+}
+
+// awaitAnnouncer waits until a node other than the given one announces the address of a Service, and returns its name.
+func (s *scenario) awaitAnnouncer(service, other string) string {
+	s.Helper()
+	statuses := &unstructured.UnstructuredList{}
+	statuses.SetGroupVersionKind(schema.GroupVersionKind{Group: "metallb.io", Version: "v1beta1", Kind: "ServiceL2StatusList"})
+	var announcer string
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		if err := api.List(ctx, statuses, client.InNamespace(metallb.Namespace)); err != nil {
+			return err
+		}
+		for _, status := range statuses.Items {
+			name, _, _ := unstructured.NestedString(status.Object, "status", "serviceName")
+			namespace, _, _ := unstructured.NestedString(status.Object, "status", "serviceNamespace")
+			node, _, _ := unstructured.NestedString(status.Object, "status", "node")
+			if name == service && namespace == s.namespace && node != other {
+				announcer = node
+				return nil
+			}
+		}
+		return errors.New("no node announces Service " + strconv.Quote(service))
+	}); err != nil {
+		s.Fatal(err)
+	}
+	return announcer
+}
