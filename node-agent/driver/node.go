@@ -9,6 +9,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/node-agent/podlisteners"
@@ -120,6 +121,10 @@ func (d *Driver) mount(req *csi.NodePublishVolumeRequest) (mount, error) {
 			errInvalidRequest, names.Driver)
 	case m.pod.Namespace == "" || m.pod.Name == "" || m.pod.UID == "":
 		return mount{}, fmt.Errorf("%w: the request does not identify the Pod; CSIDriver %s must have podInfoOnMount: true", errInvalidRequest, names.Driver)
+	}
+	// Package volume uses it in names of files.
+	if problems := validation.IsDNS1123Label(m.pod.Namespace); len(problems) > 0 {
+		return mount{}, fmt.Errorf("%w: %q is not the name of a namespace", errInvalidRequest, m.pod.Namespace)
 	}
 	var err error
 	if m.target, err = d.host.Parse(req.GetTargetPath()); err != nil {

@@ -3,6 +3,10 @@ package podlisteners
 import (
 	"context"
 	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
 // SetObjectTimeout sets how long to wait for a PodListeners object that does not exist.
@@ -20,3 +24,20 @@ func (s *Syncer) SetCheckInterval(interval time.Duration) { s.checkInterval = in
 
 // Check checks all published volumes once, asynchronously.
 func (s *Syncer) Check(ctx context.Context) { s.check(ctx) }
+
+// Receive does what an event with an object does.
+func (w *Watch) Receive(o *listenersv1alpha1.PodListeners) error {
+	if _, err := trim(o); err != nil {
+		return err
+	}
+	if err := w.objects.Add(o); err != nil {
+		return err
+	}
+	w.changed(o)
+	return nil
+}
+
+// Sync updates the volumes of the Pod of an object.
+func (s *Syncer) Sync(ctx context.Context, o *listenersv1alpha1.PodListeners) error {
+	return s.sync(ctx, cache.MetaObjectToName(o))
+}

@@ -1,6 +1,7 @@
 package volume_test
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -93,4 +94,29 @@ func outsideOf(t *testing.T, n *node) map[string]string {
 		return err
 	}))
 	return all
+}
+
+// FuzzRecord checks that the kubelet's record of a volume is recognized as the driver's only if it says so.
+func FuzzRecord(f *testing.F) {
+	for _, record := range []string{
+		`{"driverName":"listeners.stackable.tech","volumeHandle":"pvc-1","specVolID":"pvc-1"}`, `{"driverName":"other","volumeHandle":"pvc-1"}`,
+		`{"driverName":"listeners.stackable.tech","volumeHandle":""}`, `{"driverName":["listeners.stackable.tech"]}`, `{}{}`, `null`, `[`, "",
+	} {
+		f.Add([]byte(record))
+	}
+	n := newNode(f)
+	n.write(ip("192.0.2.1", nil))
+	path := filepath.Join(filepath.Dir(n.mount), "vol_data.json")
+	f.Fuzz(func(t *testing.T, record []byte) {
+		must(t, os.WriteFile(path, record, 0o600))
+		published, err := n.host.Published(podUID)
+		must(t, err)
+		switch {
+		case len(published) == 0:
+		case len(published) > 1 || published[0].ID == "" || published[0].Target != n.target:
+			t.Fatalf("%q became %+v", record, published)
+		case !bytes.Contains(bytes.ToLower(record), []byte("drivername")):
+			t.Fatalf("%q was recognized", record)
+		}
+	})
 }
