@@ -81,8 +81,9 @@ func (m *mount) listenerRef() runtime.Object {
 	return m.listener
 }
 
-// entry returns the desired entry of the volume. It keeps the addresses of the previous entry while the Listener, its
-// class or the node do not exist, or the status of the Listener is outdated: the previous address may still work. A
+// entry returns the desired entry of the volume. It keeps the addresses of the previous entry while the Listener or the
+// node do not exist, or the status of the Listener is outdated: the previous address may still work. While the class
+// does not exist, the Listener keeps its Service, and the addresses in its status still work, also for a new Pod. A
 // volume that is pinned to another node than that of the Pod gets no new ones.
 func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
@@ -98,6 +99,9 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 		return entry
 	}
 	status := m.listener.Status
+	if m.class == nil && (len(previous.IngressAddresses) > 0 || len(status.IngressAddresses) == 0 && status.NodePorts == nil) {
+		return entry
+	}
 	if own := m.ownAddresses(pod, node); own != nil && (len(own.Addresses) > 0 || status.NodePorts == nil) {
 		entry.Scope = listenersv1alpha1.ListenerScopeNode
 		if len(own.Addresses) > 0 {
@@ -112,7 +116,7 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 	}
 	entry.Scope = listenersv1alpha1.ListenerScopeNode
 	if node != nil {
-		if address, kind, ok := exposure.NodeAddress(node, m.class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort)); ok {
+		if address, kind, ok := exposure.NodeAddress(node, m.preference()); ok {
 			entry.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: address, AddressType: kind, Ports: status.NodePorts}}
 		}
 	}
@@ -128,9 +132,21 @@ func (m *mount) ownAddresses(pod *corev1.Pod, node *corev1.Node) *exposure.Expos
 	return backends.All().Of(m.class).PodAddresses(&exposure.Listener{Listener: m.listener, Class: m.class}, pod, node)
 }
 
+// preference returns the type of node addresses to publish. While the class does not exist, it is that of the addresses
+// in the status.
+func (m *mount) preference() listenersv1alpha1.AddressType {
+	if m.class != nil {
+		return m.class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort)
+	}
+	if addresses := m.listener.Status.IngressAddresses; len(addresses) > 0 {
+		return addresses[0].AddressType
+	}
+	return listenersv1alpha1.AddressTypeIP
+}
+
 // statusCurrent reports whether the status of the Listener is that of its current generation.
 func (m *mount) statusCurrent() bool {
-	return m.listener != nil && m.class != nil && m.listener.Status != nil &&
+	return m.listener != nil && m.listener.Status != nil &&
 		m.listener.Status.ObservedGeneration == m.listener.Generation
 }
 
@@ -150,7 +166,7 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 		return actionMount, "it does not exist; the mount continues when it is created"
 	case m.listener != nil && m.listener.Class() == "":
 		return actionMount, "it has no spec.className"
-	case m.listener != nil && m.class == nil:
+	case m.listener != nil && m.class == nil && (!m.statusCurrent() || m.listener.Status.NodePorts == nil):
 		return actionMount, fmt.Sprintf("ListenerClass %q does not exist", m.listener.Class())
 	case !m.statusCurrent():
 		return actionMount, ""

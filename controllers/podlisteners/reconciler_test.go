@@ -256,6 +256,30 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			func(w *world) { w.class = nil; w.publishedBefore(old) },
 			old,
 		},
+		"the addresses in the status for a new Pod while the class does not exist": {
+			func(w *world) {
+				w.class, w.listener.Status.NodePorts, w.listener.Status.IngressAddresses = nil, nil, lb
+			},
+			old,
+		},
+		"the address of the node for a new Pod while the class does not exist": {
+			func(w *world) { w.class = nil },
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+			},
+		},
+		"the host name of the node while the class does not exist and other addresses are host names": {
+			func(w *world) {
+				w.class, w.listener.Status.IngressAddresses = nil, []listenersv1alpha1.IngressAddress{{Address: "node-2.example", AddressType: "Hostname", Ports: portMap}}
+				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1.example"})
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {
+					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}},
+					PersistentVolumeName: "pvc-1", ListenerName: "web",
+				},
+			},
+		},
 		"the previous addresses while the Node does not exist": {
 			func(w *world) { w.node = nil; w.publishedBefore(old) },
 			map[string]listenersv1alpha1.PodListener{
@@ -599,8 +623,8 @@ func TestPodGetsAnEventWithTheReasonOfAMissingAddress(t *testing.T) {
 		want   string
 	}{
 		"no Listener":  {func(w *world) { w.listener = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it does not exist; the mount continues when it is created`},
-		"no class":     {func(w *world) { w.class = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ListenerClass "public" does not exist`},
-		"no className": {func(w *world) { w.listener.Spec.ClassName = nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it has no spec.className`},
+		"no class":     {func(w *world) { w.class, w.listener.Status.NodePorts = nil, nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: ListenerClass "public" does not exist`},
+		"no className": {func(w *world) { w.listener.Spec.ClassName, w.listener.Status.NodePorts = nil, nil }, `Warning WaitingForAddress Volume "listener" waits for an address of Listener shop/web: it has no spec.className`},
 		"load balancer pending": {func(w *world) {
 			w.listener.Status.NodePorts = nil
 			w.listener.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "no load balancer for Service web"}}

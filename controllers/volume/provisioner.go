@@ -131,7 +131,7 @@ func (p *Provisioner) resolve(ctx context.Context, pvc *corev1.PersistentVolumeC
 	return key, p.ensureListener(ctx, pvc, class)
 }
 
-// checkListener returns an error unless a Listener and its class exist.
+// checkListener returns an error unless a Listener exists, and has addresses or a class that exists.
 func (p *Provisioner) checkListener(ctx context.Context, key types.NamespacedName) error {
 	var listener listenersv1alpha1.Listener
 	switch err := p.Client.Get(ctx, key, &listener); {
@@ -143,6 +143,9 @@ func (p *Provisioner) checkListener(ctx context.Context, key types.NamespacedNam
 	case listener.Class() == "":
 		return pendingf(listenersv1alpha1.ReasonClassNotSet,
 			"Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
+	}
+	if s := listener.Status; s != nil && (len(s.IngressAddresses) > 0 || len(s.NodePorts) > 0) {
+		return nil // these still work if the class does not exist any more
 	}
 	_, err := p.class(ctx, listener.Class())
 	return err

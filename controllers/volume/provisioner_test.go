@@ -148,6 +148,21 @@ func TestListenerOfAClaimIsKeptWhenItsClassNoLongerAllowsTheNamespace(t *testing
 	}
 }
 
+// The Service of such a Listener still works.
+func TestListenerWithAddressesNeedsNoClass(t *testing.T) {
+	for name, status := range map[string]*listenersv1alpha1.ListenerStatus{
+		"addresses":  {IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP}}},
+		"node ports": {NodePorts: map[string]int32{"http": 30080}},
+	} {
+		w := newWorld()
+		w.class = nil
+		w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("gone")}, Status: status})
+		if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
+			t.Errorf("%s: volume %v, error %v", name, pv, err)
+		}
+	}
+}
+
 func TestPortsInOverridesOfTheClassSuffice(t *testing.T) {
 	w := newWorld()
 	w.pod.Spec.Containers[0].Ports = nil

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -350,26 +352,69 @@ func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
 }
 
-// TestListenersKeepTheirAddressesWhenTheClassIsDeleted: Service, addresses and files stay, and a condition of the
-// Listener reports the missing class.
+// TestListenersKeepTheirAddressesWhenTheClassIsDeleted: Service, addresses and files stay, a condition of the Listener
+// reports the missing class, and a Pod that starts again gets the address of its node.
 func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "web")
+	s.create(statefulSet("web", 1, byClass(class.Name)))
+	first := s.awaitReady("web-0")
+	own := s.awaitPodListener(first, "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web-0")
 	s.remove(class)
-	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
+	message := s.awaitCondition("listener-web-0", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
 	t.Logf("condition: %s", message)
-	l := s.awaitListener("web-listener", 1)
+	l := s.awaitListener("listener-web-0", 1)
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
 		t.Errorf("addresses (-before +after):\n%s", diff)
 	}
-	s.awaitAnswer(own, "web")
+	s.awaitAnswer(own, "web-0")
 	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
+	s.remove(first)
+	again := s.awaitPodListener(s.awaitReady("web-0", first), "listener").IngressAddresses[0]
+	s.awaitAnswer(again, "web-0")
+	if again.Ports["http"] != own.Ports["http"] {
+		t.Errorf("the node port is %d, and was %d", again.Ports["http"], own.Ports["http"])
+	}
+}
+
+// TestTheClassLimitsWhoUsesItAndHow: a class for another namespace gives a Pod no Service until the namespace is allowed,
+// and a Listener that overrides more than the class allows keeps what it has.
+func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	spec := unpinned()
+	spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"scenario": s.namespace}}}
+	class := s.createClass(spec)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonNamespaceNotAllowed, "does not allow namespace "+s.namespace)
+	var services corev1.ServiceList
+	if err := api.List(s.ctx, &services, client.InNamespace(s.namespace)); err != nil || len(services.Items) > 0 {
+		t.Errorf("there are %d Services (%v)", len(services.Items), err)
+	}
+	var namespace corev1.Namespace
+	s.get(&namespace, client.ObjectKey{Name: s.namespace})
+	s.patch(&namespace, func() {
+		namespace.Labels = maps.Clone(namespace.Labels)
+		namespace.Labels["scenario"] = s.namespace
+	})
+	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web")
+
+	var l listenersv1alpha1.Listener
+	s.get(&l, s.key("web-listener"))
+	s.patch(&l, func() {
+		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web-listener","namespace":%q},"spec":{"type":"LoadBalancer","externalIPs":["192.0.2.1"]}}`, s.namespace)}}
+	})
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonInvalidOverrides)
+	if !strings.Contains(message, "spec.externalIPs") {
+		t.Errorf("the condition does not name the field: %s", message)
+	}
+	s.awaitAnswer(own, "web")
 }
 
 // TestAnInvalidClaimIsReported: each of these Pods waits, and an event on its claim says why.
