@@ -77,7 +77,7 @@ type AllowedNamespaces struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || self.serviceType == 'ClusterIP'",message="hostPort needs serviceType ClusterIP: the Pods open the ports of their nodes, and the Service none"
-// +kubebuilder:validation:XValidation:rule="!(has(self.route) && has(self.hostPort))",message="at most one of route and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route and hostPort may be set"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
