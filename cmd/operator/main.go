@@ -229,6 +229,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
 	return []controller{
+		{"confinement", nodeagent.SetupConfinement},
 		{"listener", (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(),
 		}).SetupWithManager},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -39,9 +40,22 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // which are cluster-scoped.
 func fresh(t *testing.T) (c client.Client, namespace string) {
 	t.Helper()
-	c, namespace = apiserver.Client(t), apiserver.Namespace(t)
-	clean(t, c, namespace)
-	return c, namespace
+	return freshOn(t, apiserver.Config(t))
+}
+
+// freshOn is like fresh, on the API server of this configuration.
+func freshOn(t *testing.T, admin *rest.Config) (c client.Client, namespace string) {
+	t.Helper()
+	c, err := client.New(admin, client.Options{Scheme: apiserver.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := c.Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	clean(t, c, own.Name)
+	return c, own.Name
 }
 
 // clean deletes the objects of the previous test, and prepares a namespace for the operator.
@@ -53,7 +67,14 @@ func clean(t *testing.T, c client.Client, namespace string) {
 		t.Fatal(err)
 	}
 	leftovers := []client.Object{config}
-	for _, component := range slices.Concat(installation.OperatorPolicy(), alwaysInstalled()) {
+	confinements, err := installation.Confinements(metav1.OwnerReference{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range confinements {
+		leftovers = append(leftovers, p.Policy, p.Binding)
+	}
+	for _, component := range alwaysInstalled() {
 		if object := component.Empty(); !component.Namespaced {
 			object.SetName(component.Name)
 			leftovers = append(leftovers, object)
@@ -84,7 +105,7 @@ func createConfig(t *testing.T, c client.Client) *operatorv1alpha1.ListenerOpera
 // reconciler returns a Reconciler without a manager.
 func reconciler(c client.Client, namespace string) *Reconciler {
 	return &Reconciler{
-		Client: c, Namespace: namespace, Image: "listener-operator:test",
+		Client: c, Namespace: namespace, Image: image,
 		live: c, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
 	}
 }
@@ -333,8 +354,8 @@ func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	counter := &writeCounter{Client: plain}
 	r := reconciler(counter, namespace)
 	config := mustReconcile(t, r)
-	if want := 1 + len(installation.OperatorPolicy()) + len(alwaysInstalled()); counter.writes != want {
-		t.Errorf("%d writes to install, want %d: the finalizer, the operator's policy and the components", counter.writes, want)
+	if want := 1 + len(alwaysInstalled()); counter.writes != want {
+		t.Errorf("%d writes to install, want %d: the finalizer and the components", counter.writes, want)
 	}
 	counter.writes = 0
 	before := config.ResourceVersion

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
 )
 
@@ -23,7 +24,9 @@ func TestOptionalComponentsAreInstalledWhereServed(t *testing.T) {
 	defer crds.Remove(t, admin, names...)
 	installRBAC(t, admin, namespace)
 	createConfig(t, admin)
-	r := reconcilerWithRBAC(asOperator(t), admin, namespace)
+	operator := asOperator(t, apiserver.Config(t), namespace)
+	confine(t, operator, admin)
+	r := reconcilerWithRBAC(operator, admin, namespace)
 	r.serves = func(schema.GroupVersionKind) bool { return true }
 	installed := mustReconcile(t, r)
 	for _, component := range installation.Components() {

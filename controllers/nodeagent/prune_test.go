@@ -119,7 +119,7 @@ func TestRemovalPrunes(t *testing.T) {
 func TestPruningIsRetried(t *testing.T) {
 	boom := errors.New("boom")
 	stale, _ := leftovers()
-	h := newHarness(t, fakeclient.FailWrite(1+len(installation.OperatorPolicy())+len(alwaysInstalled()), boom), append(stale, newConfig())...)
+	h := newHarness(t, fakeclient.FailWrite(1+len(alwaysInstalled()), boom), append(stale, newConfig())...)
 	if _, err := h.reconcileOnce(); !errors.Is(err, boom) {
 		t.Fatalf("error is %v, want boom", err)
 	}

@@ -2,13 +2,17 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
 
+	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -17,23 +21,33 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
-// installRBAC creates the RBAC objects of config/rbac for an operator in this namespace.
+// image is the image for which installRBAC gives permission.
+const image = "listener-operator:test"
+
+// installRBAC creates the RBAC objects of config/rbac for an operator and its agents in this namespace.
 func installRBAC(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
-	raw, err := os.ReadFile("../../config/rbac/operator.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for document := range strings.SplitSeq(string(raw), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), object); err != nil {
+	for _, file := range []string{"operator.yaml", "node-agent.yaml"} {
+		raw, err := os.ReadFile("../../config/rbac/" + file)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(object.GetKind(), "Cluster") {
-			object.SetNamespace(namespace)
-		}
-		if err := c.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil { // cluster-scoped ones exist since an earlier test
-			t.Fatal(err)
+		manifests := strings.NewReplacer("namespace: listener-operator", "namespace: "+namespace, "listener-operator:latest", image).Replace(string(raw))
+		for document := range strings.SplitSeq(manifests, "\n---\n") {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(document), object); err != nil {
+				t.Fatal(err)
+			}
+			switch object.GetKind() {
+			case "ClusterRole":
+			case "ClusterRoleBinding":
+				object.SetName(object.GetName() + "-" + namespace)
+			default:
+				object.SetNamespace(namespace)
+			}
+			if err := c.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil { // ClusterRoles exist since an earlier test
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -60,24 +74,27 @@ func reconcilerWithRBAC(operator, admin client.Client, namespace string) *Reconc
 	return r
 }
 
-// asOperator returns a client with the identity of the operator's ServiceAccount.
-func asOperator(t *testing.T) client.Client {
+// asOperator returns a client with a token of the operator in a namespace. It waits until its permissions take effect.
+func asOperator(t *testing.T, admin *rest.Config, namespace string) client.Client {
 	t.Helper()
-	config := apiserver.Config(t)
-	config.Impersonate.UserName = "system:serviceaccount:" + names.Operator + ":" + names.Operator
-	c, err := client.New(config, client.Options{Scheme: apiserver.Scheme()})
+	c, err := client.New(apiserver.WithToken(t, admin, namespace, names.Operator), client.Options{Scheme: apiserver.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	NewWithT(t).Eventually(func() error {
+		return errors.Join(c.List(t.Context(), &corev1.PodList{}), client.IgnoreNotFound(c.Get(t.Context(),
+			client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, &appsv1.DaemonSet{})))
+	}, apiserver.Timeout, "20ms").Should(Succeed())
 	return c
 }
 
-// TestOperatorPermissionsSuffice uses the permissions that the operator is installed with, and
-// OwnerReferencesPermissionEnforcement, as on OpenShift.
+// TestOperatorPermissionsSuffice uses the permissions that the operator is installed with, the policies that confine
+// it, and OwnerReferencesPermissionEnforcement, as on OpenShift.
 func TestOperatorPermissionsSuffice(t *testing.T) {
 	admin, namespace := fresh(t)
 	installRBAC(t, admin, namespace)
-	c := asOperator(t)
+	c := asOperator(t, apiserver.Config(t), namespace)
+	confine(t, c, admin)
 	if err := (&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}

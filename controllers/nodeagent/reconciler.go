@@ -185,9 +185,6 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if err := r.addFinalizer(ctx, o.config); err != nil {
 		return outcome{err: err}
 	}
-	if err := r.ensureOperatorPolicy(ctx, o); err != nil {
-		return outcome{err: err}
-	}
 	moving, err := r.deleteOtherAgents(ctx, o)
 	if err != nil || moving != "" {
 		return outcome{moving: moving, err: err} // its deletion triggers the next reconciliation

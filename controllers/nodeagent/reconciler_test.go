@@ -575,19 +575,18 @@ func TestRemovalKeepsForeignObjects(t *testing.T) {
 // reconciliations complete the work.
 func TestEveryFailedWriteIsRetried(t *testing.T) {
 	boom := errors.New("boom")
-	writes := 1 + len(alwaysInstalled())           // the finalizer and each component, to install as to remove
-	confined := len(installation.OperatorPolicy()) // comes after the finalizer and is left to the garbage collector
-	for n := range writes + confined {
+	writes := 1 + len(alwaysInstalled()) // the finalizer and each component, to install as to remove
+	for n := range writes {
 		t.Run(fmt.Sprintf("installing, write %d", n), func(t *testing.T) {
 			h := newHarness(t, fakeclient.FailWrite(n, boom), newConfig())
 			if _, err := h.reconcileOnce(); !errors.Is(err, boom) {
 				t.Fatalf("error is %v, want boom", err)
 			}
 			available := "False ApplyFailed"
-			if done := n - 1 - confined; done >= 0 && alwaysInstalled()[done].Extra {
+			if done := n - 1; done >= 0 && alwaysInstalled()[done].Extra {
 				available = "True AsExpected"
 			}
-			h.expect(map[string]string{"Available": available, "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n-1-confined))
+			h.expect(map[string]string{"Available": available, "Progressing": "True ApplyFailed", "Degraded": "True ApplyFailed"}, upTo(n-1))
 			h.mustReconcile()
 			h.rollOut(1, 1, 1)
 			h.mustReconcile()
@@ -601,7 +600,7 @@ func TestEveryFailedWriteIsRetried(t *testing.T) {
 				if way == "by deletion" {
 					fail++ // the deletion itself
 				}
-				h := newHarness(t, fakeclient.FailWrite(writes+confined+fail, boom), newConfig(), volume("other", "other", corev1.VolumeReleased))
+				h := newHarness(t, fakeclient.FailWrite(writes+fail, boom), newConfig(), volume("other", "other", corev1.VolumeReleased))
 				h.mustReconcile()
 				begin(h)
 				var err error

@@ -44,7 +44,7 @@ func grantCondition(t *testing.T, c client.Client, namespace, name string) {
 		}}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: names.Operator, Name: names.Operator}},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: names.Operator}},
 		},
 	} {
 		if err := c.Create(t.Context(), o); err != nil {
@@ -61,7 +61,7 @@ func TestUpgradeableIsReportedToOLM(t *testing.T) {
 	condition.Spec.Deployments = []string{names.Operator}
 	config := createConfig(t, admin)
 	installRBAC(t, admin, namespace)
-	r := reconcilerWithRBAC(asOperator(t), admin, namespace)
+	r := reconcilerWithRBAC(asOperator(t, apiserver.Config(t), namespace), admin, namespace)
 	r.OperatorCondition = condition.Name
 	_, err := r.Reconcile(t.Context(), config)
 	g.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "without the permission: %v", err)

@@ -52,7 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(volumeUseChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(nodeLabelsOrTaintsChanged()))
-	for _, c := range slices.Concat(installation.OperatorPolicy(), installation.Components()) {
+	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
 		if !c.Optional.Empty() {
 			source, err := r.optionalSource(mgr, c)

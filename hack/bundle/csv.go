@@ -52,6 +52,7 @@ func clusterServiceVersion(
 	if strategy.ClusterPermissions, err = permissions(m, "ClusterRole"); err != nil {
 		return nil, err
 	}
+	permitImages(strategy.ClusterPermissions, csv.Spec.RelatedImages)
 	return csv, checkServiceAccounts(m, slices.Concat(strategy.Permissions, strategy.ClusterPermissions))
 }
 
@@ -111,6 +112,26 @@ func setImages(pod *corev1.PodSpec, image string) []operatorsv1alpha1.RelatedIma
 		}
 	}
 	return related
+}
+
+// imageResource is the resource whose names are the images that the operator may run (config/rbac).
+const imageResource = "nodeagentimages"
+
+// permitImages replaces the names in the rules for images by the related images.
+func permitImages(permissions deploymentPermissions, related []operatorsv1alpha1.RelatedImage) {
+	var images []string
+	for _, image := range related {
+		images = append(images, image.Image)
+	}
+	slices.Sort(images)
+	images = slices.Compact(images)
+	for _, p := range permissions {
+		for i := range p.Rules {
+			if slices.Contains(p.Rules[i].Resources, imageResource) {
+				p.Rules[i].ResourceNames = images
+			}
+		}
+	}
 }
 
 type deploymentPermissions = []operatorsv1alpha1.StrategyDeploymentPermissions

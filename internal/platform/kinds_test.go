@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
-func TestOperatorRoleAllowsToReadTheCRDsAndAPIServicesOfOptionalKindsOnly(t *testing.T) {
+func TestOperatorRoleAllowsToWatchTheCRDsAndAPIServicesOfOptionalKindsOnly(t *testing.T) {
 	want := map[string][]string{}
 	for _, o := range append(platform.Kinds(), backends.All().OptionalKinds()...) {
 		want["customresourcedefinitions"] = append(want["customresourcedefinitions"], o.Resource+"."+o.Group)
@@ -34,7 +34,8 @@ func TestOperatorRoleAllowsToReadTheCRDsAndAPIServicesOfOptionalKindsOnly(t *tes
 			t.Fatal(err)
 		}
 		for _, rule := range role.Rules {
-			if resource := rule.Resources[0]; slices.Contains([]string{"customresourcedefinitions", "apiservices"}, resource) {
+			if resource := rule.Resources[0]; slices.Contains([]string{"customresourcedefinitions", "apiservices"}, resource) &&
+				slices.Contains(rule.Verbs, "watch") {
 				got[resource] = append(got[resource], rule.ResourceNames...)
 			}
 		}

@@ -20,6 +20,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Permission is a single permission of an RBAC rule: one verb on one resource.
@@ -133,10 +135,13 @@ func parse(log io.Reader, user string) (*Requests, error) {
 }
 
 // isDenied reports whether a request was denied for lack of a permission, by the authorizer or by an admission plugin
-// that calls it. Requests that are forbidden because the namespace or the CRD is being deleted are not denied, and
+// that calls it, or by a policy that confines the operator, except for dry runs, which tests make. Requests that are forbidden because the namespace or the CRD is being deleted are not denied, and
 // neither are those with an owner whose CRD the plugin OwnerReferencesPermissionEnforcement does not know yet.
 func isDenied(event *auditv1.Event) bool {
 	status := event.ResponseStatus
+	if status != nil && strings.Contains(status.Message, "ValidatingAdmissionPolicy '"+names.Operator+".") {
+		return !strings.Contains(event.RequestURI, "dryRun=All")
+	}
 	if status == nil || status.Code != http.StatusForbidden || strings.Contains(status.Message, "cannot find RESTMapping") ||
 		strings.Contains(status.Message, "not allowed while custom resource definition is terminating") {
 		return false

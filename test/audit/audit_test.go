@@ -134,8 +134,14 @@ func TestDeniedRequestsAreReported(t *testing.T) {
 	gone := event("get", "/api/v1/pods", `"resource":"pods"`, `"code":404`)
 	detailed := event("create", "/api/v1/namespaces/a/pods", `"resource":"pods"`,
 		`"code":403,"message":"not this host","details":{"causes":[{"reason":"FieldValueForbidden"}]}`)
-	got := read(t, denial+late+early+leaving+gone+detailed+denial).Denied
-	if diff := cmp.Diff([]string{"create /api/v1/namespaces/a/pods: not this host", "get /api/v1/secrets: no"}, got); diff != "" {
+	const message = `"code":422,"message":"ValidatingAdmissionPolicy 'listener-operator.services' denied request: no"`
+	confined := event("patch", "/api/v1/namespaces/a/services/c", `"resource":"services"`, message)
+	tried := event("patch", "/api/v1/namespaces/a/services/d?dryRun=All", `"resource":"services"`, message)
+	got := read(t, denial+late+early+leaving+gone+detailed+denial+confined+tried).Denied
+	if diff := cmp.Diff([]string{
+		"create /api/v1/namespaces/a/pods: not this host", "get /api/v1/secrets: no",
+		"patch /api/v1/namespaces/a/services/c: ValidatingAdmissionPolicy 'listener-operator.services' denied request: no",
+	}, got); diff != "" {
 		t.Errorf("denied (-want +got):\n%s", diff)
 	}
 }

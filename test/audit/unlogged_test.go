@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	routev1 "github.com/openshift/api/route/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -133,6 +134,9 @@ func route(namespace, host string) *unstructured.Unstructured {
 
 func TestUnloggedPermissionsAreRequired(t *testing.T) {
 	serveRoutes(t)
+	formerPolicy := Permission{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Name: names.Operator, Verb: "delete"}
+	formerBinding := formerPolicy
+	formerBinding.Resource = "validatingadmissionpolicybindings"
 	listeners := listenersv1alpha1.GroupVersion.Group
 	for account, cases := range map[string]map[Permission]func(*testing.T, user) error{
 		names.Operator: {
@@ -180,6 +184,34 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 				}
 				_, err := applier.Apply(t.Context(), route(namespace, "shop.example.com"), nil)
 				return err
+			},
+			{Group: "listener-operator.dev", Resource: "nodeagentimages", Name: "listener-operator:latest", Verb: "use"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				return operator.review(t, Permission{Group: "listener-operator.dev", Resource: "nodeagentimages", Name: "listener-operator:latest", Verb: "use"})
+			},
+			{Group: "listener-operator.dev", Resource: "listeneroperators", Verb: "get"}: func(t *testing.T, operator user) error {
+				t.Helper()
+				return operator.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+					ObjectMeta: metav1.ObjectMeta{Name: "parameter"},
+					Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+						ParamKind: &admissionregistrationv1.ParamKind{APIVersion: "listener-operator.dev/v1alpha1", Kind: "ListenerOperator"},
+						MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+							RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+								Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+								Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+							},
+						}}},
+						Validations: []admissionregistrationv1.Validation{{Expression: "true"}},
+					},
+				}, client.DryRunAll)
+			},
+			formerPolicy: func(t *testing.T, operator user) error {
+				t.Helper()
+				return client.IgnoreNotFound(operator.Delete(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}}))
+			},
+			formerBinding: func(t *testing.T, operator user) error {
+				t.Helper()
+				return client.IgnoreNotFound(operator.Delete(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}}))
 			},
 		},
 		names.NodeAgent: {

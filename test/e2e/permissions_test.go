@@ -45,7 +45,11 @@ func checkPermissions(ctx context.Context) error {
 			return err
 		}
 		for _, permission := range requests.Unused(permissions) {
-			if audit.Unlogged(account)[permission] != "" {
+			listed := permission
+			if listed.Name == operatorImage {
+				listed.Name = "listener-operator:latest" // as in config/rbac
+			}
+			if audit.Unlogged(account)[listed] != "" {
 				continue
 			}
 			errs = append(errs, fmt.Errorf("ServiceAccount %s has a permission that no test has used; remove it from config/rbac, or add a test: %s", account, permission))

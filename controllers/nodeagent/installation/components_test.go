@@ -68,15 +68,6 @@ func componentOf(t *testing.T, kind string) Component {
 }
 
 func TestGolden(t *testing.T) {
-	for _, c := range OperatorPolicy() {
-		t.Run("operator policy "+c.Kind, func(t *testing.T) {
-			object, err := c.Desired(newConfig(), testSettings())
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden.Compare(t, strings.ToLower(c.Kind)+"-operator", object)
-		})
-	}
 	for suffix, config := range map[string]*operatorv1alpha1.ListenerOperator{"": newConfig(), "-configured": configured()} {
 		for _, c := range Components() {
 			if suffix != "" && c.Kind != "DaemonSet" {

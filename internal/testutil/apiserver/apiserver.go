@@ -4,7 +4,8 @@
 // these variables; tests that need the API server are skipped without them. There is no controller manager and no
 // kubelet: namespaces are never removed, nothing is garbage-collected, and Pods never run.
 //
-// One API server serves all tests of a package. It is started by the first test that asks for it, and stopped by Run:
+// One API server serves all tests of a package, and a second one, without an optional admission plugin, those that ask
+// for it. Each is started by the first test that asks for it, and stopped by Run:
 //
 //	func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 //
@@ -44,25 +45,36 @@ import (
 // takes, because the machine may have other work.
 const Timeout = time.Minute
 
-// shared is the API server of this test binary.
-var shared struct {
-	running bool // by Run, which stops the API server
+// server is an API server of this test binary.
+type server struct {
+	plugins []string // admission plugins that are not enabled by default
 	once    sync.Once
 	env     *envtest.Environment
 	config  *rest.Config
 	err     error
 }
 
-// Run runs the tests of a package, stops the API server if a test started it, and returns the exit code.
+var (
+	// running is set by Run, which stops the API servers.
+	running bool
+	// shared is as on OpenShift, where an owner reference that blocks deletion requires permissions on the owner.
+	shared = &server{plugins: []string{"OwnerReferencesPermissionEnforcement"}}
+	// plain has the default admission plugins of Kubernetes.
+	plain = &server{}
+)
+
+// Run runs the tests of a package, stops the API servers that tests started, and returns the exit code.
 func Run(m *testing.M) int {
-	shared.running = true
+	running = true
 	code := m.Run()
-	if shared.env == nil {
-		return code
-	}
-	if err := shared.env.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stopping the API server:", err)
-		return 1
+	for _, s := range []*server{shared, plain} {
+		if s.env == nil {
+			continue
+		}
+		if err := s.env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the API server:", err)
+			code = 1
+		}
 	}
 	return code
 }
@@ -74,36 +86,50 @@ var programVariables = []string{"KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER
 // environment does not name the programs.
 func Config(t testing.TB) *rest.Config {
 	t.Helper()
+	return shared.get(t)
+}
+
+// PlainConfig is like Config, for an API server without the admission plugin OwnerReferencesPermissionEnforcement,
+// which OpenShift enables, and most clusters do not.
+func PlainConfig(t testing.TB) *rest.Config {
+	t.Helper()
+	return plain.get(t)
+}
+
+// get starts the API server if it does not run yet.
+func (s *server) get(t testing.TB) *rest.Config {
+	t.Helper()
 	if !slices.ContainsFunc(programVariables, func(name string) bool { return os.Getenv(name) != "" }) {
 		t.Skip("needs kube-apiserver and etcd: run `make test-apiserver`, or set KUBEBUILDER_ASSETS to a directory that contains them")
 	}
-	if !shared.running {
+	if !running {
 		t.Fatal("TestMain must call apiserver.Run, which stops the API server")
 	}
-	shared.once.Do(func() { shared.config, shared.err = start() })
-	if shared.err != nil {
-		t.Fatal("starting the API server: ", shared.err)
+	s.once.Do(func() { s.config, s.err = s.start() })
+	if s.err != nil {
+		t.Fatal("starting the API server: ", s.err)
 	}
-	return rest.CopyConfig(shared.config)
+	return rest.CopyConfig(s.config)
 }
 
 // start starts etcd and the API server.
-func start() (*rest.Config, error) {
+func (s *server) start() (*rest.Config, error) {
 	root, err := checkout.Root()
 	if err != nil {
 		return nil, err
 	}
-	shared.env = &envtest.Environment{
+	s.env = &envtest.Environment{
 		CRDInstallOptions:        envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, "config", "crd", "bases")}, MaxTime: Timeout},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: Timeout,
 		ControlPlaneStopTimeout:  Timeout,
 	}
-	// As on OpenShift, where an owner reference that blocks deletion requires permissions on the owner.
-	shared.env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
-	cfg, err := shared.env.Start()
+	if len(s.plugins) > 0 {
+		s.env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", s.plugins...)
+	}
+	cfg, err := s.env.Start()
 	if err != nil {
-		return nil, errors.Join(err, shared.env.Stop())
+		return nil, errors.Join(err, s.env.Stop())
 	}
 	cfg.QPS = -1 // no client-side rate limit
 	return cfg, nil

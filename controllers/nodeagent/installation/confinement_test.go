@@ -1,9 +1,13 @@
 package installation
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -58,11 +62,22 @@ func permitPods(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// TestOperatorOnlyLabelsPods in any namespace: here in another one than that of the installation.
+// TestOperatorOnlyLabelsPods in any namespace.
 func TestOperatorOnlyLabelsPods(t *testing.T) {
 	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
-	for _, c := range OperatorPolicy() {
-		mustApply(t, admin, c, "elsewhere")
+	all, err := Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Policy.Name != "listener-operator.pods" {
+			continue
+		}
+		for _, o := range []client.Object{c.Policy, c.Binding} {
+			if err := admin.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	permitPods(t, admin, namespace)
 	operator := operatorOf(t, namespace)
@@ -142,4 +157,42 @@ func TestOperatorOnlyLabelsPods(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestConfinementsAreAlike: each policy denies, concerns the operator alone, which the API server decides before it
+// evaluates anything else, and has the name of its file.
+func TestConfinementsAreAlike(t *testing.T) {
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"}
+	all, err := Confinements(owner)
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d policies, %v", len(all), err)
+	}
+	for _, c := range all {
+		t.Run(c.Policy.Name, func(t *testing.T) {
+			want := []admissionregistrationv1.MatchCondition{{
+				Name: "operator", Expression: "request.userInfo.username.matches('^system:serviceaccount:[^:]+:" + names.Operator + "$')",
+			}}
+			if diff := cmp.Diff(want, c.Policy.Spec.MatchConditions); diff != "" {
+				t.Errorf("match conditions (-want +got):\n%s", diff)
+			}
+			if *c.Policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
+				t.Errorf("the failure policy is %s", *c.Policy.Spec.FailurePolicy)
+			}
+			if diff := cmp.Diff([]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, c.Binding.Spec.ValidationActions); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
+			}
+			if c.Binding.Name != c.Policy.Name || c.Binding.Spec.PolicyName != c.Policy.Name {
+				t.Errorf("its binding is %s, and binds %s", c.Binding.Name, c.Binding.Spec.PolicyName)
+			}
+			if diff := cmp.Diff([]metav1.OwnerReference{owner}, c.Policy.OwnerReferences); diff != "" {
+				t.Errorf("owners (-want +got):\n%s", diff)
+			}
+			if slices.Contains(FormerConfinements(), c.Policy.Name) {
+				t.Error("the operator would delete it")
+			}
+			if _, err := confinement.Open("confinement/" + strings.TrimPrefix(c.Policy.Name, names.Operator+".") + ".yaml"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

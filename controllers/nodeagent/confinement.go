@@ -1,0 +1,140 @@
+package nodeagent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
+)
+
+// crdName is the CustomResourceDefinition of the configuration. It owns the policies that confine the operator: they
+// exist as long as it is installed, whether there is a configuration or not.
+const crdName = "listeneroperators.listener-operator.dev"
+
+// confiner creates the policies that confine the operator, whatever the configuration says and whether it exists. It
+// never modifies existing ones, even those of other clients.
+type confiner struct {
+	// client reads from the manager's cache, and writes.
+	client client.Client
+	// live reads without the cache.
+	live client.Reader
+}
+
+// SetupConfinement registers the controller that confines the operator by admission policies. It runs once at the start,
+// and when a policy changes.
+func SetupConfinement(mgr manager.Manager) error {
+	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader()}
+	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{})
+		return nil
+	})
+	once := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("confinement").
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WatchesRawSource(start)
+	all, err := installation.Confinements(metav1.OwnerReference{})
+	if err != nil {
+		return err
+	}
+	isPolicy := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return slices.Contains(installation.FormerConfinements(), o.GetName()) ||
+			slices.ContainsFunc(all, func(c installation.Confinement) bool { return c.Policy.Name == o.GetName() })
+	})
+	return b.
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, once, builder.WithPredicates(isPolicy)).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, once, builder.WithPredicates(isPolicy)).
+		Complete(c)
+}
+
+// Reconcile creates the policies and bindings that do not exist, and then deletes those of earlier versions.
+func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	owner, err := c.owner(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	all, err := installation.Confinements(owner)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	for _, p := range all {
+		for _, object := range []client.Object{p.Policy, p.Binding} {
+			if err := c.create(ctx, object); err != nil {
+				return reconcile.Result{}, err
+			}
+		}
+	}
+	for _, name := range installation.FormerConfinements() {
+		metadata := metav1.ObjectMeta{Name: name}
+		for _, object := range []client.Object{
+			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metadata}, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metadata},
+		} {
+			if err := c.delete(ctx, object); err != nil {
+				return reconcile.Result{}, err
+			}
+		}
+	}
+	return reconcile.Result{}, nil
+}
+
+// owner returns a reference to the CustomResourceDefinition of the configuration.
+func (c *confiner) owner(ctx context.Context) (metav1.OwnerReference, error) {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	if err := c.live.Get(ctx, client.ObjectKey{Name: crdName}, crd); err != nil {
+		return metav1.OwnerReference{}, fmt.Errorf("reading CustomResourceDefinition %s: %w", crdName, err)
+	}
+	return metav1.OwnerReference{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: crd.Name, UID: crd.UID}, nil
+}
+
+// create creates an object unless the cache has it.
+func (c *confiner) create(ctx context.Context, object client.Object) error {
+	existing := object.DeepCopyObject().(client.Object)
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(object), existing)
+	if err == nil {
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading %T %s: %w", object, object.GetName(), err)
+	}
+	err = c.client.Create(ctx, object, client.FieldOwner(names.FieldManagerOperator))
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+	}
+	log.FromContext(ctx).Info("Created the admission policy that confines the operator", "name", object.GetName())
+	return nil
+}
+
+// delete deletes an object if the cache has it.
+func (c *confiner) delete(ctx context.Context, object client.Object) error {
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if err == nil {
+		err = c.client.Delete(ctx, object)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %T %s of an earlier version: %w", object, object.GetName(), err)
+	}
+	return nil
+}

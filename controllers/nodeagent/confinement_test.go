@@ -1,0 +1,486 @@
+package nodeagent
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listenerclass"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+)
+
+// confine creates the policies that confine the operator, with the operator's permissions, and waits until they are in
+// effect.
+func confine(t *testing.T, operator, admin client.Client) {
+	t.Helper()
+	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
+	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, manifest := range []string{
+		`{apiVersion: v1, kind: Service, metadata: {namespace: default, name: web}, spec: {ports: [{port: 80}]}}`,
+		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: default, name: web}, spec: {ports: []}}`,
+	} {
+		NewWithT(t).Eventually(func() error {
+			return operator.Create(t.Context(), object(t, manifest), client.DryRunAll)
+		}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring("the listener operator may")), manifest)
+	}
+}
+
+// object parses YAML.
+func object(t *testing.T, manifest string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), o); err != nil {
+		t.Fatalf("%v:\n%s", err, manifest)
+	}
+	return o
+}
+
+// attack is a request that the operator has permission for, and never makes.
+type attack struct {
+	// verb is create, patch or delete.
+	verb string
+	// manifest is the object to create, or with its name the object to patch or to delete.
+	manifest string
+	// patch is a JSON patch, or a merge patch.
+	patch string
+	// want is a part of the message of the denial.
+	want string
+	// hidden is set if the admission plugin OwnerReferencesPermissionEnforcement denies the request.
+	hidden bool
+}
+
+// send sends the request as a dry run.
+func (a attack) send(t *testing.T, c client.Client) error {
+	t.Helper()
+	o := object(t, a.manifest)
+	switch a.verb {
+	case "create":
+		return c.Create(t.Context(), o, client.DryRunAll)
+	case "delete":
+		return c.Delete(t.Context(), o, client.DryRunAll)
+	}
+	kind := types.MergePatchType
+	if strings.HasPrefix(a.patch, "- ") {
+		kind = types.JSONPatchType
+	}
+	raw, err := yaml.YAMLToJSON([]byte(a.patch))
+	if err != nil {
+		t.Fatalf("%v: %s", err, a.patch)
+	}
+	return c.Patch(t.Context(), o, client.RawPatch(kind, raw), client.DryRunAll)
+}
+
+// attacks returns the attacks by what they try, on an operator that is installed in this namespace. Words in capitals
+// in their manifests are names of things that exist.
+func attacks(namespace string) map[string]attack {
+	replace := strings.NewReplacer("NAMESPACE", namespace)
+	all := map[string]attack{}
+	agents := func(what, patch, want string) {
+		all["node agents "+what] = attack{verb: "patch", want: want, patch: patch,
+			manifest: `{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: NAMESPACE, name: listener-node-agent}}`}
+	}
+	const pod, container = "/spec/template/spec", "/spec/template/spec/containers/0"
+	agents("with a foreign image", `- {op: replace, path: `+container+`/image, value: evil}`, "no permission to run the node agent from the image evil")
+	agents("with another command", `- {op: replace, path: `+container+`/command, value: [/operator]}`, "no other program")
+	agents("with another argument", `- {op: add, path: `+container+`/args/-, value: --evil}`, "no other program")
+	agents("with a hook", `- {op: add, path: `+container+`/lifecycle, value: {postStart: {exec: {command: [/operator]}}}}`, "no other program")
+	agents("with a program as probe", `- {op: replace, path: `+container+`/livenessProbe, value: {exec: {command: [/operator]}}}`, "no other program")
+	agents("with a probe elsewhere", `- {op: add, path: `+container+`/livenessProbe/httpGet/host, value: evil.example}`, "no other program")
+	agents("with another API server", `- {op: add, path: `+container+`/env/-, value: {name: KUBERNETES_SERVICE_HOST, value: evil.example}}`, "no other program")
+	agents("with a Secret as environment", `- {op: add, path: `+container+`/envFrom, value: [{secretRef: {name: x}}]}`, "no other program")
+	agents("that are privileged", `- {op: replace, path: `+container+`/securityContext/privileged, value: true}
+- {op: replace, path: `+container+`/securityContext/allowPrivilegeEscalation, value: true}`, "security context")
+	agents("with a capability", `- {op: add, path: `+container+`/securityContext/capabilities/add/-, value: SYS_ADMIN}`, "security context")
+	agents("without seccomp", `- {op: remove, path: `+pod+`/securityContext/seccompProfile}`, "security context")
+	agents("with the directory of the host", `- {op: replace, path: `+pod+`/volumes/0/hostPath/path, value: /}`, "no directories")
+	agents("with a Secret as volume", `- {op: add, path: `+pod+`/volumes/-, value: {name: x, secret: {secretName: x}}}`, "no directories")
+	agents("with mount propagation", `- {op: add, path: `+container+`/volumeMounts/0/mountPropagation, value: HostToContainer}`, "no directories")
+	agents("with another kubelet directory", `- {op: replace, path: `+container+`/args/0, value: --kubelet-dir=/data}
+- {op: replace, path: `+pod+`/volumes/0/hostPath/path, value: /data/plugins/listeners.stackable.tech}
+- {op: replace, path: `+pod+`/volumes/1/hostPath/path, value: /data/plugins_registry}
+- {op: replace, path: `+pod+`/volumes/2/hostPath/path, value: /data/pods}`, "the configured kubelet directory")
+	agents("with the network of the host", `- {op: add, path: `+pod+`/hostNetwork, value: true}`, "nothing of the host")
+	agents("with the processes of the host", `- {op: add, path: `+pod+`/hostPID, value: true}`, "nothing of the host")
+	agents("with the operator's account", `- {op: replace, path: `+pod+`/serviceAccountName, value: listener-operator}`, "no other account")
+	agents("with an init container", `- {op: add, path: `+pod+`/initContainers, value: [{name: x, image: evil}]}`, "no other account or container")
+	agents("with another container", `- {op: add, path: `+pod+`/containers/-, value: {name: x, image: evil}}`, "no other account or container")
+	agents("with an annotation for the runtime", `- {op: add, path: /spec/template/metadata/annotations/io.kubernetes.cri-o.Devices, value: /dev/sda}`, "annotations")
+
+	patch := func(what, manifest, patch, want string) {
+		all[what] = attack{verb: "patch", manifest: manifest, patch: patch, want: want}
+	}
+	create := func(what, manifest, want string) { all[what] = attack{verb: "create", manifest: manifest, want: want} }
+	remove := func(what, manifest, want string) { all[what] = attack{verb: "delete", manifest: manifest, want: want} }
+
+	const kubernetes = `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: kubernetes}}`
+	const owners = `ownerReferences: [{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: web, controller: true}]`
+	patch("an external IP of the API server's Service", kubernetes, `{spec: {externalIPs: [192.0.2.1]}}`, "control")
+	patch("a selector of the API server's Service", kubernetes, `{spec: {selector: {app: evil}}}`, "control")
+	patch("the Service of a Listener with an external IP", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web}}`,
+		`{spec: {externalIPs: [192.0.2.1]}}`, "externalIPs")
+	patch("a Service that no Listener controls", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: shop}}`,
+		`{metadata: {`+strings.ReplaceAll(owners, "name: web", "name: shop")+`}}`, "take over")
+	create("a Service that no Listener controls", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: [{port: 80}]}}`, "a Listener of the same name controls")
+	create("a Service with an external IP", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: new, `+strings.ReplaceAll(owners, "name: web", "name: new")+
+		`}, spec: {ports: [{port: 80}], externalIPs: [192.0.2.1]}}`, "externalIPs")
+	create("a Service for Prometheus", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: new, labels: {app.kubernetes.io/managed-by: listener-operator}, `+
+		strings.ReplaceAll(owners, "name: web", "name: new")+`}, spec: {ports: [{port: 80}]}}`, "no metrics")
+	patch("the Service of the metrics", `{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: listener-operator-metrics}}`, `{spec: {selector: {app: evil}}}`, "no metrics")
+
+	const volume = `metadata: {name: NAMESPACE-new}, spec: {capacity: {storage: 1}, accessModes: [ReadWriteOnce], `
+	create("a volume of the host", `{apiVersion: v1, kind: PersistentVolume, `+volume+`hostPath: {path: /}}}`, "no PersistentVolumes but those of the driver")
+	create("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, `+volume+`csi: {driver: example.com, volumeHandle: x}}}`, "no PersistentVolumes but those of the driver")
+	create("a volume with a Secret", `{apiVersion: v1, kind: PersistentVolume, `+volume+
+		`csi: {driver: listeners.stackable.tech, volumeHandle: x, nodePublishSecretRef: {namespace: kube-system, name: x}}}}`, "Secrets")
+	patch("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`, `{metadata: {labels: {a: b}}}`, "no PersistentVolumes but those of the driver")
+	remove("a volume of another driver", `{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}}`, "may delete no PersistentVolumes")
+
+	const config = `{apiVersion: listener-operator.dev/v1alpha1, kind: ListenerOperator, metadata: {name: cluster}}`
+	patch("the spec of the configuration", config, `{spec: {nodeAgent: {kubeletDir: /data}}}`, "nothing of its configuration")
+	patch("an annotation of the configuration", config, `{metadata: {annotations: {a: b}}}`, "nothing of its configuration")
+	patch("another finalizer of the configuration", config, `{metadata: {finalizers: [example.com/x, listener-operator.dev/node-agent]}}`, "nothing of its configuration")
+	patch("an owner of the configuration", config, `{metadata: {ownerReferences: [{apiVersion: v1, kind: Namespace, name: absent, uid: absent}]}}`, "nothing of its configuration")
+	dangling := all["an owner of the configuration"]
+	dangling.hidden = true
+	all["an owner of the configuration"] = dangling
+
+	const scc = `{apiVersion: security.openshift.io/v1, kind: SecurityContextConstraints, metadata: {name: listener-node-agent}}`
+	patch("constraints for every user", scc, `{groups: ["system:authenticated"]}`, "users or groups")
+	patch("constraints for a user", scc, `{users: [evil]}`, "users or groups")
+	patch("constraints that allow privileges", scc, `{allowPrivilegedContainer: true}`, "constraints allow")
+	patch("constraints that allow a capability", scc, `{allowedCapabilities: ["*"]}`, "constraints allow")
+	patch("constraints that allow the network of the host", scc, `{allowHostNetwork: true}`, "constraints allow")
+	patch("constraints that allow any user", scc, `{runAsUser: {type: RunAsAny, uid: null}}`, "constraints allow")
+
+	patch("a default StorageClass", `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`,
+		`{metadata: {annotations: {storageclass.kubernetes.io/is-default-class: "true"}}}`, "annotations of its StorageClass")
+	patch("tokens of Pods", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
+		`{spec: {tokenRequests: [{audience: ""}]}}`, "no tokens")
+
+	const listener = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}}`
+	patch("a Listener of a user", listener, `{spec: {className: evil}}`, "no Listeners but those of class-based claims")
+	patch("the owners of a Listener of a user", listener, `{metadata: {ownerReferences: [{apiVersion: v1, kind: PersistentVolume, name: absent, uid: absent}]}}`, "no Listeners but those of class-based claims")
+	create("a Listener for a user", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
+	remove("a Listener", listener, "may not delete Listeners")
+	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
+	create("a class of a preset with overrides", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: NodePort, serviceOverrides: {spec: {}}}}`, "presets")
+
+	const route = `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}}`
+	create("a Route that no Listener controls", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x}, spec: {host: x.example, to: {kind: Service, name: x}}}`, "no Routes")
+	create("a Route to another Service", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {host: x.example, to: {kind: Service, name: x}}}`, "no Routes")
+	patch("a Route that no Listener controls", route, `{metadata: {`+owners+`}, spec: {to: {name: web}}}`, "no Routes")
+	remove("a Route that no Listener controls", route, "may delete no Routes")
+
+	create("a ConfigMap", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
+	create("a Lease", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
+	patch("a NetworkPolicy for other Pods", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
+		`- {op: replace, path: /spec/podSelector, value: {}}`, "no Pods but its own")
+	patch("a ServiceMonitor for other Services", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
+		`{spec: {namespaceSelector: {any: true}}}`, "no metrics")
+	patch("the image of a Pod", `{apiVersion: v1, kind: Pod, metadata: {namespace: NAMESPACE, name: listener-operator}}`, `- {op: replace, path: /spec/containers/0/image, value: evil}`, "nothing of a Pod but its labels")
+	for what, a := range all {
+		a.manifest = replace.Replace(a.manifest)
+		all[what] = a
+	}
+	return all
+}
+
+// TestStolenOperatorTokenIsConfined uses a token of the operator, with the permissions that the operator is installed
+// with. Without the policies, each of the requests is accepted; with them, each is denied, and the operator installs,
+// repairs and removes its components.
+func TestStolenOperatorTokenIsConfined(t *testing.T) {
+	for server, config := range map[string]func(testing.TB) *rest.Config{
+		"with OwnerReferencesPermissionEnforcement": apiserver.Config, "without OwnerReferencesPermissionEnforcement": apiserver.PlainConfig,
+	} {
+		t.Run(server, func(t *testing.T) {
+			admin, namespace := freshOn(t, config(t))
+			optional := []crds.CRD{
+				crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
+			}
+			crds.Install(t, admin, optional...)
+			defer crds.Remove(t, admin, optional...)
+			installRBAC(t, admin, namespace)
+			operator := asOperator(t, config(t), namespace)
+			if err := (&firstStart{writer: operator, live: operator, namespace: namespace}).ensure(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r := reconcilerWithRBAC(operator, admin, namespace)
+			r.serves = func(schema.GroupVersionKind) bool { return true }
+			mustReconcile(t, r)
+			createVictims(t, admin, namespace)
+
+			all := attacks(namespace)
+			for what, a := range all {
+				err := a.send(t, operator)
+				if a.hidden && server == "with OwnerReferencesPermissionEnforcement" {
+					if !apierrors.IsForbidden(err) {
+						t.Errorf("%s %s without policies: %v", a.verb, what, err)
+					}
+				} else if err != nil {
+					t.Errorf("%s %s is no attack, because it fails without policies: %v", a.verb, what, err)
+				}
+			}
+			confine(t, operator, admin)
+			for what, a := range all {
+				t.Run(a.verb+" "+what, func(t *testing.T) {
+					want := a.want
+					if a.hidden && server == "with OwnerReferencesPermissionEnforcement" {
+						want = "forbidden"
+					}
+					NewWithT(t).Eventually(func() error { return a.send(t, operator) }, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring(want)))
+					if a.verb == "patch" { // of fields that others may change
+						if err := a.send(t, admin); err != nil {
+							t.Errorf("an administrator may not: %v", err)
+						}
+					}
+				})
+			}
+
+			// The operator is not restricted in what it does.
+			for _, component := range installation.Components() {
+				if o := component.Empty(); component.Kind != "DaemonSet" {
+					o.SetNamespace(component.Key(namespace).Namespace)
+					o.SetName(component.Name)
+					if err := admin.Delete(t.Context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r = reconcilerWithRBAC(operator, admin, namespace)
+			r.serves = func(schema.GroupVersionKind) bool { return true }
+			mustReconcile(t, r)
+			for _, component := range installation.Components() {
+				if err := admin.Get(t.Context(), component.Key(namespace), component.Empty()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// createVictims creates objects that the operator did not create, and a Service of a Listener.
+func createVictims(t *testing.T, admin client.Client, namespace string) {
+	t.Helper()
+	for _, manifest := range []string{
+		`{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: shop}, spec: {ports: [{port: 80}]}}`,
+		`{apiVersion: v1, kind: Service, metadata: {namespace: NAMESPACE, name: web, ownerReferences: [
+			{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, name: web, uid: web, controller: true}]}, spec: {ports: [{port: 80}]}}`,
+		`{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}, spec: {capacity: {storage: 1}, accessModes: [ReadWriteOnce], hostPath: {path: /data}}}`,
+		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}, spec: {ports: []}}`,
+		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
+	} {
+		if err := admin.Create(t.Context(), object(t, strings.ReplaceAll(strings.ReplaceAll(manifest, "NAMESPACE", namespace), "\t", ""))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestOperatorCannotLiftItsConfinement uses a token of the operator.
+func TestOperatorCannotLiftItsConfinement(t *testing.T) {
+	admin, namespace := fresh(t)
+	installRBAC(t, admin, namespace)
+	operator := asOperator(t, apiserver.Config(t), namespace)
+	confine(t, operator, admin)
+	policies, err := installation.Confinements(metav1.OwnerReference{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range policies {
+		for _, o := range []client.Object{p.Policy, p.Binding} {
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				t.Fatal(err)
+			}
+			changed := o.DeepCopyObject().(client.Object)
+			changed.SetLabels(map[string]string{"changed": "yes"})
+			for verb, err := range map[string]error{
+				"patch":  operator.Patch(t.Context(), changed, client.MergeFrom(o)),
+				"update": operator.Update(t.Context(), changed),
+				"delete": operator.Delete(t.Context(), o),
+			} {
+				if !apierrors.IsForbidden(err) {
+					t.Errorf("%s of %T %s returns %v, want forbidden", verb, o, o.GetName(), err)
+				}
+			}
+			owners := o.GetOwnerReferences()
+			if len(owners) != 1 || owners[0].Kind != "CustomResourceDefinition" || owners[0].Name != crdName || owners[0].UID == "" {
+				t.Errorf("%T %s would not be deleted with the CRD: its owners are %+v", o, o.GetName(), owners)
+			}
+		}
+	}
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	crd.SetName(crdName)
+	if err := operator.Delete(t.Context(), crd, client.DryRunAll); !apierrors.IsForbidden(err) {
+		t.Errorf("deleting their owner returns %v, want forbidden", err)
+	}
+}
+
+// TestConfinementIsIndependentOfTheConfiguration: the policies are created before there is a configuration, and again
+// when an administrator has deleted them. Existing ones are not modified, and those of earlier versions are deleted.
+func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
+	admin, namespace := fresh(t)
+	installRBAC(t, admin, namespace)
+	operator := asOperator(t, apiserver.Config(t), namespace)
+	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
+	former := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: installation.FormerConfinements()[0]},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "x", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	existing := policies[0].Policy
+	for _, o := range []client.Object{former, existing} {
+		if err := admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(former), former); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the policy of an earlier version returns %v, want not found", err)
+	}
+	version := existing.ResourceVersion
+	for i, p := range policies {
+		for _, o := range []client.Object{p.Policy, p.Binding} {
+			if err := admin.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				t.Error(err)
+			}
+		}
+		if i == 0 && p.Policy.ResourceVersion != version {
+			t.Error("an existing policy was modified")
+		}
+	}
+}
+
+// TestConfinedOperatorDoesItsWork sends the writes of the other controllers, with a token of the operator.
+func TestConfinedOperatorDoesItsWork(t *testing.T) {
+	admin, namespace := fresh(t)
+	crds.Install(t, admin, crds.Routes)
+	defer crds.Remove(t, admin, crds.Routes)
+	installRBAC(t, admin, namespace)
+	operator := asOperator(t, apiserver.Config(t), namespace)
+	confine(t, operator, admin)
+	g := NewWithT(t)
+	volumes, services := apply.New(operator, names.FieldManagerVolume), apply.New(operator, names.FieldManagerService)
+
+	// A class-based claim.
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-listener", UID: "pvc", Labels: map[string]string{"a": "b"}}}
+	pv := object(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+namespace+`-work, labels: {a: b}},
+  spec: {capacity: {storage: 1}, accessModes: [ReadWriteMany], claimRef: {namespace: `+namespace+`, name: web-listener, uid: pvc},
+    csi: {driver: listeners.stackable.tech, volumeHandle: x, volumeAttributes: {a: b}}}}`)
+	g.Expect(operator.Create(t.Context(), pv)).To(Succeed())
+	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
+	_, err := volumes.Apply(t.Context(), claim.Listener(pvc, nil, "web", ports), nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	listener := &listenersv1alpha1.Listener{}
+	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener)).To(Succeed())
+	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.GetName(), UID: pv.GetUID()}}
+	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443})), listener)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	// The Service of a Listener of a user, its status, and a Route.
+	listener = &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
+	g.Expect(admin.Create(t.Context(), listener)).To(Succeed())
+	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
+	for _, name := range []string{"first", "second"} {
+		listener.Labels = map[string]string{"is": name}
+		service, err := exposure.Service(class, listener)
+		g.Expect(err).NotTo(HaveOccurred())
+		desired, err := apply.Unstructured(service)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = services.Apply(t.Context(), desired, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		route := object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: shop-http, labels: {is: `+name+`}},
+  spec: {host: shop.example, to: {kind: Service, name: shop}, port: {targetPort: http}}}`)
+		exposure.SetOwner(route, listener)
+		_, err = services.Apply(t.Context(), route, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
+	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
+	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(Succeed())
+	external, err := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)},
+	}}, listener)
+	g.Expect(err).NotTo(HaveOccurred())
+	desired, err := apply.Unstructured(external)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = services.Apply(t.Context(), desired.DeepCopy(), nil)
+	g.Expect(err).To(MatchError(ContainSubstring("give it permission to use externalips.listener-operator.dev")))
+	grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{"listener-operator.dev"}, Resources: []string{"externalips"}, Verbs: []string{"use"}})
+	g.Eventually(func() error {
+		_, err := services.Apply(t.Context(), desired.DeepCopy(), nil)
+		return err
+	}, apiserver.Timeout, "50ms").Should(Succeed())
+
+	// A Pod that mounts the volume, and the end of the volume.
+	pod := object(t, `{apiVersion: v1, kind: Pod, metadata: {namespace: `+namespace+`, name: listener-operator}}`)
+	g.Expect(operator.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+names.PodMountLabel("uid")+`":"shop"}}}`)))).To(Succeed())
+	podListeners := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: namespace, Name: "web-0"}, "uid", "node")
+	g.Expect(operator.Create(t.Context(), podListeners)).To(Succeed())
+	g.Expect(operator.Delete(t.Context(), podListeners)).To(Succeed())
+	pinned := object(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+namespace+`-work}, spec: {nodeAffinity: {required: {nodeSelectorTerms: [
+  {matchExpressions: [{key: listeners.stackable.tech/hostname, operator: In, values: [node]}]}]}}}}`)
+	_, err = volumes.Apply(t.Context(), pinned, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(operator.Delete(t.Context(), bound.DeepCopy())).To(Succeed())
+	g.Expect(operator.Patch(t.Context(), bound, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	g.Expect(apierrors.IsNotFound(admin.Get(t.Context(), client.ObjectKeyFromObject(bound), bound))).To(BeTrue())
+
+	// The classes of all presets.
+	for _, preset := range []operatorv1alpha1.Preset{operatorv1alpha1.PresetEphemeralNodes, operatorv1alpha1.PresetStableNodes} {
+		classes, err := listenerclass.Preset(preset)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, class := range classes {
+			g.Expect(client.IgnoreAlreadyExists(operator.Create(t.Context(), class, client.DryRunAll))).To(Succeed())
+		}
+	}
+}
+
+// grant gives the operator in a namespace one more permission.
+func grant(t *testing.T, admin client.Client, namespace string, rule rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "granted-"}, Rules: []rbacv1.PolicyRule{rule}}
+	if err := admin.Create(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: names.Operator}},
+	}
+	if err := admin.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+}

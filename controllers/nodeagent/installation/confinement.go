@@ -1,0 +1,78 @@
+package installation
+
+import (
+	"embed"
+	"fmt"
+	"path"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+//go:embed confinement/*.yaml
+var confinement embed.FS
+
+// Confinement is one of the admission policies that confine the operator itself to what it writes, and its binding.
+// RBAC cannot restrict which objects of a kind, or which of their fields, may be written.
+type Confinement struct {
+	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
+	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// Confinements returns the policies, in the order of their names, each with this owner.
+//
+// The operator may create them, but neither change nor delete them, so that a stolen token of the operator remains
+// confined. So a later version that needs another policy gives it another name, and adds the former one to
+// FormerConfinements: permission to delete that one comes with the manifests of the later version.
+func Confinements(owner metav1.OwnerReference) ([]Confinement, error) {
+	files, err := confinement.ReadDir("confinement")
+	if err != nil {
+		return nil, fmt.Errorf("listing the policies: %w", err)
+	}
+	all := make([]Confinement, 0, len(files))
+	for _, file := range files {
+		raw, err := confinement.ReadFile(path.Join("confinement", file.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading a policy: %w", err)
+		}
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := yaml.UnmarshalStrict(raw, policy); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", file.Name(), err)
+		}
+		all = append(all, confined(policy, owner))
+	}
+	return all, nil
+}
+
+// FormerConfinements returns the names of policies, and of their bindings, of earlier versions, which the operator
+// deletes. The names have to be in its RBAC rules.
+func FormerConfinements() []string { return []string{names.Operator} }
+
+// confined completes a policy, and binds it. A policy with a parameter gets the configuration; without one, it does not
+// apply.
+func confined(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner metav1.OwnerReference) Confinement {
+	metadata := metav1.ObjectMeta{
+		Name: policy.Name,
+		// Without the label of managed objects, because the operator may neither repair nor prune them.
+		Labels: OperatorLabels(), OwnerReferences: []metav1.OwnerReference{owner},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: *metadata.DeepCopy(),
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        policy.Name,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	if policy.Spec.ParamKind != nil {
+		binding.Spec.ParamRef = &admissionregistrationv1.ParamRef{
+			Name: operatorv1alpha1.ListenerOperatorName, ParameterNotFoundAction: ptr.To(admissionregistrationv1.AllowAction),
+		}
+	}
+	policy.ObjectMeta = metadata
+	return Confinement{Policy: policy, Binding: binding}
+}

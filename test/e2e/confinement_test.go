@@ -1,0 +1,92 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// TestAStolenOperatorTokenCannotRunAnythingOnNodes: with a token of the operator, neither the node agents nor the API
+// server's Service can be changed, also after an administrator has deleted the policies, which the operator creates
+// again. A policy of an earlier version is deleted.
+func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
+	s := newScenario(t)
+	thief := s.withTokenOf(operatorNamespace, names.Operator)
+	agents := &appsv1.DaemonSet{}
+	agents.Namespace, agents.Name = operatorNamespace, names.NodeAgent
+	service := &corev1.Service{}
+	service.Namespace, service.Name = "default", "kubernetes"
+	attempts := map[client.Object]string{
+		agents:  `{"spec":{"template":{"spec":{"hostPID":true}}}}`,
+		service: `{"spec":{"externalIPs":["192.0.2.1"]}}`,
+	}
+	denied := func(ctx context.Context) error {
+		var errs []error
+		for o, patch := range attempts {
+			err := thief.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "the listener operator may") {
+				errs = append(errs, fmt.Errorf("patching %T %s: error is %w", o, o.GetName(), err))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	if err := eventually(s.timeoutContext(), denied); err != nil {
+		t.Fatal(err)
+	}
+	former := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	former.Name = names.Operator
+	former.Spec.PolicyName = "none"
+	former.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	if err := api.Create(s.ctx, former); err != nil {
+		t.Fatal(err)
+	}
+	mustAwaitDeleted(s, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, client.ObjectKeyFromObject(former))
+	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
+		o.SetName(names.Operator + ".daemonsets")
+		if err := api.Delete(s.ctx, o); err != nil {
+			t.Fatal(err)
+		}
+		if err := eventually(s.timeoutContext(), s.getter(o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := eventually(s.timeoutContext(), denied); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withTokenOf returns a client that has nothing but a token of a ServiceAccount.
+func (s *scenario) withTokenOf(namespace, account string) client.Client {
+	s.Helper()
+	sa := &corev1.ServiceAccount{}
+	sa.Namespace, sa.Name = namespace, account
+	request := &authenticationv1.TokenRequest{}
+	if err := api.SubResource("token").Create(s.ctx, sa, request); err != nil {
+		s.Fatalf("requesting a token of %s: %v", account, err)
+	}
+	admin, err := testbed.RESTConfig()
+	if err != nil {
+		s.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(admin)
+	config.BearerToken = request.Status.Token
+	c, err := client.New(config, client.Options{Scheme: api.Scheme()})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c
+}
