@@ -54,6 +54,9 @@ var contract = map[string]struct {
 			".spec.allowedNamespaces.names":       {Type: "array", Items: "string", ListType: "set", Ours: true},
 			".spec.allowedNamespaces.selector":    {Type: "object", Ours: true},
 			".spec.maxPorts":                      {Type: "integer", Ours: true},
+			".spec.pinning":                       {Type: "object", Required: `["policy"]`, Ours: true},
+			".spec.pinning.policy":                {Type: "string", Enum: `["Required","Preferred"]`, Ours: true},
+			".spec.pinning.releaseAfter":          {Type: "string", Ours: true},
 			".spec.route":                         {Type: "object", Ours: true},
 			".spec.route.termination": {
 				Type: "string", Default: `"passthrough"`, Enum: `["passthrough","edge","reencrypt","none"]`, Ours: true,
@@ -164,7 +167,7 @@ func TestCRDsHaveShortNamesColumnsAndSelectableFields(t *testing.T) {
 		selects []apiextensionsv1.SelectableField
 	}{
 		"listenerclasses": {short: "lsnclass", columns: map[string]string{
-			"Service Type": ".spec.serviceType", "Pinned": ".spec.pinnedNodePorts", "Address Type": ".spec.preferredAddressType",
+			"Service Type": ".spec.serviceType", "Pinned": ".spec.pinnedNodePorts", "Pinning": ".spec.pinning.policy", "Address Type": ".spec.preferredAddressType",
 			"Age": ".metadata.creationTimestamp",
 		}},
 		"listeners": {short: "lsn", columns: map[string]string{

@@ -13,6 +13,10 @@ const (
 	ListenerAccepted = "Accepted"
 	// ListenerReady is true when the Listener has at least one address.
 	ListenerReady = "Ready"
+	// ListenerNodesAvailable is false while the node that a volume of the Listener is pinned to is lost, and after the
+	// volume was released until its Pod is on another node. A Listener that this never happened to has no such
+	// condition.
+	ListenerNodesAvailable = "NodesAvailable"
 )
 
 // Reasons of ListenerAccepted.
@@ -50,6 +54,22 @@ const (
 	ReasonServiceTerminating     = "ServiceTerminating"
 	ReasonWaitingForRouter       = "WaitingForRouter"
 	ReasonRouteNotAdmitted       = "RouteNotAdmitted"
+)
+
+// Reasons of ListenerNodesAvailable, and of events on the claims and Pods of pinned volumes.
+const (
+	ReasonNodeLost       = "NodeLost"
+	ReasonNodeReturned   = "NodeReturned"
+	ReasonVolumeReleased = "VolumeReleased"
+	ReasonVolumeMoved    = "VolumeMoved"
+)
+
+// Reasons of events on claims whose volumes are replaced, or cannot be.
+const (
+	ReasonVolumeRestored    = "VolumeRestored"
+	ReasonVolumeNotRestored = "VolumeNotRestored"
+	ReasonReleaseRefused    = "ReleaseRefused"
+	ReasonInvalidRelease    = "InvalidRelease"
 )
 
 // Reasons of events on PersistentVolumeClaims that cannot be provisioned yet, in addition to those of ListenerAccepted.
@@ -177,7 +197,8 @@ type ListenerStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are the current conditions of the Listener. Accepted: class, ports, name and overrides result in valid
-	// objects. Ready: the Listener has at least one address.
+	// objects. Ready: the Listener has at least one address. NodesAvailable: no volume is pinned to a node that is
+	// lost.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -36,9 +36,9 @@ const (
 	PreferredAddressTypeHostnameConservative PreferredAddressType = "HostnameConservative"
 )
 
-// ServiceField is the path of a field of a Service that spec.objectOverrides of a Listener may change. spec.ports stands
-// for adding, removing and renaming ports. There is no value for spec.externalIPs: it redirects the traffic of addresses
-// of others (CVE-2020-8554).
+// ServiceField is the path of a field of a Service that spec.objectOverrides of a Listener may change. spec.ports
+// stands for adding, removing and renaming ports. There is no value for spec.externalIPs: it redirects the traffic of
+// addresses of others (CVE-2020-8554).
 //
 // +kubebuilder:validation:Enum=metadata.annotations;metadata.labels;spec.allocateLoadBalancerNodePorts;spec.clusterIP;spec.clusterIPs;spec.externalName;spec.externalTrafficPolicy;spec.healthCheckNodePort;spec.internalTrafficPolicy;spec.ipFamilies;spec.ipFamilyPolicy;spec.loadBalancerClass;spec.loadBalancerIP;spec.loadBalancerSourceRanges;spec.ports;spec.ports.appProtocol;spec.ports.nodePort;spec.ports.targetPort;spec.publishNotReadyAddresses;spec.selector;spec.sessionAffinity;spec.sessionAffinityConfig;spec.trafficDistribution;spec.type
 type ServiceField string
@@ -73,11 +73,45 @@ type AllowedNamespaces struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
+// PinningPolicy is how strictly a volume ties its Pod to a node.
+//
+// +kubebuilder:validation:Enum=Required;Preferred
+type PinningPolicy string
+
+const (
+	// PinningPolicyRequired keeps the Pod on the node. While the node cannot take the Pod, it waits.
+	PinningPolicyRequired PinningPolicy = "Required"
+	// PinningPolicyPreferred keeps the Pod on the node while the node exists and takes the Pod.
+	PinningPolicyPreferred PinningPolicy = "Preferred"
+)
+
+// Pinning describes how the volumes of a class tie their Pods to nodes, and when they release them.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.releaseAfter) || self.policy == 'Required'",message="releaseAfter needs policy Required: a volume with policy Preferred is released as soon as its node is lost"
+type Pinning struct {
+	// policy is Required or Preferred. With Required, the Pod waits while its node cannot take it, and the volume is
+	// released only as releaseAfter states. With Preferred, the volume is released when its node is lost, and when the
+	// Pod cannot be scheduled because of the pin although another node would take it, for example after the node was
+	// cordoned; the volume is then pinned to the node where the Pod starts.
+	Policy PinningPolicy `json:"policy"`
+
+	// releaseAfter is how long the node must have been lost before the volume is released, for example 10m: its Node
+	// object does not exist, or has the taint node.kubernetes.io/out-of-service. At least 10s, at most 8760h. If
+	// absent, the volume is never released automatically. Applies only to policy Required.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(\\\\.[0-9]+)?(s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('8760h')",message="releaseAfter must be a duration from 10s to 8760h, such as 90s, 10m or 1h30m: a node that is only created again takes a moment"
+	ReleaseAfter *metav1.Duration `json:"releaseAfter,omitempty"`
+}
+
 // ListenerClassSpec describes how Listeners of the class are exposed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || self.serviceType == 'ClusterIP'",message="hostPort needs serviceType ClusterIP: the Pods open the ports of their nodes, and the Service none"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.pinning) || self.serviceType == 'NodePort' || has(self.hostPort)",message="pinning needs serviceType NodePort, or hostPort: other addresses do not depend on a node"
+// +kubebuilder:validation:XValidation:rule="!has(self.pinning) || !has(self.pinnedNodePorts) || !self.pinnedNodePorts || self.pinning.policy == 'Required'",message="pinnedNodePorts: true means pinning.policy Required, which contradicts the policy Preferred: remove pinnedNodePorts"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
@@ -119,12 +153,18 @@ type ListenerClassSpec struct {
 	PreferredAddressType PreferredAddressType `json:"preferredAddressType,omitempty"`
 
 	// pinnedNodePorts states whether a volume of this class ties its Pod to the node that the Pod was first scheduled
-	// to, so that the address of the Pod survives rescheduling. It suits clusters with long-lived nodes: if the node is
-	// removed, the Pod stays Pending until its PersistentVolumeClaim is deleted. Applies only to serviceType NodePort
-	// and to hostPort. Defaults to false.
+	// to, so that the address of the Pod survives rescheduling. True is short for pinning with policy Required and no
+	// releaseAfter: if the node is removed, the Pod stays Pending until its volume is released by hand. Applies only to
+	// serviceType NodePort and to hostPort. Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	PinnedNodePorts bool `json:"pinnedNodePorts,omitempty"`
+
+	// pinning states how a volume of this class ties its Pod to the node that the Pod was first scheduled to, so that
+	// the address of the Pod survives rescheduling, and when it is released from a node that is lost. Requires
+	// serviceType NodePort, or hostPort. If absent, pinnedNodePorts decides.
+	// +optional
+	Pinning *Pinning `json:"pinning,omitempty"`
 
 	// serviceOverrides is a partial Service that is merged over the generated Services. Labels, annotations and ports
 	// are merged, ports by number and protocol; any other field is replaced, as spec.selector is. Of the metadata, only
@@ -142,14 +182,14 @@ type ListenerClassSpec struct {
 	ListenerOverrides *ListenerOverrides `json:"listenerOverrides,omitempty"`
 
 	// allowedNamespaces are the namespaces whose Listeners and PersistentVolumeClaims may use the class. Elsewhere, no
-	// Listener is created for a claim, and no Service for a Listener. Listeners that used the class when their namespace
-	// was still allowed keep it, and report that in their condition Accepted. An empty object allows none. If absent,
-	// all namespaces are allowed.
+	// Listener is created for a claim, and no Service for a Listener. Listeners that used the class when their
+	// namespace was still allowed keep it, and report that in their condition Accepted. An empty object allows none. If
+	// absent, all namespaces are allowed.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
-	// maxPorts is the maximum number of ports of a Listener. A Listener with more is not accepted, and its Service stays
-	// as it is. Defaults to 64.
+	// maxPorts is the maximum number of ports of a Listener. A Listener with more is not accepted, and its Service
+	// stays as it is. Defaults to 64.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1024
@@ -178,6 +218,7 @@ type HostPortExposure struct{}
 // +kubebuilder:resource:scope=Cluster,shortName=lsnclass
 // +kubebuilder:printcolumn:name="Service Type",type=string,JSONPath=`.spec.serviceType`
 // +kubebuilder:printcolumn:name="Pinned",type=boolean,JSONPath=`.spec.pinnedNodePorts`
+// +kubebuilder:printcolumn:name="Pinning",type=string,JSONPath=`.spec.pinning.policy`
 // +kubebuilder:printcolumn:name="Address Type",type=string,JSONPath=`.spec.preferredAddressType`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ListenerClass struct {
@@ -236,7 +277,16 @@ func (c *ListenerClass) OverridableFields() []ServiceField {
 	}
 }
 
-// Pinned reports whether volumes of this class tie their Pods to a node.
-func (c *ListenerClass) Pinned() bool {
-	return (c.Spec.ServiceType == ServiceTypeNodePort || c.Spec.HostPort != nil) && c.Spec.PinnedNodePorts
+// Pinning returns how volumes of this class tie their Pods to a node, or nil if they do not.
+func (c *ListenerClass) Pinning() *Pinning {
+	switch {
+	case c.Spec.ServiceType != ServiceTypeNodePort && c.Spec.HostPort == nil:
+		return nil
+	case c.Spec.Pinning != nil:
+		return c.Spec.Pinning
+	case c.Spec.PinnedNodePorts:
+		return &Pinning{Policy: PinningPolicyRequired}
+	default:
+		return nil
+	}
 }

@@ -17,6 +17,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
@@ -29,6 +30,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
+	"github.com/listener-operator/listener-operator/controllers/lostnodes"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/controllers/volume"
@@ -235,6 +237,9 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier,
+		}).SetupWithManager},
+		{"lostnodes", (&lostnodes.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: clock.RealClock{},
 		}).SetupWithManager},
 		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, applier) }},
 		{"nodeagent", (&nodeagent.Reconciler{

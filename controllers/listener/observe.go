@@ -102,8 +102,8 @@ func (r *Reconciler) observeClass(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeAllowed determines whether the Listener may use the class. A Listener that used it when its namespace was still
-// allowed keeps it.
+// observeAllowed determines whether the Listener may use the class. A Listener that used it when its namespace was
+// still allowed keeps it.
 func (r *Reconciler) observeAllowed(ctx context.Context, o *observed, class *listenersv1alpha1.ListenerClass) error {
 	problem, err := tenancy.Check(ctx, r.Client, class, o.listener.Namespace)
 	if err != nil || problem == "" {

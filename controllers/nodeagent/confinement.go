@@ -39,8 +39,8 @@ type confiner struct {
 	live client.Reader
 }
 
-// SetupConfinement registers the controller that confines the operator by admission policies. It runs once at the start,
-// and when a policy changes.
+// SetupConfinement registers the controller that confines the operator by admission policies. It runs once at the
+// start, and when a policy changes.
 func SetupConfinement(mgr manager.Manager) error {
 	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

@@ -23,14 +23,14 @@ import (
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
 // pins the volumes of pinned classes. A mount of a volume that observed has no entry for is a new one.
 func (r *Reconciler) ensureMounts(
-	ctx context.Context, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, mounts []mount,
+	ctx context.Context, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []mount,
 ) error {
 	var errs []error
 	labels := map[string]string{}
 	for i := range mounts {
 		m := &mounts[i]
 		entry, known := observed[m.volume]
-		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.ensureVolume(ctx, pod, m, !known, len(entry.IngressAddresses) > 0))
+		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.ensureVolume(ctx, pod, node, m, !known, len(entry.IngressAddresses) > 0))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
@@ -40,13 +40,14 @@ func (r *Reconciler) ensureMounts(
 
 // ensureVolume labels a PersistentVolume with its Listener. If the class is pinned, it pins the volume to the node of
 // the Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
-// address. Otherwise it records the node at a new mount.
-func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, m *mount, mounting, published bool) error {
+// address. Otherwise it records the node at a new mount. node is nil if it does not exist.
+func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, node *corev1.Node, m *mount, mounting, published bool) error {
 	labels := map[string]string{
 		names.LabelListenerNamespace: pod.Namespace,
 		names.LabelListenerName:      m.listenerName(),
 	}
-	affinity, annotations := m.reservation(pod.Spec.NodeName, mounting, published)
+	leaving := claim.NodeLost(node) || pod.DeletionTimestamp != nil
+	affinity, annotations := m.reservation(pod.Spec.NodeName, leaving, mounting, published)
 	pinning := affinity != m.pv.Spec.NodeAffinity
 	if !pinning && len(missingEntries(m.pv.Labels, labels))+len(missingEntries(m.pv.Annotations, annotations)) == 0 {
 		return nil
@@ -103,13 +104,17 @@ func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[s
 }
 
 // ensureListener applies the Listener of a class-based claim, with the ports of the Pod that mounts the claim, owned by
-// claim and volume. It does not change a Listener that was not created for the claim. Nor does it change one if the
-// mount is not new: Pods that share a claim may have different ports, and must not overwrite each other's.
+// claim and volume. It does not change a Listener that was not created for the claim. If the mount is not new, it only
+// adds owners: Pods that share a claim may have different ports, and must not overwrite each other's.
 func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
 	if m.selector.Class == "" {
 		return nil
 	}
-	desired := claim.Listener(m.claim, m.pv, m.selector.Class, claim.PodPorts(pod))
+	ports := claim.PodPorts(pod)
+	if m.listener != nil && !mounting {
+		ports = m.listener.Spec.Ports
+	}
+	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports)
 	switch {
 	case m.listener == nil:
 		_, err := r.Applier.Apply(ctx, desired, nil)
@@ -121,7 +126,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name))
 		m.listener = nil
 		return nil
-	case !mounting && m.ownsListener():
+	case !mounting && m.ownListener():
 		return nil
 	default:
 		_, err := r.Applier.Apply(ctx, desired, m.listener)

@@ -34,7 +34,7 @@ type mount struct {
 // readSelector reads the selector of the PersistentVolume. It reports whether that is a listener volume which is bound
 // to the claim.
 func (m *mount) readSelector() bool {
-	if m.pv.Spec.ClaimRef == nil || m.pv.Spec.ClaimRef.UID != m.claim.UID {
+	if !claim.IsBoundTo(m.pv, m.claim) {
 		return false
 	}
 	var err error
@@ -54,23 +54,27 @@ func (m *mount) pinnedElsewhere(node string) bool {
 
 // reservation returns the node affinity of the volume, nil if it is not pinned, and the annotation that records the
 // node of the last mount of a volume that is not. A mount that is not new does not change the recorded node, because
-// another Pod may have mounted the volume since.
-func (m *mount) reservation(node string, mounting, published bool) (*corev1.VolumeNodeAffinity, map[string]string) {
+// another Pod may have mounted the volume since. A node affinity that somebody else set stays: it is immutable. For a
+// Pod that is leaving, because it is being deleted or its node is lost, the volume is neither pinned nor is its node
+// recorded: the volume may just have been released from this node.
+func (m *mount) reservation(node string, leaving, mounting, published bool) (*corev1.VolumeNodeAffinity, map[string]string) {
 	recorded := m.pv.Annotations[names.AnnotationNode]
+	pins := m.pv.Spec.NodeAffinity == nil && m.class != nil && m.class.Pinning() != nil
 	switch {
-	case m.pinned():
+	case m.pinned(), leaving && recorded == "":
 		return m.pv.Spec.NodeAffinity, nil
-	case !published && m.class != nil && m.class.Pinned():
+	case pins && !published && !leaving:
 		return index.NodeAffinity(node), nil
-	case mounting || recorded == "":
+	case mounting && !leaving, recorded == "":
 		recorded = node
 	}
 	return m.pv.Spec.NodeAffinity, map[string]string{names.AnnotationNode: recorded}
 }
 
-// ownsListener reports whether the PersistentVolume is an owner of the Listener, which it becomes at the first mount.
-func (m *mount) ownsListener() bool {
-	return slices.ContainsFunc(m.listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == m.pv.UID })
+// ownListener reports whether claim and PersistentVolume are owners of the Listener. The claim owns it from the
+// beginning, unless Stackable's listener operator created it; the volume from the first mount on.
+func (m *mount) ownListener() bool {
+	return claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID)
 }
 
 // listenerRef returns the Listener as the related object of an event, or a nil interface.

@@ -158,11 +158,11 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 		desired = existing.DeepCopy()
 		observed = existing.Spec.Listeners
 	}
-	if err := r.ensureMounts(ctx, observed, pod, mounts); err != nil {
-		return err
-	}
 	node, err := r.node(ctx, pod.Spec.NodeName)
 	if err != nil {
+		return err
+	}
+	if err := r.ensureMounts(ctx, observed, pod, node, mounts); err != nil {
 		return err
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName

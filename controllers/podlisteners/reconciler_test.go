@@ -23,6 +23,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
@@ -497,6 +498,20 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
 			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node"}})
 		}, "node-9"},
+		// It may be the one that the volume was released from.
+		"node that is lost": {func(w *world) { w.node = nil }, ""},
+		"node that is lost, after the volume was replaced": {func(w *world) {
+			w.node = nil
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
+		}, ""},
+		"Pod that is being deleted, after the volume was replaced": {func(w *world) {
+			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"a.example/b"}
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
+		}, ""},
+		"node that is lost, mounted on another node before": {func(w *world) {
+			w.node = nil
+			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
+		}, "node-9"},
 		"pinned": {func(w *world) {
 			w.pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}},
@@ -535,6 +550,19 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 		"class that is not pinned":        {func(w *world) { w.class.Spec.PinnedNodePorts = false }, nil},
 		"class that is no NodePort class": {func(w *world) { w.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }, nil},
 		"class that does not exist":       {func(w *world) { w.class = nil }, nil},
+		"class that is not pinned any more": {func(w *world) {
+			w.class.Spec.PinnedNodePorts = false
+			w.pv.Spec.NodeAffinity = index.NodeAffinity("node-1")
+		}, []string{"node-1"}},
+		"class with pinning": {func(w *world) {
+			w.class.Spec.PinnedNodePorts = false
+			w.class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
+		}, []string{"node-1"}},
+		// It could not start anywhere else, and would have to be released again.
+		"node that was deleted while the mount waits": {func(w *world) { w.node = nil }, nil},
+		"node that is out of service": {func(w *world) {
+			w.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -561,13 +589,57 @@ func TestVolumeOfAPinnedClassIsPinnedBeforeAnAddressIsPublished(t *testing.T) {
 			if diff := cmp.Diff(tc.want, index.PinnedNodes(&pv)); diff != "" {
 				t.Errorf("pinned nodes (-want +got):\n%s", diff)
 			}
-			if w.existing == nil && pinnedAtCreation != (tc.want != nil) {
+			if w.existing == nil && w.node != nil && pinnedAtCreation != (tc.want != nil) {
 				t.Errorf("the volume was pinned when the addresses were published: %v", pinnedAtCreation)
 			}
 			if tc.want != nil && pv.Annotations[names.AnnotationNode] != "" && w.pv.Annotations == nil {
 				t.Errorf("the pinned volume has the recorded node %s", pv.Annotations[names.AnnotationNode])
 			}
 		})
+	}
+}
+
+// The node affinity of a PersistentVolume is immutable, so one that an administrator set stays, and the volume is not
+// pinned. Its Pod gets an address nevertheless.
+func TestNodeAffinityOfAnotherKeyStays(t *testing.T) {
+	w := newWorld()
+	w.class.Spec.PinnedNodePorts = true
+	affinity := index.NodeAffinity("node-1")
+	affinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Key = corev1.LabelTopologyZone
+	w.pv.Spec.NodeAffinity = affinity.DeepCopy()
+	c, _ := w.mustRun(t)
+	var pv corev1.PersistentVolume
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "pvc-1"}, &pv); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(affinity, pv.Spec.NodeAffinity); diff != "" || pv.Annotations[names.AnnotationNode] != "node-1" {
+		t.Errorf("annotations %v; node affinity (-want +got):\n%s", pv.Annotations, diff)
+	}
+	if diff := cmp.Diff(nodeAddr, published(t, c).Listeners["listener"].IngressAddresses); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+}
+
+// A Listener that Stackable's listener operator created is owned by its volume only, and would be deleted with it.
+func TestClaimBecomesOwnerOfItsListener(t *testing.T) {
+	w := newWorld()
+	w.classBased()
+	w.listener = &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "aaaa-bbbb", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-1", UID: "pv-uid"},
+		}},
+		Spec: listenersv1alpha1.ListenerSpec{
+			ClassName: ptr.To("public"), Ports: []listenersv1alpha1.ListenerPort{{Name: "of-another-pod", Port: 9000}},
+		},
+	}
+	w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}}) // no new mount
+	c, _ := w.mustRun(t)
+	var l listenersv1alpha1.Listener
+	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}, &l); err != nil {
+		t.Fatal(err)
+	}
+	if !claim.HasOwner(&l, "claim-uid") || !claim.HasOwner(&l, "pv-uid") || len(l.Spec.Ports) != 1 || l.Spec.Ports[0].Name != "of-another-pod" {
+		t.Errorf("owners %v, ports %v", l.OwnerReferences, l.Spec.Ports)
 	}
 }
 

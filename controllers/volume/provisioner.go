@@ -10,11 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
@@ -32,9 +30,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
-
-// annotationProvisioner names the provisioner of a claim's StorageClass. Kubernetes sets it.
-const annotationProvisioner = "volume.kubernetes.io/storage-provisioner"
 
 // Provisioner implements controller.Provisioner and controller.Qualifier of the provisioner library. Its volumes have
 // no storage.
@@ -94,7 +89,7 @@ func (p *Provisioner) Delete(context.Context, *corev1.PersistentVolume) error { 
 // warning.
 func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.PersistentVolumeClaim) bool {
 	selector, err := claim.ParseSelector(pvc.Annotations)
-	if pvc.Annotations[annotationProvisioner] != names.Driver || err != nil || selector.Class == "" {
+	if pvc.Annotations[names.AnnotationProvisioner] != names.Driver || err != nil || selector.Class == "" {
 		return true
 	}
 	if pod, err := p.consumer(ctx, pvc); err != nil || pod != nil {
@@ -218,33 +213,12 @@ func (p *Provisioner) consumer(ctx context.Context, pvc *corev1.PersistentVolume
 	return nil, nil //nolint:nilnil // a claim that no Pod mounts is no error
 }
 
-// volume returns the PersistentVolume of a claim. Its attributes are the current annotations of the claim (contract
-// 1.3).
+// volume returns the PersistentVolume of a claim, to which the library adds what it sets for all provisioners.
 func volume(options controller.ProvisionOptions, listener types.NamespacedName) *corev1.PersistentVolume {
-	pvc := options.PVC
-	mode := corev1.PersistentVolumeFilesystem
-	policy := corev1.PersistentVolumeReclaimDelete
+	pv := claim.Volume(options.PVC, listener.Name)
+	pv.Name, pv.Spec.CSI.VolumeHandle = options.PVName, options.PVName
 	if options.StorageClass.ReclaimPolicy != nil {
-		policy = *options.StorageClass.ReclaimPolicy
+		pv.Spec.PersistentVolumeReclaimPolicy = *options.StorageClass.ReclaimPolicy
 	}
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: options.PVName,
-			Labels: map[string]string{
-				names.LabelListenerNamespace: listener.Namespace,
-				names.LabelListenerName:      listener.Name,
-			},
-		},
-		Spec: corev1.PersistentVolumeSpec{
-			AccessModes:                   pvc.Spec.AccessModes,
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: pvc.Spec.Resources.Requests[corev1.ResourceStorage]},
-			PersistentVolumeReclaimPolicy: policy,
-			VolumeMode:                    &mode,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver:           names.Driver,
-				VolumeHandle:     options.PVName,
-				VolumeAttributes: maps.Clone(pvc.Annotations),
-			}},
-		},
-	}
+	return pv
 }

@@ -278,11 +278,11 @@ func TestClassBasedClaimWaitsForAPodWithoutAWarning(t *testing.T) {
 		"unknown class":            {func(w *world) { w.pod, w.class = nil, nil }, true},
 		"claim of a Listener":      {func(w *world) { w.pod = nil; w.byName(nil) }, true},
 		"claim without annotation": {func(w *world) { w.pod = nil; delete(w.pvc.Annotations, names.AnnotationListenerClass) }, true},
-		"claim of another driver":  {func(w *world) { w.pod = nil; w.pvc.Annotations[annotationProvisioner] = "other.example" }, true},
+		"claim of another driver":  {func(w *world) { w.pod = nil; w.pvc.Annotations[names.AnnotationProvisioner] = "other.example" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.pvc.Annotations[annotationProvisioner] = names.Driver
+			w.pvc.Annotations[names.AnnotationProvisioner] = names.Driver
 			tc.change(w)
 			p, recorded := w.provisioner(t, interceptor.Funcs{})
 			if got := p.ShouldProvision(t.Context(), w.pvc); got != tc.want {

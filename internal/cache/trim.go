@@ -52,7 +52,8 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 }
 
 // pod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels of
-// mounted Listeners. Of a Pod without claims it keeps node and phase.
+// mounted Listeners. Until the Pod is bound to a node, it also keeps what decides which nodes take it, and the
+// scheduler's verdict. Of a Pod without claims it keeps node and phase.
 func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: t.metadata(&pod.ObjectMeta),
@@ -71,6 +72,9 @@ func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 		// No controller reads which container has a port. An empty container needs 400 bytes, and replicas have equal
 		// ports.
 		kept.Spec.Containers = internEqual(t, "containers", []corev1.Container{{Ports: ports}})
+	}
+	if pod.Spec.NodeName == "" {
+		t.scheduling(kept, pod)
 	}
 	shared := true // the volumes of replicas are equal if their names alone determine the names of the claims
 	for i := range pod.Spec.Volumes {
@@ -92,11 +96,24 @@ func (t *trimmer) pod(pod *corev1.Pod) *corev1.Pod {
 	return kept
 }
 
-// node keeps the addresses, and what scheduling depends on: labels and taints.
+// scheduling keeps what decides which nodes take a Pod, as far as a controller reads it.
+func (t *trimmer) scheduling(kept, pod *corev1.Pod) {
+	kept.Spec.NodeSelector, kept.Spec.Tolerations = pod.Spec.NodeSelector, pod.Spec.Tolerations
+	if pod.Spec.Affinity != nil {
+		kept.Spec.Affinity = &corev1.Affinity{NodeAffinity: pod.Spec.Affinity.NodeAffinity}
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}}
+		}
+	}
+}
+
+// node keeps the addresses, and what scheduling depends on: labels, taints, and whether the node is cordoned.
 func (t *trimmer) node(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		ObjectMeta: t.metadata(&node.ObjectMeta),
-		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints},
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
 	kept.Labels = node.Labels
@@ -141,7 +158,8 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 		return label == names.LabelListenerNamespace || label == names.LabelListenerName
 	})
 	kept.Annotations = t.internMap(filter(pv.Annotations, func(annotation string) bool {
-		return annotation == names.AnnotationNode || strings.HasPrefix(annotation, "pv.kubernetes.io/")
+		return annotation == names.AnnotationNode || annotation == names.AnnotationLostSince || annotation == names.AnnotationReleasedFrom ||
+			strings.HasPrefix(annotation, "pv.kubernetes.io/")
 	}))
 	kept.Spec = corev1.PersistentVolumeSpec{
 		NodeAffinity:                  pv.Spec.NodeAffinity,
@@ -159,7 +177,8 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 }
 
 // claim keeps a claim whole until it is bound, because provisioning depends on all of it, and then its volume, its
-// controller and the labels, which its Listener has, too.
+// controller, the labels, which its Listener has, too, and of a claim of the driver its provisioner and the request to
+// release its volume.
 func (t *trimmer) claim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	if pvc.Spec.VolumeName == "" {
 		pvc.ManagedFields = nil
@@ -171,6 +190,11 @@ func (t *trimmer) claim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVol
 	}
 	kept.OwnerReferences = controller(pvc)
 	kept.Labels = t.internMap(pvc.Labels)
+	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
+		kept.Annotations = t.internMap(filter(pvc.Annotations, func(annotation string) bool {
+			return annotation == names.AnnotationProvisioner || annotation == names.AnnotationRelease
+		}))
+	}
 	return kept
 }
 

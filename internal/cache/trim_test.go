@@ -83,6 +83,36 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 	}
 }
 
+func TestPodThatIsNotScheduledKeepsWhatDecidesAboutItsNode(t *testing.T) {
+	verdict := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "words"}
+	affinity := &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}
+	pod := &corev1.Pod{
+		ObjectMeta: metadata(nil),
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"zone": "a"}, Tolerations: []corev1.Toleration{{Key: "infra"}},
+			Affinity: &corev1.Affinity{NodeAffinity: affinity, PodAffinity: &corev1.PodAffinity{}},
+			Volumes:  []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}},
+		},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, verdict}},
+	}
+	want := &corev1.Pod{
+		ObjectMeta: trimmedMetadata(nil),
+		Spec: corev1.PodSpec{
+			NodeSelector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations, Affinity: &corev1.Affinity{NodeAffinity: affinity},
+			Volumes: pod.Spec.Volumes,
+		},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{verdict}},
+	}
+	if diff := cmp.Diff(want, newTrimmer("operators").pod(pod.DeepCopy())); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	pod.Spec.NodeName = "node-1"
+	want = &corev1.Pod{ObjectMeta: trimmedMetadata(nil), Spec: corev1.PodSpec{NodeName: "node-1", Volumes: pod.Spec.Volumes}}
+	if diff := cmp.Diff(want, newTrimmer("operators").pod(pod)); diff != "" {
+		t.Errorf("pod on a node (-want +got):\n%s", diff)
+	}
+}
+
 func TestPodWithoutClaimsKeepsMetadataNodeAndPhaseOnly(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{"app": "web"}),
@@ -96,7 +126,7 @@ func TestPodWithoutClaimsKeepsMetadataNodeAndPhaseOnly(t *testing.T) {
 func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metadata(map[string]string{"zone": "a"}),
-		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
+		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Unschedulable: true, Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
 			Images:    []corev1.ContainerImage{{Names: []string{"image"}}},
@@ -104,7 +134,7 @@ func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
 	}
 	want := &corev1.Node{
 		ObjectMeta: trimmedMetadata(node.Labels),
-		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints},
+		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: true},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
 	if diff := cmp.Diff(want, newTrimmer("operators").node(node)); diff != "" {
@@ -163,6 +193,7 @@ func TestTrimmedVolumeKeepsReservationAndReclaimPolicy(t *testing.T) {
 	}
 	whole.Finalizers = []string{"external-provisioner.volume.kubernetes.io/finalizer"}
 	whole.Annotations[names.AnnotationNode] = "node-1"
+	whole.Annotations[names.AnnotationLostSince], whole.Annotations[names.AnnotationReleasedFrom] = "then", "node-2"
 	whole.Annotations["pv.kubernetes.io/provisioned-by"] = names.Driver
 	want := &corev1.PersistentVolume{
 		ObjectMeta: trimmedMetadata(map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "web-0"}),
@@ -178,7 +209,9 @@ func TestTrimmedVolumeKeepsReservationAndReclaimPolicy(t *testing.T) {
 		Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased},
 	}
 	want.Finalizers = whole.Finalizers
-	want.Annotations = map[string]string{names.AnnotationNode: "node-1", "pv.kubernetes.io/provisioned-by": names.Driver}
+	want.Annotations = map[string]string{
+		names.AnnotationNode: "node-1", names.AnnotationLostSince: "then", names.AnnotationReleasedFrom: "node-2", "pv.kubernetes.io/provisioned-by": names.Driver,
+	}
 	if diff := cmp.Diff(want, newTrimmer("operators").volume(whole.DeepCopy())); diff != "" {
 		t.Errorf("volume (-want +got):\n%s", diff)
 	}
@@ -204,8 +237,14 @@ func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
 	want = &corev1.PersistentVolumeClaim{
 		ObjectMeta: trimmedMetadata(whole.Labels, owner("Pod", true)), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
 	}
+	whole.Annotations[names.AnnotationRelease] = "never"
+	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole.DeepCopy())); diff != "" {
+		t.Errorf("bound claim of another driver (-want +got):\n%s", diff)
+	}
+	whole.Annotations[names.AnnotationProvisioner] = names.Driver
+	want.Annotations = map[string]string{names.AnnotationProvisioner: names.Driver, names.AnnotationRelease: "never"}
 	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole)); diff != "" {
-		t.Errorf("bound claim (-want +got):\n%s", diff)
+		t.Errorf("bound claim of the driver (-want +got):\n%s", diff)
 	}
 }
 

@@ -6,6 +6,8 @@ package claim
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,6 +57,41 @@ func IsListenerVolume(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == names.Driver
 }
 
+// VolumeName returns the name of the PersistentVolume that is provisioned for a claim (contract 1.3).
+func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
+
+// Volume returns the PersistentVolume of a claim that uses the Listener of this name, except for what every provisioner
+// sets: claimRef, StorageClass and the annotation of the provisioner. Its attributes are the current annotations of the
+// claim (contract 1.3).
+func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.PersistentVolume {
+	mode := corev1.PersistentVolumeFilesystem
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: VolumeName(claim),
+			Labels: map[string]string{
+				names.LabelListenerNamespace: claim.Namespace,
+				names.LabelListenerName:      listener,
+			},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   claim.Spec.AccessModes,
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			VolumeMode:                    &mode,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:           names.Driver,
+				VolumeHandle:     VolumeName(claim),
+				VolumeAttributes: maps.Clone(claim.Annotations),
+			}},
+		},
+	}
+}
+
+// IsBoundTo reports whether a PersistentVolume is a listener volume which is bound to the claim.
+func IsBoundTo(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	return IsListenerVolume(pv) && pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID == claim.UID
+}
+
 // VolumeSelector reads the selector that a listener volume was provisioned with. Any other volume has none.
 func VolumeSelector(pv *corev1.PersistentVolume) (Selector, error) {
 	if !IsListenerVolume(pv) {
@@ -101,6 +138,12 @@ func PodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// NodeLost reports whether a node cannot run the Pods any more that are bound to it: it does not exist, which is nil,
+// or an administrator has declared by the taint out-of-service that it is shut down.
+func NodeLost(node *corev1.Node) bool {
+	return node == nil || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
 // OwnedBy reports whether a Listener was created for the claim, or for an earlier claim of the same name, rather than
 // by a user. Such a Listener has owners, all of which are PersistentVolumes or claims of that name.
 func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
@@ -115,6 +158,11 @@ func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolum
 		}
 	}
 	return len(listener.OwnerReferences) > 0
+}
+
+// HasOwner reports whether the object with this uid is an owner of a Listener.
+func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
+	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
 // OwnsListener reports whether a Listener was created for a claim, which has the same name, rather than by a user.

@@ -23,8 +23,8 @@ import (
 
 // override merges the overrides of the class, and then those of the Listener, into the generated Service.
 //
-// Overrides must not change the identity or the owner of the Service. The author of a Listener is less trusted than that
-// of a class, and may only change the fields that the class allows.
+// Overrides must not change the identity or the owner of the Service. The author of a Listener is less trusted than
+// that of a class, and may only change the fields that the class allows.
 func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, error) {
 	byClass, _, err := merge(service, class.Spec.ServiceOverrides.Raw)
@@ -76,8 +76,8 @@ func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte
 	return after, nil
 }
 
-// changedFields returns the paths of the fields in which two versions of a Service differ, sorted, in the granularity of
-// listenersv1alpha1.ServiceField.
+// changedFields returns the paths of the fields in which two versions of a Service differ, sorted, in the granularity
+// of listenersv1alpha1.ServiceField.
 func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string, error) {
 	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {

@@ -328,8 +328,8 @@ func TestServiceIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzListenerOverride looks for overrides of a Listener that cause a panic, or that set fields which the class does not
-// allow.
+// FuzzListenerOverride looks for overrides of a Listener that cause a panic, or that set fields which the class does
+// not allow.
 func FuzzListenerOverride(f *testing.F) {
 	for _, seed := range []string{
 		`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"ns","labels":{"a":"b"}},"spec":{"ports":[{"port":80,"nodePort":30080}]}}`,

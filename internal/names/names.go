@@ -18,6 +18,9 @@ const (
 	// AnnotationListenerName on a claim is the name of an existing Listener in the claim's namespace.
 	AnnotationListenerName = "listeners.stackable.tech/listener-name"
 
+	// AnnotationProvisioner on a claim names the provisioner of its StorageClass. Kubernetes sets it.
+	AnnotationProvisioner = "volume.kubernetes.io/storage-provisioner"
+
 	// LabelListenerNamespace on a PersistentVolume is the namespace of its Listener.
 	LabelListenerNamespace = "listeners.stackable.tech/listener-namespace"
 	// LabelListenerName on a PersistentVolume is the name of its Listener.
@@ -50,6 +53,9 @@ const (
 	FieldManagerListenerStatus = "listeners.stackable.tech/listener"
 	// FieldManagerDefault creates PodListeners, and patches Pods and PodListeners.
 	FieldManagerDefault = "listeners.stackable.tech"
+	// FieldManagerLostNodes replaces PersistentVolumes and annotates them, and applies the condition NodesAvailable of
+	// Listeners.
+	FieldManagerLostNodes = "listener-operator/lost-nodes"
 	// FieldManagerOperator creates and applies what the operator installs: the node agent, the StorageClass, presets.
 	FieldManagerOperator = "listener-operator"
 )
@@ -63,6 +69,18 @@ const (
 	// AnnotationNode on a PersistentVolume that is not pinned is the node on which it was last mounted. While no Pod
 	// mounts the volume, the Listener keeps the address of this node.
 	AnnotationNode = "listeners.stackable.tech/node"
+
+	// AnnotationRelease on a claim is a request to release its volume from the node that it is pinned to: the time of
+	// the request, in the format of RFC 3339, or ReleaseNever. A volume that was created since then has been released.
+	AnnotationRelease = "listener-operator.dev/release"
+	// ReleaseNever is the value of AnnotationRelease that excludes a volume from every automatic release.
+	ReleaseNever = "never"
+	// AnnotationLostSince on a pinned PersistentVolume is the time since when its node is lost, in the format of RFC
+	// 3339.
+	AnnotationLostSince = "listener-operator.dev/node-lost-since"
+	// AnnotationReleasedFrom on a PersistentVolume is the node that it is being released from, or was released from
+	// while its Pod is on no other node yet.
+	AnnotationReleasedFrom = "listener-operator.dev/released-from"
 
 	// Operator is the name of the operator's Deployment, ServiceAccount and image.
 	Operator = "listener-operator"

@@ -19,3 +19,29 @@ func TestOnlyTheInitialListIsDropped(t *testing.T) {
 		t.Error("a later event is dropped")
 	}
 }
+
+func TestNodesPassWhenTheyMayTakeOtherPods(t *testing.T) {
+	p, before := predicates.NodeSchedulingChanged(), &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a"}}}}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"heartbeat":  {func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }, false},
+		"address":    {func(n *corev1.Node) { n.Status.Addresses = []corev1.NodeAddress{{Address: "192.0.2.1"}} }, false},
+		"cordoned":   {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
+		"label":      {func(n *corev1.Node) { n.Labels = map[string]string{"zone": "a"} }, true},
+		"taint":      {func(n *corev1.Node) { n.Spec.Taints[0].Key = "b" }, true},
+		"taint ends": {func(n *corev1.Node) { n.Spec.Taints = nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			tc.change(after)
+			if got := p.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+				t.Errorf("passes: %t", got)
+			}
+		})
+	}
+	if !p.Create(event.CreateEvent{Object: before}) || !p.Delete(event.DeleteEvent{Object: before}) {
+		t.Error("a Node that is created or deleted does not pass")
+	}
+}

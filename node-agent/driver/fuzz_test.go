@@ -16,8 +16,8 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// FuzzPublishRequest checks that a request is refused as invalid, or changes its own volume only, which is removed again
-// by a request to unpublish it.
+// FuzzPublishRequest checks that a request is refused as invalid, or changes its own volume only, which is removed
+// again by a request to unpublish it.
 func FuzzPublishRequest(f *testing.F) {
 	const pods = "/pods/" + podUID + "/volumes/kubernetes.io~csi/"
 	f.Add("pvc-1", pods+"pvc-1/mount", "shop", "web-0", podUID, "false", false)

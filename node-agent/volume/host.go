@@ -48,7 +48,8 @@ func (h *Host) Write(target Target, addresses []listenersv1alpha1.IngressAddress
 	return h.write(target, addresses, true)
 }
 
-// Update is Write for a volume that exists, and does nothing for one that does not, or that is being written or removed. It never waits for a removal, which may take minutes.
+// Update is Write for a volume that exists, and does nothing for one that does not, or that is being written or
+// removed. It never waits for a removal, which may take minutes.
 func (h *Host) Update(target Target, addresses []listenersv1alpha1.IngressAddress) (Written, error) {
 	unlock, ok := h.locks.tryLock(target)
 	if !ok {

@@ -26,8 +26,8 @@ type Published struct {
 
 // Published returns a Pod's published volumes of this driver. It reads the kubelet's records, so that the node agent
 // needs no state of its own. It leaves out volumes that do not exist. The namespace is that of the last write; it is ""
-// for a volume that Stackable's listener operator wrote, or whose content the Pod has deleted. A Pod can falsify it only
-// for its own volumes.
+// for a volume that Stackable's listener operator wrote, or whose content the Pod has deleted. A Pod can falsify it
+// only for its own volumes.
 func (h *Host) Published(pod types.UID) ([]Published, error) {
 	pods, err := os.OpenRoot(h.pods)
 	if err != nil {

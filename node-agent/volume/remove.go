@@ -40,7 +40,8 @@ type removal struct {
 	// root contains the trees. A Pod must not be able to change its attributes, because a file system refuses to move
 	// directories between some of its projects.
 	root *os.Root
-	// step is called before each change, and for each entry of the root that is not removed. Its error ends the removal.
+	// step is called before each change, and for each entry of the root that is not removed. Its error ends the
+	// removal.
 	step func() error
 	// changes is the number of entries that were removed or moved.
 	changes int

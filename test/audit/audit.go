@@ -135,8 +135,9 @@ func parse(log io.Reader, user string) (*Requests, error) {
 }
 
 // isDenied reports whether a request was denied for lack of a permission, by the authorizer or by an admission plugin
-// that calls it, or by a policy that confines the operator, except for dry runs, which tests make. Requests that are forbidden because the namespace or the CRD is being deleted are not denied, and
-// neither are those with an owner whose CRD the plugin OwnerReferencesPermissionEnforcement does not know yet.
+// that calls it, or by a policy that confines the operator, except for dry runs, which tests make. Requests that are
+// forbidden because the namespace or the CRD is being deleted are not denied, and neither are those with an owner whose
+// CRD the plugin OwnerReferencesPermissionEnforcement does not know yet.
 func isDenied(event *auditv1.Event) bool {
 	status := event.ResponseStatus
 	if status != nil && strings.Contains(status.Message, "ValidatingAdmissionPolicy '"+names.Operator+".") {

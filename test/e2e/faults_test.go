@@ -398,8 +398,8 @@ func (s *scenario) operatorErrors(token string) (sum float64) {
 	return sum
 }
 
-// operatorErrorLog returns the errors that the operator has logged since a time, without those of client-go about events
-// that a namespace which is being deleted rejects.
+// operatorErrorLog returns the errors that the operator has logged since a time, without those of client-go about
+// events that a namespace which is being deleted rejects.
 func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
 	s.Helper()
 	output, err := exec.CommandContext(s.ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,

@@ -235,8 +235,8 @@ func TestALoadBalancerHasTCPAndUDPPortsAtOneAddress(t *testing.T) {
 	s.awaitAnswerOverUDP(own, "game")
 }
 
-// TestALoadBalancerFailsOverWhenItsNodeStops: three replicas share an address. The client outside reaches it again after
-// the node that announces it has lost power, and addresses and files stay.
+// TestALoadBalancerFailsOverWhenItsNodeStops: three replicas share an address. The client outside reaches it again
+// after the node that announces it has lost power, and addresses and files stay.
 func TestALoadBalancerFailsOverWhenItsNodeStops(t *testing.T) {
 	s := newScenario(t)
 	class := s.createBalancedClass(nil)

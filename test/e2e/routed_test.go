@@ -33,9 +33,9 @@ func (s *scenario) onClient(name string, args ...string) {
 	}
 }
 
-// TestReplicasAreReachedAtRoutedClusterIPs: with routes to the service range through the nodes, a client outside reaches
-// each replica at its cluster IP, which the replica reads in its volume, through each node, and still when a node that
-// runs none of them is lost.
+// TestReplicasAreReachedAtRoutedClusterIPs: with routes to the service range through the nodes, a client outside
+// reaches each replica at its cluster IP, which the replica reads in its volume, through each node, and still when a
+// node that runs none of them is lost.
 func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(listenersv1alpha1.ListenerClassSpec{

@@ -771,8 +771,8 @@ func TestLongHostNamesAreTruncatedAndStayUnique(t *testing.T) {
 	}
 }
 
-// TestTwoListenersCannotShareAHost: a Pod has two Listeners whose class derives the host from the Pod. Within a namespace,
-// too, the oldest Route gets the host.
+// TestTwoListenersCannotShareAHost: a Pod has two Listeners whose class derives the host from the Pod. Within a
+// namespace, too, the oldest Route gets the host.
 func TestTwoListenersCannotShareAHost(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

@@ -381,8 +381,8 @@ func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	}
 }
 
-// TestTheClassLimitsWhoUsesItAndHow: a class for another namespace gives a Pod no Service until the namespace is allowed,
-// and a Listener that overrides more than the class allows keeps what it has.
+// TestTheClassLimitsWhoUsesItAndHow: a class for another namespace gives a Pod no Service until the namespace is
+// allowed, and a Listener that overrides more than the class allows keeps what it has.
 func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

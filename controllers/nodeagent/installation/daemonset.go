@@ -150,8 +150,8 @@ func probe(path string) *corev1ac.ProbeApplyConfiguration {
 }
 
 // resourcesOf returns the configured resources, or some that suit a cluster of any size, because an agent only handles
-// its own node. It usually needs less than a third of the memory, and nothing that a Pod does to its volume makes it need
-// more.
+// its own node. It usually needs less than a third of the memory, and nothing that a Pod does to its volume makes it
+// need more.
 func resourcesOf(agent operatorv1alpha1.NodeAgentSpec) corev1.ResourceRequirements {
 	if agent.Resources != nil {
 		return *agent.Resources
@@ -162,8 +162,8 @@ func resourcesOf(agent operatorv1alpha1.NodeAgentSpec) corev1.ResourceRequiremen
 	}
 }
 
-// memoryEnv makes Go collect garbage before the container reaches its memory limit. A fifth is left for what Go does not
-// count.
+// memoryEnv makes Go collect garbage before the container reaches its memory limit. A fifth is left for what Go does
+// not count.
 func memoryEnv(resources corev1.ResourceRequirements) []*corev1ac.EnvVarApplyConfiguration {
 	limit, ok := resources.Limits[corev1.ResourceMemory]
 	if !ok {

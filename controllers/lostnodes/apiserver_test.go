@@ -1,0 +1,352 @@
+package lostnodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// cluster is an API server with a cache of its objects. The tests call Reconcile by themselves.
+type cluster struct {
+	*WithT
+	t         *testing.T
+	api       client.Client
+	cached    client.Client
+	namespace string
+	replaced  replacement
+}
+
+// replacement is a claim whose volume is to be replaced, as Stackable's listener operator left it.
+type replacement struct {
+	claim    *corev1.PersistentVolumeClaim
+	pv       *corev1.PersistentVolume
+	listener *listenersv1alpha1.Listener
+}
+
+func newCluster(t *testing.T) *cluster {
+	return &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t), cached: startCache(t)}
+}
+
+// startCache returns a client that reads from a cache like the operator's.
+func startCache(t *testing.T) client.Client {
+	mgr := apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
+		for _, o := range []client.Object{
+			&corev1.Pod{}, &corev1.Node{}, &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{},
+			&listenersv1alpha1.Listener{}, &listenersv1alpha1.ListenerClass{},
+		} {
+			if _, err := mgr.GetCache().GetInformer(t.Context(), o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return mgr.GetClient()
+}
+
+// create creates a claim that is bound to a volume, which is pinned to a node that is lost for an hour.
+func (c *cluster) create() {
+	c.t.Helper()
+	c.namespace = apiserver.Namespace(c.t)
+	w := newWorld()
+	w.class.Name, w.class.ResourceVersion = c.namespace, ""
+	w.claim.Namespace, w.claim.UID = c.namespace, ""
+	w.claim.Annotations[names.AnnotationListenerClass] = c.namespace
+	w.claim.Spec.VolumeName = ""
+	c.Expect(c.api.Create(c.t.Context(), w.class)).To(Succeed())
+	c.Expect(c.api.Create(c.t.Context(), w.claim)).To(Succeed())
+	w.claim.Spec.VolumeName = claim.VolumeName(w.claim)
+	c.Expect(c.api.Update(c.t.Context(), w.claim)).To(Succeed())
+
+	w.pv.Name, w.pv.UID, w.pv.Finalizers = w.claim.Spec.VolumeName, "", nil // the API server adds its own
+	w.pv.Labels[names.LabelListenerNamespace] = c.namespace
+	w.pv.Annotations[names.AnnotationLostSince] = "2026-01-01T00:00:00Z"
+	w.pv.Spec.ClaimRef.Namespace, w.pv.Spec.ClaimRef.UID = c.namespace, w.claim.UID
+	w.pv.Spec.CSI.VolumeHandle, w.pv.Spec.CSI.VolumeAttributes = w.pv.Name, map[string]string{names.AnnotationListenerClass: c.namespace}
+	w.pv.Spec.NodeAffinity = index.NodeAffinity("lost-" + c.namespace)
+	c.Expect(c.api.Create(c.t.Context(), w.pv)).To(Succeed())
+	c.Expect(w.pv.Finalizers).To(ConsistOf(finalizerProtection))
+
+	w.listener.Namespace, w.listener.UID, w.listener.Spec.ClassName = c.namespace, "", &c.namespace
+	w.ownedBy("PersistentVolume", w.pv.Name, w.pv.UID)
+	status := w.listener.Status
+	c.Expect(c.api.Create(c.t.Context(), w.listener)).To(Succeed())
+	w.listener.Status = status
+	c.Expect(c.api.Status().Update(c.t.Context(), w.listener)).To(Succeed())
+	c.replaced = replacement{w.claim, w.pv, w.listener}
+	c.Eventually(func(ctx context.Context) error {
+		return errors.Join(
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.claim), &corev1.PersistentVolumeClaim{}),
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.pv), &corev1.PersistentVolume{}),
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.class), &listenersv1alpha1.ListenerClass{}),
+			c.cached.Get(ctx, client.ObjectKeyFromObject(w.listener), &listenersv1alpha1.Listener{}),
+		)
+	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
+}
+
+// withWatch makes a client one that interceptors take.
+type withWatch struct{ client.Client }
+
+func (withWatch) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	return nil, errors.New("not used")
+}
+
+// process returns a Reconciler of a process that has just started.
+func (c *cluster) process(intercept interceptor.Funcs) *Reconciler {
+	writer := interceptor.NewClient(withWatch{c.cached}, intercept)
+	return &Reconciler{
+		Client: writer, APIReader: interceptor.NewClient(withWatch{c.api}, interceptor.Funcs{Get: intercept.Get, List: intercept.List}),
+		Events: events.NewFakeRecorder(1000), Clock: clock.RealClock{},
+		Applier: apply.New(writer, names.FieldManagerVolume), conditions: apply.New(writer, names.FieldManagerLostNodes),
+	}
+}
+
+func (c *cluster) request() reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c.replaced.claim)}
+}
+
+// awaitReplaced reconciles until the volume is replaced and the condition of the Listener describes that, and checks
+// the result.
+func (c *cluster) awaitReplaced(r *Reconciler) {
+	c.t.Helper()
+	c.Eventually(func(g Gomega, ctx context.Context) {
+		_, err := r.Reconcile(ctx, c.request())
+		g.Expect(err).NotTo(HaveOccurred())
+		var pv corev1.PersistentVolume
+		g.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.pv), &pv)).To(Succeed())
+		g.Expect(pv.UID).NotTo(Equal(c.replaced.pv.UID))
+		g.Expect(pv.DeletionTimestamp).To(BeNil())
+		g.Expect(pv.Spec.NodeAffinity).To(BeNil())
+		g.Expect(pv.Spec.ClaimRef.UID).To(Equal(c.replaced.claim.UID))
+		g.Expect(claim.VolumeSelector(&pv)).To(Equal(claim.Selector{Class: c.namespace}))
+		var l listenersv1alpha1.Listener
+		g.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.listener), &l)).To(Succeed())
+		g.Expect(l.UID).To(Equal(c.replaced.listener.UID))
+		g.Expect(claim.HasOwner(&l, c.replaced.claim.UID)).To(BeTrue())
+		g.Expect(l.Status.IngressAddresses).To(BeEmpty())
+		g.Expect(l.Status.IngressAddresses).NotTo(BeNil(), "the status of other writers stays")
+		if pv.Annotations[names.AnnotationReleasedFrom] != "" { // it is unknown after a crash while there was no volume
+			condition := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
+			g.Expect(condition).To(HaveField("Reason", listenersv1alpha1.ReasonVolumeReleased))
+		}
+	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
+}
+
+// faults makes the n-th write of a process fail, counted from 0, and what follows it as the mode says.
+type faults struct {
+	mode string
+	n    int
+	// write is the number of writes so far. broken states that the fault has happened.
+	write  atomic.Int32
+	broken atomic.Bool
+	// check is called before each write.
+	check func(ctx context.Context, what string)
+}
+
+var errFault = errors.New("the API server does not respond")
+
+// do passes a write on, or fails it before or after the API server has seen it.
+func (f *faults) do(ctx context.Context, what string, write func() error) error {
+	if f.mode == "unavailable" && f.broken.Load() {
+		return errFault
+	}
+	f.check(ctx, what)
+	if int(f.write.Add(1))-1 != f.n {
+		return write()
+	}
+	f.broken.Store(true)
+	if f.mode == "response lost" {
+		return errors.Join(write(), errFault)
+	}
+	return errFault
+}
+
+func (f *faults) read() error {
+	if f.mode == "unavailable" && f.broken.Load() {
+		return errFault
+	}
+	return nil
+}
+
+func (f *faults) funcs() interceptor.Funcs {
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			return errors.Join(f.read(), c.Get(ctx, key, o, options...))
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			return errors.Join(f.read(), c.List(ctx, list, options...))
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			return f.do(ctx, "create", func() error { return c.Create(ctx, o, options...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return f.do(ctx, "patch", func() error { return c.Patch(ctx, o, patch, options...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			return f.do(ctx, "apply", func() error { return c.Apply(ctx, o, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			return f.do(ctx, "delete", func() error { return c.Delete(ctx, o, options...) })
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			return f.do(ctx, "apply "+sub, func() error { return c.SubResource(sub).Apply(ctx, o, options...) })
+		},
+	}
+}
+
+// writesOfARelease are: the owner of the Listener, the mark, the deletion, the finalizer, the new volume, the
+// condition.
+const writesOfARelease = 6
+
+// TestReleaseIsCompletedAfterACrashAtEachWrite: whichever write was the last one of a process, or was the first one
+// that failed, the next process completes the release. Before the volume is deleted, the claim owns the Listener, which
+// the garbage collector would otherwise delete.
+func TestReleaseIsCompletedAfterACrashAtEachWrite(t *testing.T) {
+	c := newCluster(t)
+	for _, mode := range []string{"write fails", "response lost", "unavailable"} {
+		for n := range writesOfARelease + 1 {
+			t.Run(fmt.Sprintf("%s %d", mode, n), func(t *testing.T) {
+				c := &cluster{WithT: NewWithT(t), t: t, api: c.api, cached: c.cached}
+				c.create()
+				f := &faults{mode: mode, n: n, check: c.checkOwner}
+				first := c.process(f.funcs())
+				if n == writesOfARelease {
+					c.awaitReplaced(first)
+					if got := f.write.Load(); got != writesOfARelease {
+						t.Errorf("a release took %d writes, want %d", got, writesOfARelease)
+					}
+					return
+				}
+				c.Eventually(func(ctx context.Context) bool {
+					_, _ = first.Reconcile(ctx, c.request())
+					return f.broken.Load()
+				}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).Should(BeTrue())
+				_, _ = first.Reconcile(t.Context(), c.request()) // it may try again, before it ends
+				c.awaitReplaced(c.process((&faults{n: -1, check: c.checkOwner}).funcs()))
+			})
+		}
+	}
+}
+
+// checkOwner checks before a deletion that the Listener is safe from the garbage collector.
+func (c *cluster) checkOwner(ctx context.Context, what string) {
+	if what != "delete" {
+		return
+	}
+	var l listenersv1alpha1.Listener
+	c.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.listener), &l)).To(Succeed())
+	if !claim.HasOwner(&l, c.replaced.claim.UID) {
+		c.t.Error("the volume is deleted while it is the only owner of its Listener")
+	}
+}
+
+// TestTwoReplicasReleaseAVolumeOnce: while leadership changes, two replicas may work on the same claim. Volumes are
+// deleted and created once, and a Pod that is scheduled in between keeps its volume.
+func TestTwoReplicasReleaseAVolumeOnce(t *testing.T) {
+	c := newCluster(t)
+	other := startCache(t)
+	for range 5 {
+		c := &cluster{WithT: NewWithT(t), t: t, api: c.api, cached: c.cached}
+		c.create()
+		var created, deleted atomic.Int32
+		count := func(counter *atomic.Int32, err error) error {
+			if err == nil {
+				counter.Add(1)
+			}
+			return err
+		}
+		intercept := interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				return count(&created, c.Create(ctx, o, options...))
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+				return count(&deleted, c.Delete(ctx, o, options...))
+			},
+		}
+		var running sync.WaitGroup
+		for _, cached := range []client.Client{c.cached, other} {
+			replica := (&cluster{WithT: c.WithT, t: t, api: c.api, cached: cached}).process(intercept)
+			running.Go(func() {
+				for range 50 {
+					_, _ = replica.Reconcile(t.Context(), c.request()) // conflicts with the other one
+				}
+			})
+		}
+		running.Wait()
+		c.awaitReplaced(c.process(interceptor.Funcs{}))
+		if created.Load() != 1 || deleted.Load() != 1 {
+			t.Errorf("%d volumes were created and %d deleted", created.Load(), deleted.Load())
+		}
+	}
+}
+
+// TestControllerFollowsItsWatches: a claim becomes Lost because its volume was deleted by hand, and a node is lost and
+// returns, without any other event.
+func TestControllerFollowsItsWatches(t *testing.T) {
+	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t)}
+	mgr := apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
+		return (&Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter), Clock: clock.RealClock{},
+			Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
+		}).SetupWithManager(mgr)
+	})
+	c.cached = mgr.GetClient()
+	c.create()
+	volume := &corev1.PersistentVolume{}
+	awaitVolume := func(condition func(g Gomega)) {
+		t.Helper()
+		c.Eventually(func(g Gomega, ctx context.Context) {
+			g.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.pv), volume)).To(Succeed())
+			condition(g)
+		}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
+	}
+	awaitNew := func(old types.UID) {
+		t.Helper()
+		awaitVolume(func(g Gomega) { g.Expect(volume.UID).NotTo(Equal(old)) })
+	}
+	awaitNew(c.replaced.pv.UID) // released, because it was lost for long
+
+	old := volume.UID
+	c.Expect(c.api.Delete(t.Context(), volume)).To(Succeed())
+	c.Expect(c.api.Patch(t.Context(), volume, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	awaitNew(old)
+
+	lost := node("later-" + c.namespace)
+	c.Expect(c.api.Create(t.Context(), lost)).To(Succeed())
+	before := volume.DeepCopy()
+	volume.Spec.NodeAffinity = index.NodeAffinity(lost.Name)
+	c.Expect(c.api.Patch(t.Context(), volume, client.MergeFrom(before))).To(Succeed())
+	old = volume.UID
+	c.Eventually(func(ctx context.Context) (string, error) { // the watch of Nodes finds volumes in the cache
+		var pv corev1.PersistentVolume
+		err := c.cached.Get(ctx, client.ObjectKeyFromObject(volume), &pv)
+		return fmt.Sprint(index.PinnedNodes(&pv)), err
+	}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).Should(ContainSubstring(lost.Name))
+	c.Expect(c.api.Delete(t.Context(), lost)).To(Succeed())
+	awaitVolume(func(g Gomega) { g.Expect(volume.Annotations).To(HaveKey(names.AnnotationLostSince)) })
+	c.Expect(c.api.Create(t.Context(), node(lost.Name))).To(Succeed())
+	awaitVolume(func(g Gomega) { g.Expect(volume.Annotations).NotTo(HaveKey(names.AnnotationLostSince)) })
+	c.Expect(volume.UID).To(Equal(old))
+}

@@ -1,0 +1,137 @@
+package lostnodes
+
+import (
+	"fmt"
+	"time"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// replacedNode is how long a node must be lost before a volume with policy Preferred is released. A node that is
+// deleted and created again, as cloud providers do when a machine is replaced in place, is not lost. It is also the
+// least that a class may set as releaseAfter.
+const replacedNode = 10 * time.Second
+
+// newNode is the age up to which a node need not take a Pod. A node that was created again becomes ready a moment
+// later, and what the scheduler said about a Pod may be from before.
+const newNode = time.Minute
+
+// decision is what to do about a volume that exists.
+type decision struct {
+	// lost states whether the node that the volume is pinned to is lost, which is recorded.
+	lost bool
+	// release is why the volume is to be released, or "".
+	release string
+	// wait is when to decide again, or 0 if only a change of an observed object matters.
+	wait time.Duration
+	// invalid is what is wrong with the request in the claim's annotation, or "".
+	invalid string
+}
+
+// decide decides what to do about a volume that exists. Whether a release is possible at this time is checked before it
+// begins.
+func (o *observed) decide(now time.Time) decision {
+	node := o.pinned()
+	d := decision{lost: node != "" && nodeLost(o.nodes[node])}
+	value := o.claim.Annotations[names.AnnotationRelease]
+	if value != "" && value != names.ReleaseNever {
+		d.release, d.wait, d.invalid = o.decideRequest(value, now)
+	}
+	if d.release == "" && value != names.ReleaseNever && node != "" {
+		o.decideAutomatic(&d, node, now)
+	}
+	return d
+}
+
+// decideRequest decides about a manual request. It concerns a volume that has a node affinity and was created before
+// the request: a release creates the volume again.
+func (o *observed) decideRequest(value string, now time.Time) (release string, wait time.Duration, invalid string) {
+	at, err := time.Parse(time.RFC3339, value)
+	switch {
+	case err != nil:
+		return "", 0, fmt.Sprintf("the annotation %s has the value %q; allowed are the time of the request, such as %s, and %q",
+			names.AnnotationRelease, value, now.UTC().Format(time.RFC3339), names.ReleaseNever)
+	case o.pv.Spec.NodeAffinity == nil || !o.pv.CreationTimestamp.Time.Before(at):
+		return "", 0, ""
+	case at.After(now):
+		return "", at.Sub(now), ""
+	}
+	return fmt.Sprintf("the annotation %s requests it", names.AnnotationRelease), 0, ""
+}
+
+// decideAutomatic decides whether the class demands the release of a volume that is pinned to the node.
+func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
+	after, ok := o.releaseAfter()
+	if d.lost && ok && o.recorded() {
+		since := o.lostSince(now)
+		if left := since.Add(after).Sub(now); left > 0 {
+			d.wait = earlier(d.wait, left)
+			return
+		}
+		d.release = fmt.Sprintf("node %s is lost since %s", node, since.UTC().Format(time.RFC3339))
+		return
+	}
+	if d.lost || o.displaced == "" {
+		return
+	}
+	if left := o.nodes[node].CreationTimestamp.Add(newNode).Sub(now); left > 0 {
+		d.wait = earlier(d.wait, left)
+		return
+	}
+	d.release = o.displaced
+}
+
+// earlier returns the shorter of two waits, of which 0 is none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+// policy returns the policy of the class, or "" if the class is not known. A volume that was pinned before its class
+// was changed not to pin is released as with Preferred: nobody relies on the pin any more.
+func (o *observed) policy() listenersv1alpha1.PinningPolicy {
+	switch {
+	case o.class == nil:
+		return ""
+	case o.class.Pinning() == nil:
+		return listenersv1alpha1.PinningPolicyPreferred
+	default:
+		return o.class.Pinning().Policy
+	}
+}
+
+// releaseAfter returns how long the node must be lost before the volume is released. The second result is false if it
+// is never released automatically.
+func (o *observed) releaseAfter() (time.Duration, bool) {
+	switch o.policy() {
+	case listenersv1alpha1.PinningPolicyPreferred:
+		return replacedNode, true
+	case listenersv1alpha1.PinningPolicyRequired:
+		if after := o.class.Pinning().ReleaseAfter; after != nil {
+			return max(after.Duration, replacedNode), true
+		}
+	}
+	return 0, false
+}
+
+// lostMessage describes the loss of the node and what will happen.
+func (o *observed) lostMessage(now time.Time) string {
+	node := o.pinned()
+	what := "does not exist"
+	if o.nodes[node] != nil {
+		what = "is out of service"
+	}
+	text := fmt.Sprintf("node %s, which PersistentVolume %s is pinned to, %s; the volume ", node, o.pv.Name, what)
+	after, ok := o.releaseAfter()
+	switch {
+	case o.claim.Annotations[names.AnnotationRelease] == names.ReleaseNever:
+		return text + fmt.Sprintf("is not released, because its claim has the annotation %s: %s", names.AnnotationRelease, names.ReleaseNever)
+	case ok:
+		return text + "will be released at " + o.lostSince(now).Add(after).UTC().Format(time.RFC3339)
+	default:
+		return text + fmt.Sprintf("is not released automatically: to release it, set the annotation %s of its claim to the current time", names.AnnotationRelease)
+	}
+}

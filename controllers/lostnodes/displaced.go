@@ -1,0 +1,186 @@
+package lostnodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// A volume with policy Preferred displaces its Pod when the scheduler finds no node for the Pod, the node of the volume
+// does not take it, and another node would, were it not for the volume. What the scheduler knows of resources, ports
+// and other Pods is not repeated here: another node may turn out to have no room either.
+
+// displaced returns why the node of a volume does not take a Pod that another node would take, or "".
+func (r *Reconciler) displaced(ctx context.Context, o *observed) (string, error) {
+	node := o.nodes[o.pinned()]
+	if node == nil || o.policy() != listenersv1alpha1.PinningPolicyPreferred {
+		return "", nil
+	}
+	for i := range o.pods {
+		pod := &o.pods[i]
+		verdict := unschedulable(pod)
+		if verdict == "" {
+			continue
+		}
+		affinities, known, err := r.otherAffinities(ctx, pod, o.claim.Name)
+		if err != nil || !known {
+			return "", err
+		}
+		var nodes corev1.NodeList
+		if err := r.Client.List(ctx, &nodes); err != nil {
+			return "", fmt.Errorf("listing nodes: %w", err)
+		}
+		if why := displaces(pod, verdict, node, nodes.Items, affinities); why != "" {
+			return why, nil
+		}
+	}
+	return "", nil
+}
+
+// unschedulable returns what the scheduler says about a Pod that it finds no node for, or "".
+func unschedulable(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		return ""
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// displaces returns why the node does not take a Pod that another one of the nodes would take, or "". verdict is what
+// the scheduler says about the Pod. If the node would take the Pod as far as can be seen here, only a verdict that
+// names the node affinity of volumes shows that it has no room: another one may be outdated, for example about a claim
+// that was not bound yet.
+func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev1.Node, affinities []*corev1.VolumeNodeAffinity) string {
+	elsewhere := false
+	for i := range nodes {
+		if nodes[i].Name != node.Name && refusal(pod, &nodes[i], affinities) == "" {
+			elsewhere = true
+		}
+	}
+	if !elsewhere {
+		return ""
+	}
+	if why := refusal(pod, node, affinities); why != "" {
+		return fmt.Sprintf("node %s does not take Pod %s, because %s", node.Name, pod.Name, why)
+	}
+	if namesVolumeAffinity(verdict) {
+		return fmt.Sprintf("node %s does not take Pod %s, about which the scheduler says: %s", node.Name, pod.Name, verdict)
+	}
+	return ""
+}
+
+// namesVolumeAffinity reports whether the scheduler rejected nodes because of the node affinity of volumes, in the
+// words of Kubernetes 1.32, or of later versions.
+func namesVolumeAffinity(verdict string) bool {
+	return strings.Contains(verdict, "node(s) had volume node affinity conflict") ||
+		strings.Contains(verdict, "node(s) didn't match PersistentVolume's node affinity")
+}
+
+// refusal returns why a node does not take a Pod whose other volumes have these node affinities, or "".
+func refusal(pod *corev1.Pod, node *corev1.Node, affinities []*corev1.VolumeNodeAffinity) string {
+	if node.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	if node.Labels[names.TopologyKey] == "" {
+		return "no node agent runs there"
+	}
+	taints := node.Spec.Taints
+	if node.Spec.Unschedulable {
+		taints = append(slices.Clip(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	repels := func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+	}
+	if taint, found := schedulingcorev1.FindMatchingUntoleratedTaint(logr.Discard(), taints, pod.Spec.Tolerations, repels, false); found {
+		return "of its taint " + taint.Key
+	}
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+		return "of the Pod's node selector or affinity"
+	}
+	for _, affinity := range affinities {
+		if ok, err := schedulingcorev1.MatchNodeSelectorTerms(node, affinity.Required); err != nil || !ok {
+			return "of the node affinity of another volume"
+		}
+	}
+	return ""
+}
+
+// otherAffinities returns the node affinities of a Pod's volumes, except for that of one claim and of others that could
+// be released as well. The second result is false if the scheduler has to wait for a claim of the Pod.
+func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, except string) ([]*corev1.VolumeNodeAffinity, bool, error) {
+	var affinities []*corev1.VolumeNodeAffinity
+	for _, name := range index.PodClaims(pod) {
+		if name == except {
+			continue
+		}
+		affinity, known, err := r.claimAffinity(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		if err != nil || !known {
+			return nil, false, err
+		}
+		if affinity != nil && affinity.Required != nil {
+			affinities = append(affinities, affinity)
+		}
+	}
+	return affinities, true, nil
+}
+
+// claimAffinity returns the node affinity of the volume of a claim, or nil if the volume has none, or could be
+// released. The second result is false if the scheduler has to wait for the claim.
+func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName) (*corev1.VolumeNodeAffinity, bool, error) {
+	pvc, err := get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
+	switch {
+	case err != nil || pvc == nil:
+		return nil, false, err
+	case pvc.Spec.VolumeName == "":
+		known, err := r.bindsWithPod(ctx, pvc)
+		return nil, known, err
+	}
+	pv, err := get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
+	if err != nil || pv == nil {
+		return nil, false, err
+	}
+	if claim.IsBoundTo(pv, pvc) {
+		other := &observed{claim: pvc, pv: pv}
+		if err := r.observeListener(ctx, other); err != nil {
+			return nil, false, err
+		}
+		if other.policy() == listenersv1alpha1.PinningPolicyPreferred && pvc.Annotations[names.AnnotationRelease] != names.ReleaseNever {
+			return nil, true, nil
+		}
+		return pv.Spec.NodeAffinity, true, nil
+	}
+	// The cache has no node affinity of volumes of other drivers.
+	if pv, err = get(ctx, r.APIReader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil || pv == nil {
+		return nil, false, err
+	}
+	return pv.Spec.NodeAffinity, true, nil
+}
+
+// bindsWithPod reports whether a claim without a volume is bound when its Pod is scheduled, so that the scheduler need
+// not wait for it.
+func (r *Reconciler) bindsWithPod(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (bool, error) {
+	class, err := get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
+	if err != nil || class == nil {
+		return false, err
+	}
+	return ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer, nil
+}

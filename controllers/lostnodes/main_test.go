@@ -1,0 +1,173 @@
+package lostnodes
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// start is the time at which the tests begin. The volume was created an hour earlier.
+var start = time.Date(2026, 5, 1, 3, 0, 0, 0, time.UTC)
+
+// ago returns an earlier time as annotations have it.
+func ago(d time.Duration) string { return start.Add(-d).Format(time.RFC3339) }
+
+// world has the objects that exist before a reconcile. Each test changes one of them.
+type world struct {
+	class    *listenersv1alpha1.ListenerClass
+	listener *listenersv1alpha1.Listener
+	claim    *corev1.PersistentVolumeClaim
+	pv       *corev1.PersistentVolume
+	pods     []*corev1.Pod
+	nodes    []*corev1.Node
+}
+
+// newWorld returns the claim of the replica web-0, whose volume is pinned to node-1, which does not exist. node-2
+// exists. The class releases volumes after ten minutes. No Pod exists.
+func newWorld() *world {
+	pvc := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "listener-web-0", Namespace: "shop", UID: "claim-uid", Labels: map[string]string{"app": "web"},
+			Annotations: map[string]string{names.AnnotationProvisioner: names.Driver, names.AnnotationListenerClass: "stable"},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			VolumeName: "pvc-claim-uid", StorageClassName: ptr.To(names.Driver),
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+		},
+	}
+	w := &world{
+		class: &listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "stable"},
+			Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, Pinning: &listenersv1alpha1.Pinning{
+				Policy: listenersv1alpha1.PinningPolicyRequired, ReleaseAfter: &metav1.Duration{Duration: 10 * time.Minute},
+			}},
+		},
+		listener: &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop", UID: "listener-uid", Generation: 1},
+			Spec: listenersv1alpha1.ListenerSpec{
+				ClassName: ptr.To("stable"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}},
+			},
+			Status: &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}},
+		},
+		claim: pvc,
+		pv: &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "pvc-claim-uid", UID: "pv-uid", CreationTimestamp: metav1.NewTime(start.Add(-time.Hour)),
+				Labels:      map[string]string{names.LabelListenerNamespace: "shop", names.LabelListenerName: "listener-web-0"},
+				Annotations: map[string]string{}, Finalizers: []string{finalizerProtection},
+			},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes: pvc.Spec.AccessModes, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")},
+				ClaimRef:                      &corev1.ObjectReference{Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID},
+				NodeAffinity:                  index.NodeAffinity("node-1"),
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				StorageClassName:              names.Driver,
+				PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+					Driver: names.Driver, VolumeHandle: "pvc-claim-uid",
+					VolumeAttributes: map[string]string{names.AnnotationListenerClass: "stable"},
+				}},
+			},
+		},
+		nodes: []*corev1.Node{node("node-2")},
+	}
+	w.ownedBy("PersistentVolume", w.pv.Name, w.pv.UID) // as Stackable's listener operator leaves it
+	return w
+}
+
+func (w *world) ownedBy(kind, name string, uid types.UID) {
+	w.listener.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
+}
+
+// preferred gives the class the policy Preferred, and lets node-1 exist.
+func (w *world) preferred() {
+	w.class.Spec.Pinning = &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}
+	w.nodes = append(w.nodes, node("node-1"))
+}
+
+// node returns a node that has an agent.
+func node(name string, taints ...corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{names.TopologyKey: name}},
+		Spec:       corev1.NodeSpec{Taints: taints},
+	}
+}
+
+// pod returns a Pod that uses the claim, on a node or on none yet.
+func pod(onNode string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: "pod-uid"},
+		Spec: corev1.PodSpec{NodeName: onNode, Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
+		}}}},
+	}
+}
+
+// rejected returns a Pod that the scheduler finds no node for.
+func rejected(verdict string) *corev1.Pod {
+	p := pod("")
+	p.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: verdict,
+	}}
+	return p
+}
+
+func (w *world) objects() []client.Object {
+	var objects []client.Object
+	for _, o := range []struct {
+		object client.Object
+		exists bool
+	}{{w.class, w.class != nil}, {w.listener, w.listener != nil}, {w.claim, w.claim != nil}, {w.pv, w.pv != nil}} {
+		if o.exists {
+			objects = append(objects, o.object)
+		}
+	}
+	for _, p := range w.pods {
+		objects = append(objects, p)
+	}
+	for _, n := range w.nodes {
+		objects = append(objects, n)
+	}
+	return objects
+}
+
+// run is a Reconciler on a fake client.
+type run struct {
+	*Reconciler
+	t      *testing.T
+	api    client.WithWatch
+	clock  *testingclock.FakePassiveClock
+	events chan string
+}
+
+// start returns a Reconciler, at the time of start.
+func (w *world) start(t *testing.T, intercept interceptor.Funcs) *run {
+	t.Helper()
+	c := fakeclient.New(t, intercept, w.objects()...)
+	recorder := events.NewFakeRecorder(100)
+	r := &run{t: t, api: c, clock: testingclock.NewFakePassiveClock(start), events: recorder.Events}
+	r.Reconciler = &Reconciler{
+		Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Clock: r.clock,
+		Applier: apply.New(c, names.FieldManagerVolume), conditions: apply.New(c, names.FieldManagerLostNodes),
+	}
+	return r
+}

@@ -1,0 +1,151 @@
+// Package lostnodes releases pinned volumes from nodes that are lost, so that their Pods start elsewhere with the same
+// Listener, Service and node ports, and creates PersistentVolumes again that were deleted by hand. Both replace the
+// PersistentVolume under its claim, because the node affinity of a PersistentVolume is immutable.
+//
+// It must never touch a volume of another driver, a finalizer of another owner, or a volume that a Pod on an existing
+// node mounts, and never leave a claim without its volume: every step can be repeated, whichever one was the last
+// before a crash. It never writes to a claim.
+package lostnodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Reconciler observes the volume of a claim. Its requests are claims, which survive the replacement of their volume.
+type Reconciler struct {
+	// Client reads from the cache, with the indexes of package index, and writes.
+	Client client.Client
+	// APIReader confirms with the API server what a replacement depends on.
+	APIReader client.Reader
+	// Events emits the events of claims and Pods.
+	Events events.EventRecorder
+	// Applier writes the owners of Listeners, as the field manager of volumes.
+	Applier *apply.Applier
+	// Clock is the time.
+	Clock clock.PassiveClock
+
+	// conditions applies the condition of Listeners.
+	conditions *apply.Applier
+	// warned has the text of the last warning by claim and reason. There is one worker.
+	warned map[warning]string
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	o, err := r.observe(ctx, req.NamespacedName, fromCache)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case o == nil:
+		r.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	case o.pv == nil, o.interrupted():
+		return reconcile.Result{}, r.replace(ctx, req.NamespacedName)
+	case !o.concerns():
+		return reconcile.Result{}, nil
+	}
+	if o.displaced, err = r.displaced(ctx, o); err != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.Clock.Now()
+	d := o.decide(now)
+	r.warn(o, listenersv1alpha1.ReasonInvalidRelease, d.invalid)
+	if d.release == "" {
+		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, "")
+	}
+	switch {
+	case d.lost != o.recorded():
+		err = r.record(ctx, o, d.lost, now)
+	case d.release != "":
+		err = r.release(ctx, req.NamespacedName, o, d)
+	default:
+		err = r.report(ctx, o)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: d.wait}, nil
+}
+
+// record records since when the node of a volume is lost, or that it is back.
+func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now time.Time) error {
+	var since any
+	if lost {
+		if gone, err := r.confirmLost(ctx, o.pinned()); err != nil || !gone {
+			return err // the cache follows
+		}
+		since = now.UTC().Format(time.RFC3339)
+	}
+	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationLostSince: since}); err != nil {
+		return err
+	}
+	if lost {
+		log.FromContext(ctx).Info("The node of a volume is lost", "node", o.pinned(), "PersistentVolume", o.pv.Name)
+		r.emit(o, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodeLost, o.lostMessage(now))
+	}
+	return nil
+}
+
+// confirmLost reports whether a node is lost according to the API server.
+func (r *Reconciler) confirmLost(ctx context.Context, name string) (bool, error) {
+	node, err := get(ctx, r.APIReader, types.NamespacedName{Name: name}, &corev1.Node{})
+	return err == nil && nodeLost(node), err
+}
+
+// report writes what happened to the volume into the condition of the Listener. When the volume has moved, it emits an
+// event and removes the annotation that the report came from.
+func (r *Reconciler) report(ctx context.Context, o *observed) error {
+	from, to := o.pv.Annotations[names.AnnotationReleasedFrom], landed(o.pv)
+	done := from != "" && to != "" && (from != to || o.mountedOn(to))
+	reported := o.pv
+	if done && from == to {
+		reported = o.pv.DeepCopy()
+		delete(reported.Annotations, names.AnnotationReleasedFrom)
+	}
+	if err := r.reportCondition(ctx, o, reported); err != nil || !done {
+		return err
+	}
+	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationReleasedFrom: nil}); err != nil {
+		return err
+	}
+	if from != to {
+		r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeMoved, movedMessage(o.pv, from, to))
+	}
+	return nil
+}
+
+// mountedOn reports whether the volume is pinned to the node, or a Pod uses it there. A record of the node alone may be
+// from before a release.
+func (o *observed) mountedOn(node string) bool {
+	return o.pinned() == node || slices.ContainsFunc(o.users(), func(p corev1.Pod) bool {
+		return p.Spec.NodeName == node && p.DeletionTimestamp == nil
+	})
+}
+
+// landed returns the node on which a volume is, or was last mounted, or "".
+func landed(pv *corev1.PersistentVolume) string {
+	if nodes := index.VolumeNodes(pv); len(nodes) > 0 {
+		return nodes[0]
+	}
+	return ""
+}
+
+func movedMessage(pv *corev1.PersistentVolume, from, to string) string {
+	return fmt.Sprintf("PersistentVolume %s moved from node %s to node %s", pv.Name, from, to)
+}

@@ -1,0 +1,238 @@
+package lostnodes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+const (
+	// finalizerProtection delays the deletion of a PersistentVolume until it is not bound. Only this package removes it
+	// earlier: the claim gets a new volume.
+	finalizerProtection = "kubernetes.io/pv-protection"
+	// finalizerProvisioner is on volumes of Stackable's listener operator; the provisioner removes it.
+	finalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
+	// annotationProvisionedBy names the provisioner of a PersistentVolume, which deletes it when it is released.
+	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
+)
+
+// release replaces the volume of a claim by one without a node affinity, if the API server confirms the decision and
+// nothing forbids it. Each step leaves a state from which the next Reconcile continues:
+//
+//  1. The claim becomes an owner of the Listener. Of a Listener that Stackable's listener operator created, only the
+//     volume is one, and the garbage collector would delete Listener, Service and node ports with it.
+//  2. An annotation marks the volume as being released. From now on the release is completed, even if its reason ends.
+//  3. The volume is deleted. It still exists, because of its finalizer.
+//  4. The finalizer is removed. Now the claim is Lost, as it is when a volume was deleted by hand.
+//  5. The new volume is created.
+func (r *Reconciler) release(ctx context.Context, key types.NamespacedName, cached *observed, decided decision) error {
+	o, err := r.observe(ctx, key, fromAPIServer)
+	if err != nil || o == nil || o.pv == nil || o.pv.UID != cached.pv.UID {
+		return err // the cache follows
+	}
+	o.displaced = cached.displaced
+	if o.decide(r.Clock.Now()).release == "" || slices.Contains(o.pv.Finalizers, finalizerProvisioner) {
+		return nil // the change is watched
+	}
+	if why := o.forbidden(); why != "" {
+		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, fmt.Sprintf("PersistentVolume %s is not released, although %s: %s", o.pv.Name, decided.release, why))
+		return r.report(ctx, cached)
+	}
+	if err := r.adopt(ctx, o); err != nil {
+		return err
+	}
+	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationReleasedFrom: o.pinned()}); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Releasing a volume", "PersistentVolume", o.pv.Name, "node", o.pinned(), "why", decided.release)
+	if o.pv.DeletionTimestamp == nil {
+		if err := r.Client.Delete(ctx, o.pv, client.Preconditions{UID: &o.pv.UID, ResourceVersion: &o.pv.ResourceVersion}); err != nil {
+			return fmt.Errorf("deleting PersistentVolume %s, to release it from node %s: %w", o.pv.Name, o.pinned(), err)
+		}
+	}
+	return r.replace(ctx, key)
+}
+
+// forbidden returns why the volume cannot be released now, or "".
+func (o *observed) forbidden() string {
+	before, errBefore := claim.VolumeSelector(o.pv)
+	after, errAfter := claim.VolumeSelector(claim.Volume(o.claim, ""))
+	switch users := o.users(); {
+	case o.pinned() == "":
+		return "the operator did not set its node affinity"
+	case len(users) > 0:
+		return fmt.Sprintf("Pod %s on node %s uses it", users[0].Name, users[0].Spec.NodeName)
+	case foreignFinalizers(o.pv) != "":
+		return "its finalizers " + foreignFinalizers(o.pv) + " belong to others, who have to remove them"
+	case errBefore != nil || errAfter != nil || before != after:
+		return "the annotations of the claim do not select the same Listener any more; restore them"
+	case o.claim.Spec.VolumeName != claim.VolumeName(o.claim):
+		return "the operator did not provision it"
+	}
+	return ""
+}
+
+// foreignFinalizers returns the finalizers of a volume that neither Kubernetes nor the provisioner removes, or "".
+func foreignFinalizers(pv *corev1.PersistentVolume) string {
+	var foreign []string
+	for _, finalizer := range pv.Finalizers {
+		if finalizer != finalizerProtection && finalizer != finalizerProvisioner {
+			foreign = append(foreign, finalizer)
+		}
+	}
+	return strings.Join(foreign, ", ")
+}
+
+// replace completes the release of a volume that is being deleted, and creates the volume of a claim that has none,
+// because a release was interrupted or the volume was deleted by hand. If a Pod on an existing node uses the claim, and
+// the class is pinned, the new volume is pinned to that node, because its address may be known.
+func (r *Reconciler) replace(ctx context.Context, key types.NamespacedName) error {
+	o, err := r.observe(ctx, key, fromAPIServer)
+	if err != nil || o == nil || o.pv != nil && !o.interrupted() {
+		return err // the cache follows
+	}
+	desired, why, err := r.desiredVolume(ctx, o)
+	if err != nil {
+		return err
+	}
+	r.warn(o, listenersv1alpha1.ReasonVolumeNotRestored, why)
+	if why != "" {
+		return nil
+	}
+	if err := r.adopt(ctx, o); err != nil {
+		return err
+	}
+	if o.pv != nil {
+		if gone, err := r.unprotect(ctx, o); err != nil || !gone {
+			return err
+		}
+	}
+	return r.create(ctx, o, desired)
+}
+
+// create creates the volume of a claim, unless another replica did, and emits events.
+func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.PersistentVolume) error {
+	err := r.Client.Create(ctx, created, client.FieldOwner(names.FieldManagerLostNodes))
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("creating PersistentVolume %s again: %w", created.Name, err)
+	}
+	from := created.Annotations[names.AnnotationReleasedFrom]
+	log.FromContext(ctx).Info("Created a volume again", "PersistentVolume", created.Name, "releasedFrom", from)
+	if from == "" {
+		r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeRestored,
+			fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name))
+		return nil
+	}
+	r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeReleased,
+		fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from))
+	return nil
+}
+
+// desiredVolume returns the volume that replaces the one of a claim, or why there cannot be one.
+func (r *Reconciler) desiredVolume(ctx context.Context, o *observed) (desired *corev1.PersistentVolume, why string, err error) {
+	listener := o.listenerName()
+	switch {
+	case o.claim.Spec.VolumeName != claim.VolumeName(o.claim):
+		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and was not provisioned by the operator, which would have named it %s; create it, or delete the claim",
+			o.claim.Spec.VolumeName, claim.VolumeName(o.claim)), nil
+	case listener == "":
+		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s", o.claim.Spec.VolumeName, claim.ErrNoSelector), nil
+	}
+	desired = claim.Volume(o.claim, listener)
+	desired.Annotations = map[string]string{annotationProvisionedBy: names.Driver}
+	desired.Spec.ClaimRef = &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: o.claim.Namespace, Name: o.claim.Name, UID: o.claim.UID,
+	}
+	desired.Spec.StorageClassName = volume.GetPersistentVolumeClaimClass(o.claim)
+	desired.Spec.NodeAffinity = o.affinity()
+	if o.pv != nil {
+		desired.Annotations[names.AnnotationReleasedFrom] = o.pv.Annotations[names.AnnotationReleasedFrom]
+		desired.Spec.PersistentVolumeReclaimPolicy = o.pv.Spec.PersistentVolumeReclaimPolicy
+		return desired, "", nil
+	}
+	class, err := get(ctx, r.Client, types.NamespacedName{Name: desired.Spec.StorageClassName}, &storagev1.StorageClass{})
+	if err == nil && class != nil && class.ReclaimPolicy != nil {
+		desired.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
+	}
+	return desired, "", err
+}
+
+// affinity returns the node affinity of the new volume, or nil.
+func (o *observed) affinity() *corev1.VolumeNodeAffinity {
+	nodes := sets.New[string]()
+	for _, pod := range o.users() {
+		nodes.Insert(pod.Spec.NodeName)
+	}
+	if nodes.Len() != 1 || o.class == nil || o.class.Pinning() == nil {
+		return nil
+	}
+	return index.NodeAffinity(nodes.UnsortedList()[0])
+}
+
+// adopt makes the claim an owner of the Listener that was created for it.
+func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
+	l := o.listener
+	if l == nil || l.DeletionTimestamp != nil || !claim.OwnedBy(l, o.claim) || claim.HasOwner(l, o.claim.UID) {
+		return nil
+	}
+	selector, err := claim.VolumeSelector(claim.Volume(o.claim, l.Name))
+	if err != nil || selector.Class == "" {
+		return nil //nolint:nilerr // a Listener that the claim names is not the claim's
+	}
+	_, err = r.Applier.Apply(ctx, claim.Listener(o.claim, nil, selector.Class, l.Spec.Ports), l)
+	return err
+}
+
+// unprotect removes Kubernetes' own finalizer of a volume that is being deleted. It reports whether the volume is gone.
+func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
+	if foreign := foreignFinalizers(o.pv); foreign != "" {
+		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, fmt.Sprintf("PersistentVolume %s is being deleted, to release it from node %s, "+
+			"but has finalizers of others, who have to remove them: %s", o.pv.Name, o.pv.Annotations[names.AnnotationReleasedFrom], foreign))
+		return false, nil
+	}
+	kept := slices.DeleteFunc(slices.Clone(o.pv.Finalizers), func(f string) bool { return f == finalizerProtection })
+	if err := r.patch(ctx, o.pv, map[string]any{"finalizers": kept}); err != nil {
+		return false, err
+	}
+	return len(kept) == 0, nil
+}
+
+// annotate changes annotations of the observed version of a volume. The value nil removes one.
+func (r *Reconciler) annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
+	return r.patch(ctx, pv, map[string]any{"annotations": annotations})
+}
+
+// patch changes the metadata of the observed version of a volume, and updates its resource version. Any other version
+// is a conflict.
+func (r *Reconciler) patch(ctx context.Context, pv *corev1.PersistentVolume, metadata map[string]any) error {
+	metadata["uid"], metadata["resourceVersion"] = pv.UID, pv.ResourceVersion
+	raw, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encoding a patch of PersistentVolume %s: %w", pv.Name, err)
+	}
+	patched := pv.DeepCopy() // the cache's object must not change
+	if err := r.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(names.FieldManagerLostNodes)); err != nil {
+		return fmt.Errorf("patching PersistentVolume %s: %w", pv.Name, err)
+	}
+	pv.ResourceVersion = patched.ResourceVersion
+	return nil
+}

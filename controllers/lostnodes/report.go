@@ -1,0 +1,144 @@
+package lostnodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// warning identifies the warnings of a claim with the same reason.
+type warning struct {
+	claim  types.NamespacedName
+	reason string
+}
+
+// warn emits a warning about a claim, on the claim and its Pods, unless it is equal to the last one. An empty text
+// means that the reason does not hold any more.
+func (r *Reconciler) warn(o *observed, reason, text string) {
+	key := warning{client.ObjectKeyFromObject(o.claim), reason}
+	if text == "" {
+		delete(r.warned, key)
+		return
+	}
+	if r.warned[key] == text {
+		return
+	}
+	if r.warned == nil {
+		r.warned = map[warning]string{}
+	}
+	r.warned[key] = text
+	r.emit(o, corev1.EventTypeWarning, reason, text)
+}
+
+// forget removes the warnings of a claim from memory.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	for w := range r.warned {
+		if w.claim == key {
+			delete(r.warned, w)
+		}
+	}
+}
+
+// emit emits an event on a claim, and on the Pods that use it.
+func (r *Reconciler) emit(o *observed, kind, reason, text string) {
+	text = message.Truncate(text, message.MaxEvent)
+	r.Events.Eventf(o.claim, nil, kind, reason, "Release", "%s", text)
+	for i := range o.pods {
+		r.Events.Eventf(&o.pods[i], o.claim, kind, reason, "Release", "%s", text)
+	}
+}
+
+// reportCondition applies the condition NodesAvailable of the Listener if it differs. It describes all volumes of the
+// Listener, of which pv is the one of the claim.
+func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev1.PersistentVolume) error {
+	if o.listener == nil || o.listener.Status == nil {
+		return nil // without its other fields, there is no status
+	}
+	var volumes corev1.PersistentVolumeList
+	err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o.listener))})
+	if err != nil {
+		return fmt.Errorf("listing the volumes of Listener %s: %w", client.ObjectKeyFromObject(o.listener), err)
+	}
+	for i := range volumes.Items {
+		if volumes.Items[i].UID == pv.UID {
+			volumes.Items[i] = *pv
+		}
+	}
+	before := meta.FindStatusCondition(o.listener.Status.Conditions, listenersv1alpha1.ListenerNodesAvailable)
+	after := condition(volumes.Items, before)
+	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason && before.Message == after.Message {
+		return nil
+	}
+	after.ObservedGeneration = o.listener.Generation
+	conditions := slices.Clone(o.listener.Status.Conditions)
+	meta.SetStatusCondition(&conditions, *after) // sets the time of the transition
+	after = meta.FindStatusCondition(conditions, after.Type)
+	return r.conditions.ApplyStatus(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}})
+}
+
+// conditionsOnly is a status without the fields of other writers.
+type conditionsOnly struct {
+	Conditions []metav1.Condition `json:"conditions"`
+}
+
+// condition returns the condition that describes the volumes of a Listener, or nil if nothing happened to any of them.
+// before is the present one, or nil.
+func condition(volumes []corev1.PersistentVolume, before *metav1.Condition) *metav1.Condition {
+	texts := map[string][]string{}
+	for i := range volumes {
+		if reason, text := history(&volumes[i]); reason != "" {
+			texts[reason] = append(texts[reason], text)
+		}
+	}
+	for _, reason := range []string{listenersv1alpha1.ReasonNodeLost, listenersv1alpha1.ReasonVolumeReleased, listenersv1alpha1.ReasonVolumeMoved} {
+		if len(texts[reason]) == 0 {
+			continue
+		}
+		slices.Sort(texts[reason])
+		status := metav1.ConditionFalse
+		if reason == listenersv1alpha1.ReasonVolumeMoved {
+			status = metav1.ConditionTrue
+		}
+		return &metav1.Condition{
+			Type: listenersv1alpha1.ListenerNodesAvailable, Status: status, Reason: reason,
+			Message: message.Truncate(strings.Join(texts[reason], "; "), message.MaxCondition),
+		}
+	}
+	if before == nil || before.Status == metav1.ConditionTrue {
+		return before
+	}
+	return &metav1.Condition{
+		Type: listenersv1alpha1.ListenerNodesAvailable, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonNodeReturned,
+		Message: "every node that a volume is pinned to exists",
+	}
+}
+
+// history returns what happened to a volume, or "".
+func history(pv *corev1.PersistentVolume) (reason, text string) {
+	if !claim.IsListenerVolume(pv) {
+		return "", ""
+	}
+	from, to := pv.Annotations[names.AnnotationReleasedFrom], landed(pv)
+	switch since := pv.Annotations[names.AnnotationLostSince]; {
+	case since != "":
+		return listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("node %s, which PersistentVolume %s is pinned to, is lost since %s", to, pv.Name, since)
+	case from != "" && (to == "" || from == to && len(index.PinnedNodes(pv)) == 0):
+		return listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s, and waits for its Pod to start", pv.Name, from)
+	case from != "" && from != to:
+		return listenersv1alpha1.ReasonVolumeMoved, movedMessage(pv, from, to)
+	}
+	return "", ""
+}

@@ -1,0 +1,105 @@
+package lostnodes
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/conflict"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/retry"
+)
+
+// SetupWithManager registers the controller and its watches. There is one worker, because the condition of a Listener
+// describes all of its volumes: a second one could overwrite it with what it observed earlier.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.conditions = apply.New(r.Client, names.FieldManagerLostNodes)
+	changes := predicates.NotInInitialList() // the first watch enqueues all requests at the start
+	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return o.GetAnnotations()[names.AnnotationProvisioner] == names.Driver
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("lostnodes").
+		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(changes)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
+		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
+			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
+			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(conflict.Requeue(r))
+}
+
+// podMayReleaseVolume passes Pods that the scheduler finds no node for, or has found one for, and those that do not
+// mount their volumes any more.
+func podMayReleaseVolume() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return unschedulable(e.Object.(*corev1.Pod)) != "" },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			return unschedulable(before) != unschedulable(after) || before.Spec.NodeName != after.Spec.NodeName || !claim.PodFinished(before) && claim.PodFinished(after)
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+func volumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
+	pv := o.(*corev1.PersistentVolume)
+	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
+}
+
+func podToClaims(_ context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, name := range index.PodClaims(o) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return requests
+}
+
+func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByNode: o.GetName()})
+}
+
+func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
+}
+
+func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	var listeners listenersv1alpha1.ListenerList
+	index.List(ctx, r.Client, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
+	var requests []reconcile.Request
+	for i := range listeners.Items {
+		requests = append(requests, r.listenerToClaims(ctx, &listeners.Items[i])...)
+	}
+	return requests
+}
+
+func (r *Reconciler) volumesToClaims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var volumes corev1.PersistentVolumeList
+	index.List(ctx, r.Client, &volumes, options...)
+	var requests []reconcile.Request
+	for i := range volumes.Items {
+		requests = append(requests, volumeToClaim(ctx, &volumes.Items[i])...)
+	}
+	return requests
+}

@@ -1,0 +1,242 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+func pinnedBy(pinning listenersv1alpha1.Pinning) listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, Pinning: &pinning}
+}
+
+// identity is what clients and consumers know of a replica besides the address of its node.
+type identity struct {
+	Listener, Service types.UID
+	Ports             map[string]int32
+}
+
+// brokerReplica is the first Pod of the StatefulSet "broker", with the address that it reads.
+type brokerReplica struct {
+	pod     *corev1.Pod
+	address listenersv1alpha1.IngressAddress
+	identity
+}
+
+// awaitReplica waits until the Pod is ready and answers clients outside of the cluster at the address in its files.
+func (s *scenario) awaitReplica(before ...*corev1.Pod) brokerReplica {
+	s.Helper()
+	r := brokerReplica{pod: s.awaitReady("broker-0", before...)}
+	r.address = s.awaitPodListener(r.pod, "listener").IngressAddresses[0]
+	if want := testbed.NodeIP(nodeOf(r.pod)); r.address.Address != want {
+		s.Errorf("the Pod on %s has the address %s, want %s", r.pod.Spec.NodeName, r.address.Address, want)
+	}
+	s.awaitAnswer(r.address, "broker-0")
+	if diff := cmp.Diff(wantFiles("listener", r.address), s.readFiles(r.address)); diff != "" {
+		s.Errorf("files (-want +got):\n%s", diff)
+	}
+	mustAwait(s, &listenersv1alpha1.Listener{}, "listener-broker-0", func(l *listenersv1alpha1.Listener) bool {
+		r.Listener = l.UID
+		return l.Status != nil && len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == r.address.Address
+	})
+	var service corev1.Service
+	s.get(&service, s.key("listener-broker-0"))
+	r.Service, r.Ports = service.UID, r.address.Ports
+	return r
+}
+
+// awaitMoved waits until the replica runs on another node, with the same identity, and its volume is pinned there.
+func (s *scenario) awaitMoved(before brokerReplica) brokerReplica {
+	s.Helper()
+	after := s.awaitReplica(before.pod)
+	if after.pod.Spec.NodeName == before.pod.Spec.NodeName {
+		s.Fatalf("the Pod is on %s again", after.pod.Spec.NodeName)
+	}
+	if diff := cmp.Diff(before.identity, after.identity); diff != "" {
+		s.Errorf("what clients know (-before +after):\n%s", diff)
+	}
+	s.awaitPinned(after.pod.Spec.NodeName)
+	for _, o := range []struct{ kind, name string }{{"PersistentVolumeClaim", "listener-broker-0"}, {"Pod", "broker-0"}} {
+		s.awaitEvent(o.kind, o.name, listenersv1alpha1.ReasonVolumeMoved, before.pod.Spec.NodeName, after.pod.Spec.NodeName)
+	}
+	s.awaitCondition("listener-broker-0", listenersv1alpha1.ListenerNodesAvailable, metav1.ConditionTrue, listenersv1alpha1.ReasonVolumeMoved)
+	return after
+}
+
+// awaitPinned waits until the volume of the replica is bound and pinned to a node.
+func (s *scenario) awaitPinned(node string) {
+	s.Helper()
+	var pvc corev1.PersistentVolumeClaim
+	s.get(&pvc, s.key("listener-broker-0"))
+	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
+		return pv.Status.Phase == corev1.VolumeBound && slices.Equal(index.PinnedNodes(pv), []string{node})
+	}); err != nil {
+		s.Fatal(err)
+	}
+	mustAwait(s, &corev1.PersistentVolumeClaim{}, pvc.Name, func(pvc *corev1.PersistentVolumeClaim) bool { return pvc.Status.Phase == corev1.ClaimBound })
+}
+
+// cordon cordons nodes until the function that it returns is called, or the test ends.
+func (s *scenario) cordon(nodes ...int) (uncordon func()) {
+	s.Helper()
+	set := func(unschedulable bool) {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable))
+		for _, n := range nodes {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: testbed.NodeName(n)}}
+			if err := api.Patch(context.Background(), node, patch); err != nil { // the test's context has ended in Cleanup
+				s.Errorf("cordoning %s: %v", node.Name, err)
+			}
+		}
+	}
+	set(true)
+	uncordon = sync.OnceFunc(func() { set(false) })
+	s.Cleanup(uncordon)
+	return uncordon
+}
+
+// TestAPodOfALostNodeStartsElsewhere: a node is deleted for good. Nobody does anything, and the Pod that was pinned to
+// it starts on another node, with the same Listener, Service and node port.
+func TestAPodOfALostNodeStartsElsewhere(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(pinnedBy(listenersv1alpha1.Pinning{
+		Policy: listenersv1alpha1.PinningPolicyRequired, ReleaseAfter: &metav1.Duration{Duration: 15 * time.Second},
+	}))
+	others := testbed.Nodes()
+	lost := others[len(others)-1] + 1
+	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node
+		t.Fatal(err)
+	}
+	deleteNode := sync.OnceValue(func() error { return testbed.DeleteNode(context.Background(), lost) })
+	t.Cleanup(func() { _ = deleteNode() })
+	uncordon := s.cordon(others...)
+	s.create(statefulSet("broker", 1, byClass(class.Name)))
+	before := s.awaitReplica()
+	uncordon()
+	if got := nodeOf(before.pod); got != lost {
+		t.Fatalf("the Pod is on node %d, want %d", got, lost)
+	}
+	if err := deleteNode(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "listener-broker-0", listenersv1alpha1.ReasonNodeLost, before.pod.Spec.NodeName))
+	s.awaitCondition("listener-broker-0", listenersv1alpha1.ListenerNodesAvailable, metav1.ConditionFalse, listenersv1alpha1.ReasonNodeLost)
+	s.awaitMoved(before)
+}
+
+// TestAVolumeIsReleasedByHand: without releaseAfter, the annotation of the claim releases the volume of a lost node.
+func TestAVolumeIsReleasedByHand(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(pinned())
+	s.create(statefulSet("broker", 1, byClass(class.Name)))
+	before := s.awaitReplica()
+	claim := &corev1.PersistentVolumeClaim{}
+	s.get(claim, s.key("listener-broker-0"))
+	release := func() {
+		s.patch(claim, func() {
+			claim.Annotations[names.AnnotationRelease] = time.Now().UTC().Format(time.RFC3339)
+		})
+	}
+	release()
+	s.awaitEvent("PersistentVolumeClaim", claim.Name, listenersv1alpha1.ReasonReleaseRefused, "broker-0", before.pod.Spec.NodeName)
+	s.cordon(nodeOf(before.pod))
+	s.remove(before.pod)
+	after := s.awaitMoved(before)
+	s.remove(after.pod) // the request is not carried out again
+	if again := s.awaitReplica(after.pod); again.pod.Spec.NodeName != after.pod.Spec.NodeName {
+		t.Errorf("the Pod moved from %s to %s", after.pod.Spec.NodeName, again.pod.Spec.NodeName)
+	}
+}
+
+// TestAPreferredVolumeLeavesACordonedNode: the Pod starts on another node as soon as its own does not take it any more.
+func TestAPreferredVolumeLeavesACordonedNode(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(pinnedBy(listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}))
+	s.create(statefulSet("broker", 1, byClass(class.Name)))
+	before := s.awaitReplica()
+	s.remove(before.pod)
+	again := s.awaitReplica(before.pod)
+	if again.pod.Spec.NodeName != before.pod.Spec.NodeName {
+		t.Fatalf("the Pod left %s, which takes it, for %s", before.pod.Spec.NodeName, again.pod.Spec.NodeName)
+	}
+	s.cordon(nodeOf(before.pod))
+	s.remove(again.pod)
+	s.awaitMoved(again)
+}
+
+// TestAPreferredVolumeLeavesAFullNode: only the scheduler knows that the node has no room for the Pod.
+func TestAPreferredVolumeLeavesAFullNode(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(pinnedBy(listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyPreferred}))
+	set := statefulSet("broker", 1, byClass(class.Name))
+	set.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "blocker"}},
+		}},
+	}}
+	s.create(set)
+	before := s.awaitReplica()
+	scale := func(replicas int32) {
+		s.patch(set, func() { set.Spec.Replicas = ptr.To(replicas) })
+	}
+	scale(0)
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(before.pod))
+	blocker := pod("blocker", nil)
+	blocker.Spec.NodeSelector = map[string]string{corev1.LabelHostname: before.pod.Spec.NodeName}
+	s.create(blocker)
+	s.awaitReady("blocker")
+	scale(1)
+	s.awaitMoved(before)
+}
+
+// TestAVolumeDeletedByHandIsCreatedAgain: an administrator deletes the PersistentVolume of a running Pod, and its
+// finalizers. The claim does not stay Lost, and the address does not change.
+func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(pinned())
+	s.create(statefulSet("broker", 1, byClass(class.Name)))
+	before := s.awaitReplica()
+	var claim corev1.PersistentVolumeClaim
+	s.get(&claim, s.key("listener-broker-0"))
+	pv := &corev1.PersistentVolume{}
+	s.get(pv, client.ObjectKey{Name: claim.Spec.VolumeName})
+	old := pv.UID
+	s.remove(pv)
+	s.patch(pv, func() { pv.Finalizers = nil })
+	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName},
+		func(pv *corev1.PersistentVolume) bool { return pv.UID != old }); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitEvent("PersistentVolumeClaim", claim.Name, listenersv1alpha1.ReasonVolumeRestored, claim.Spec.VolumeName)
+	s.awaitPinned(before.pod.Spec.NodeName)
+	s.awaitAnswer(before.address, "broker-0")
+	s.remove(before.pod)
+	after := s.awaitReplica(before.pod)
+	if diff := cmp.Diff(before.identity, after.identity); diff != "" || after.address.Address != before.address.Address {
+		t.Errorf("the address was %+v and is %+v; what clients know (-before +after):\n%s", before.address, after.address, diff)
+	}
+	// Nothing keeps the new volume when the claim is deleted.
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "broker", Namespace: s.namespace}}
+	s.remove(set)
+	s.remove(&claim)
+	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName})
+	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-broker-0"))
+}
