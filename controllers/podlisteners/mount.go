@@ -1,6 +1,7 @@
 package podlisteners
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,46 +86,49 @@ func (m *mount) listenerRef() runtime.Object {
 	return m.listener
 }
 
-// entry returns the desired entry of the volume. It keeps the addresses of the previous entry while the Listener or the
-// node do not exist, or the status of the Listener is outdated: the previous address may still work. While the class
-// does not exist, the Listener keeps its Service, and the addresses in its status still work, also for a new Pod. A
-// volume that is pinned to another node than that of the Pod gets no new ones.
+// entry returns the desired entry of the volume. It has the addresses of the previous entry while new ones are unknown.
 func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
 	entry := listenersv1alpha1.PodListener{
-		Scope:                listenersv1alpha1.ListenerScopeCluster,
+		Scope:                cmp.Or(previous.Scope, listenersv1alpha1.ListenerScopeCluster),
 		IngressAddresses:     previous.IngressAddresses,
 		PersistentVolumeName: m.pv.Name,
 		ListenerName:         m.listenerName(),
 	}
-	if previous.Scope != "" {
-		entry.Scope = previous.Scope
-	}
-	if !m.statusCurrent() || m.pinnedElsewhere(pod.Spec.NodeName) {
+	if m.addressesUnknown(pod, previous) {
 		return entry
 	}
-	status := m.listener.Status
-	if m.class == nil && (len(previous.IngressAddresses) > 0 || len(status.IngressAddresses) == 0 && status.NodePorts == nil) {
-		return entry
-	}
-	if own := m.ownAddresses(pod, node); own != nil && (len(own.Addresses) > 0 || status.NodePorts == nil) {
+	status, own := m.listener.Status, m.ownAddresses(pod, node)
+	switch {
+	case own != nil && (len(own.Addresses) > 0 || status.NodePorts == nil):
 		entry.Scope = listenersv1alpha1.ListenerScopeNode
 		if len(own.Addresses) > 0 {
 			entry.IngressAddresses = own.Addresses
 		}
-		return entry
-	}
-	if status.NodePorts == nil {
+	case status.NodePorts == nil:
 		entry.Scope = listenersv1alpha1.ListenerScopeCluster
 		entry.IngressAddresses = status.IngressAddresses
-		return entry
-	}
-	entry.Scope = listenersv1alpha1.ListenerScopeNode
-	if node != nil {
+	default:
+		entry.Scope = listenersv1alpha1.ListenerScopeNode
+		if node == nil {
+			break
+		}
 		if address, kind, ok := exposure.NodeAddress(node, m.preference()); ok {
 			entry.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: address, AddressType: kind, Ports: status.NodePorts}}
 		}
 	}
 	return entry
+}
+
+// addressesUnknown reports whether the addresses for the Pod cannot be determined: the Listener does not exist, its
+// status is outdated, or the volume is pinned to another node than that of the Pod. The previous addresses may still
+// work. While the class does not exist, the Listener keeps its Service, so the previous addresses still work, and for a
+// new Pod those in the status do.
+func (m *mount) addressesUnknown(pod *corev1.Pod, previous listenersv1alpha1.PodListener) bool {
+	if !m.statusCurrent() || m.pinnedElsewhere(pod.Spec.NodeName) {
+		return true
+	}
+	status := m.listener.Status
+	return m.class == nil && (len(previous.IngressAddresses) > 0 || len(status.IngressAddresses) == 0 && status.NodePorts == nil)
 }
 
 // ownAddresses returns the addresses that the backend of the class has for this Pod alone, or nil if they follow from
@@ -166,12 +170,8 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 	case m.pinnedElsewhere(pod.Spec.NodeName):
 		return actionMount + "Pinned", fmt.Sprintf("PersistentVolume %s is pinned to node %s, where another Pod has mounted it first, but this Pod is on node %s; "+
 			"delete the Pod, so that it is scheduled again", m.pv.Name, strings.Join(index.PinnedNodes(m.pv), ", "), pod.Spec.NodeName)
-	case m.listener == nil && m.selector.Class == "":
-		return actionMount, "it does not exist; the mount continues when it is created"
-	case m.listener != nil && m.listener.Class() == "":
-		return actionMount, "it has no spec.className"
-	case m.listener != nil && m.class == nil && (!m.statusCurrent() || m.listener.Status.NodePorts == nil):
-		return actionMount, fmt.Sprintf("ListenerClass %q does not exist", m.listener.Class())
+	case m.missing() != "":
+		return actionMount, m.missing()
 	case !m.statusCurrent():
 		return actionMount, ""
 	case own != nil && own.Message != "":
@@ -182,6 +182,22 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 		return actionMount, "the Node of the Pod does not exist"
 	default:
 		return actionMount, fmt.Sprintf("node %s has neither an IP address nor a host name", node.Name)
+	}
+}
+
+// missing returns which object or field does not exist without which the Listener has no addresses, or "" if none.
+func (m *mount) missing() string {
+	switch {
+	case m.listener == nil && m.selector.Class == "":
+		return "it does not exist; the mount continues when it is created"
+	case m.listener == nil:
+		return ""
+	case m.listener.Class() == "":
+		return "it has no spec.className"
+	case m.class == nil && (!m.statusCurrent() || m.listener.Status.NodePorts == nil):
+		return fmt.Sprintf("ListenerClass %q does not exist", m.listener.Class())
+	default:
+		return ""
 	}
 }
 

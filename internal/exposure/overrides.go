@@ -233,12 +233,6 @@ func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []a
 		}
 		merged = append(merged, port)
 	}
-	protocol := func(p map[string]any) any {
-		if p["protocol"] == nil || p["protocol"] == "" {
-			return string(corev1.ProtocolTCP)
-		}
-		return p["protocol"]
-	}
 	for _, override := range overrides {
 		port, ok := override.(map[string]any)
 		if !ok {
@@ -246,7 +240,7 @@ func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []a
 		}
 		i := slices.IndexFunc(merged, func(o any) bool {
 			other := o.(map[string]any)
-			return other["port"] == port["port"] && protocol(other) == protocol(port)
+			return other["port"] == port["port"] && protocolOf(other) == protocolOf(port)
 		})
 		switch directive := port["$patch"]; {
 		case directive == "replace":
@@ -262,6 +256,14 @@ func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []a
 		}
 	}
 	return merged, nil
+}
+
+// protocolOf returns the protocol of a port of a Service, which is TCP by default.
+func protocolOf(port map[string]any) any {
+	if port["protocol"] == nil || port["protocol"] == "" {
+		return string(corev1.ProtocolTCP)
+	}
+	return port["protocol"]
 }
 
 // checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels, annotations and
