@@ -242,7 +242,7 @@ func TestRolesOfTheOperatorSuffice(t *testing.T) {
 		var list eventsv1.EventList
 		f.Expect(f.client.List(t.Context(), &list, client.InNamespace(f.key.Namespace))).To(Succeed())
 		return len(list.Items)
-	}).Should(Equal(2))
+	}).Should(Equal(1))
 }
 
 // operatorRoles returns the roles that the operator is installed with, and their bindings, outside its own namespace.
