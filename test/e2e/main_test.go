@@ -34,6 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/metallb"
 )
 
 // clusterName is the cluster's name: the value of the environment variable CLUSTER, or "e2e".
@@ -81,9 +82,12 @@ func run(m *testing.M) (code int, err error) {
 	if err := loadServer(ctx); err != nil {
 		return 0, err
 	}
-	install := deploy
+	install, build := deploy, metallb.Build // beforehand, because the scenarios have little time
 	if underOLM {
-		install = prepareOLM
+		install, build = prepareOLM, func(context.Context) error { return nil }
+	}
+	if err := build(ctx); err != nil {
+		return 0, err
 	}
 	if err := install(ctx); err != nil {
 		return 0, err

@@ -118,6 +118,12 @@ func advertise(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
+// Build builds the programs, which takes minutes, once. Install does so, too.
+func Build(ctx context.Context) error {
+	_, err := tools.Ensure(ctx, toolSet)
+	return err
+}
+
 // push builds and pushes the image of a program, and returns its name.
 func push(ctx context.Context, c *cluster.Cluster, program, user string) (string, error) {
 	programs, err := tools.Ensure(ctx, toolSet)
