@@ -42,6 +42,9 @@ type Provisioner struct {
 	Applier *apply.Applier
 }
 
+// actionProvision is the action of the events of claims.
+const actionProvision = "Provision"
+
 // pendingError is the reason why a claim stays pending until the claim or a watched object changes. It is reported in
 // an event of the claim, and not retried.
 type pendingError struct {
@@ -68,7 +71,7 @@ func (p *Provisioner) Provision(
 		return err
 	})
 	if pending, ok := errors.AsType[*pendingError](err); ok {
-		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, pending.reason, "Provision", "%s",
+		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, pending.reason, actionProvision, "%s",
 			message.Truncate(pending.message, message.MaxEvent))
 		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: pending.message}
 	}
@@ -98,7 +101,7 @@ func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.Persisten
 	if _, err := p.class(ctx, selector.Class); err != nil {
 		return true // which is reported
 	}
-	p.Events.Eventf(pvc, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonWaitForFirstConsumer, "Provision",
+	p.Events.Eventf(pvc, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonWaitForFirstConsumer, actionProvision,
 		"waiting for the first Pod that mounts the claim to be created")
 	return false
 }

@@ -70,7 +70,7 @@ func (r *runnable) Start(ctx context.Context) error {
 		return err
 	}
 	var running sync.WaitGroup
-	provision := controller.NewProvisionController(ctx, quietClientset{r.clientset}, names.Driver, r.provisioner,
+	provision := controller.NewProvisionController(ctx, libraryClientset{r.clientset, r.provisioner.Events}, names.Driver, r.provisioner,
 		controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
 		controller.ResyncPeriod(0), controller.LeaderElection(false), controller.MetricsPort(0), controller.Threadiness(workers),
 		controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0),
