@@ -94,9 +94,9 @@ cc:
 
 .PHONY: test-unit
 test-unit: cc ## Run unit and CSI conformance tests of all modules. Without KUBEBUILDER_ASSETS, tests that need an API server are skipped.
-	go test -race ./...
+	go test -race -timeout 20m ./...
 	@# The test cache ignores changes of files outside a module, which these tests read.
-	@$(call each,$(filter-out . test/scc,$(MODULES)),go test -race -count 1 ./...)
+	@$(call each,$(filter-out . test/scc,$(MODULES)),go test -race -timeout 20m -count 1 ./...)
 	go -C test/scc test ./... # not with -race, which would compile Kubernetes again
 
 .PHONY: test-apiserver
