@@ -305,7 +305,7 @@ func TestAKilledOperatorKeepsItsLease(t *testing.T) {
 		t.Errorf("the lease was held by %q and is held by %q", *before.Spec.HolderIdentity, *after.Spec.HolderIdentity)
 	}
 	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions || !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) {
-		t.Errorf("the lease was acquired anew: it was %+v and is %+v", before.Spec, after.Spec)
+		t.Errorf("the lease was acquired again: it was %+v and is %+v", before.Spec, after.Spec)
 	}
 }
 
