@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -319,15 +321,8 @@ func (m *model) deleteAll() {
 // await waits until there is no violation.
 func (m *model) await(what string, violation func() string) {
 	m.Helper()
-	for deadline := time.Now().Add(apiserver.Timeout); ; time.Sleep(50 * time.Millisecond) {
-		found := violation()
-		if found == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			m.Fatalf("waiting for %s: %s\nafter\n  %s", what, found, m.history())
-		}
-	}
+	NewWithT(m.T).Eventually(violation).WithTimeout(apiserver.Timeout).WithPolling(50*time.Millisecond).
+		Should(BeEmpty(), func() string { return "waiting for " + what + " after\n  " + m.history() })
 }
 
 // leftover returns an object that should not exist after everything was deleted, or "".
@@ -515,14 +510,13 @@ type cluster struct {
 }
 
 func (c *cluster) run(ctx context.Context) {
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if w, err := observe(ctx, c.Client, c.namespace); err == nil {
 			c.bindVolumes(ctx, w)
 			c.schedule(ctx, w)
 			c.collect(ctx, w)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	}, 20*time.Millisecond)
 }
 
 // Errors are ignored everywhere: the next pass repeats what has failed.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -33,7 +34,7 @@ type decision struct {
 // begins.
 func (o *observed) decide(now time.Time) decision {
 	node := o.pinned()
-	d := decision{lost: node != "" && nodeLost(o.nodes[node])}
+	d := decision{lost: node != "" && claim.NodeLost(o.nodes[node])}
 	value := o.claim.Annotations[names.AnnotationRelease]
 	if value != "" && value != names.ReleaseNever {
 		d.release, d.wait, d.invalid = o.decideRequest(value, now)

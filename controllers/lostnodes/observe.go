@@ -173,14 +173,11 @@ func (o *observed) lostSince(now time.Time) time.Time {
 	return since
 }
 
-// nodeLost reports whether a node cannot run the Pods any more that are bound to it.
-func nodeLost(node *corev1.Node) bool { return claim.NodeLost(node) }
-
 // users returns the Pods that are bound to nodes which are not lost, where they may mount the volume.
 func (o *observed) users() []corev1.Pod {
 	var users []corev1.Pod
 	for i := range o.pods {
-		if node := o.pods[i].Spec.NodeName; node != "" && !nodeLost(o.nodes[node]) {
+		if node := o.pods[i].Spec.NodeName; node != "" && !claim.NodeLost(o.nodes[node]) {
 			users = append(users, o.pods[i])
 		}
 	}

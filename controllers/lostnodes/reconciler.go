@@ -23,6 +23,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -105,7 +106,7 @@ func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now tim
 // confirmLost reports whether a node is lost according to the API server.
 func (r *Reconciler) confirmLost(ctx context.Context, name string) (bool, error) {
 	node, err := get(ctx, r.APIReader, types.NamespacedName{Name: name}, &corev1.Node{})
-	return err == nil && nodeLost(node), err
+	return err == nil && claim.NodeLost(node), err
 }
 
 // report writes what happened to the volume into the condition of the Listener. When the volume has moved, it emits an

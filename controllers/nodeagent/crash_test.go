@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,7 +52,7 @@ func TestTheNodeAgentIsRemovedWhateverHappensToAWrite(t *testing.T) {
 		Begin: func(t *testing.T, c client.Client, namespace string) {
 			clean(t, c, namespace)
 			_, stop := apiserver.RunManager(t, nil, namespace, func(mgr ctrl.Manager) error { return setupForCrashes(t, mgr, namespace) })
-			await(t, "the installation", func() bool { return isAvailable(t.Context(), c) })
+			NewWithT(t).Eventually(func() bool { return isAvailable(t.Context(), c) }).WithTimeout(apiserver.Timeout).Should(BeTrue())
 			stop()
 			config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 			if err := c.Delete(t.Context(), config); err != nil {
@@ -78,22 +80,12 @@ func isAvailable(ctx context.Context, c client.Client) bool {
 
 // collectAgents finishes the foreground deletion of the DaemonSet, as the garbage collector does, until ctx is done.
 func collectAgents(ctx context.Context, c client.Client, namespace string) {
-	for ctx.Err() == nil {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		agents := &appsv1.DaemonSet{}
 		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}, agents)
 		if err == nil && slices.Contains(agents.Finalizers, metav1.FinalizerDeleteDependents) {
 			agents.Finalizers = nil
 			_ = c.Update(ctx, agents) // a conflict is repeated
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(apiserver.Timeout); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waiting for " + what)
-		}
-	}
+	}, 20*time.Millisecond)
 }

@@ -482,21 +482,21 @@ func TestInstalledObjectsAreRepaired(t *testing.T) {
 func TestCRDsOfStackableAreTakenOver(t *testing.T) {
 	s := newScenario(t)
 	s.setConversionWebhook(stackableFieldManager)
-	if err := deploy(s.ctx); err != nil {
-		t.Fatal(err)
+	if output, err := deploy(s.ctx); err != nil {
+		t.Fatal(err, output)
 	}
 	s.checkNoConversionWebhook()
 	s.setConversionWebhook("another-manager")
-	if err := deploy(s.ctx); err == nil {
-		t.Error("deploying succeeds although another field manager owns the conversion webhook")
+	if output, err := deploy(s.ctx); err == nil || !strings.Contains(output, "spec.conversion.webhookClientConfig: Forbidden") {
+		t.Errorf("deploying although another field manager owns the conversion webhook: %v: %s", err, output)
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	s.get(crd, takenOverCRD)
 	s.patch(crd, func() {
 		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	})
-	if err := deploy(s.ctx); err != nil {
-		t.Error(err)
+	if output, err := deploy(s.ctx); err != nil {
+		t.Error(err, output)
 	}
 }
 

@@ -4,8 +4,7 @@
 // containers, and a client outside of the cluster that reaches nodes but neither Pods nor Services.
 //
 // The cluster is started before the first test and stopped after the last one. KUBERNETES is its minor version, such as
-// 1.33, if that is not to be the newest one. KEEP=1 keeps it running, and a cluster
-// that runs is reused.
+// 1.33, if that is not to be the newest one. KEEP=1 keeps it running, and a cluster that runs is reused.
 package e2e
 
 import (
@@ -82,15 +81,14 @@ func run(m *testing.M) (code int, err error) {
 	if err := loadServer(ctx); err != nil {
 		return 0, err
 	}
-	install, build := deploy, metallb.Build // beforehand, because the scenarios have little time
+	prepare := []func(context.Context) error{metallb.Build, install} // MetalLB now, because the scenarios have little time
 	if underOLM {
-		install, build = prepareOLM, func(context.Context) error { return nil }
+		prepare = []func(context.Context) error{prepareOLM}
 	}
-	if err := build(ctx); err != nil {
-		return 0, err
-	}
-	if err := install(ctx); err != nil {
-		return 0, err
+	for _, step := range prepare {
+		if err := step(ctx); err != nil {
+			return 0, err
+		}
 	}
 	defer func() { err = errors.Join(err, stopRouters()) }()
 	code = m.Run()
@@ -139,8 +137,8 @@ func loadServer(ctx context.Context) error {
 	})
 }
 
-// deploy installs the operator with make deploy, and waits until it and its node agents are ready.
-func deploy(ctx context.Context) error {
+// install builds the operator, installs it with make deploy, and waits until it and its node agents are ready.
+func install(ctx context.Context) error {
 	root, err := checkout.Root()
 	if err != nil {
 		return err
@@ -151,8 +149,8 @@ func deploy(ctx context.Context) error {
 	if err := loadOperator(ctx, root, operatorImage); err != nil {
 		return err
 	}
-	if err := command(ctx, root, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl()); err != nil {
-		return err
+	if output, err := deploy(ctx); err != nil {
+		return fmt.Errorf("%w: %s", err, output)
 	}
 	// A reused cluster runs an older image of the same name.
 	if err := command(ctx, root, testbed.Kubectl(), "-n", operatorNamespace, "delete", "pods", "--all", "--wait=false"); err != nil {
@@ -168,6 +166,21 @@ func deploy(ctx context.Context) error {
 		return fmt.Errorf("waiting for the operator to be available: %w", err)
 	}
 	return nil
+}
+
+// deploy runs make deploy, and returns what it prints.
+func deploy(ctx context.Context) (output string, err error) {
+	root, err := checkout.Root()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl())
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+testbed.Kubeconfig())
+	combined, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("running make deploy: %w", err)
+	}
+	return string(combined), err
 }
 
 // loadOperator loads the image of the operator that was built in root onto all nodes.

@@ -175,7 +175,16 @@ func TestConfinementsAreAlike(t *testing.T) {
 			if diff := cmp.Diff(want, c.Policy.Spec.MatchConditions); diff != "" {
 				t.Errorf("match conditions (-want +got):\n%s", diff)
 			}
-			if *c.Policy.Spec.FailurePolicy != admissionregistrationv1.Fail {
+			wantFailure := admissionregistrationv1.Fail
+			if c.Policy.Spec.ParamKind != nil {
+				wantFailure = admissionregistrationv1.Ignore // an API server that does not know the kind denies requests of all users
+				for _, rule := range c.Policy.Spec.MatchConstraints.ResourceRules {
+					if len(rule.ResourceNames) == 0 {
+						t.Error("a policy with a parameter concerns objects of any name")
+					}
+				}
+			}
+			if *c.Policy.Spec.FailurePolicy != wantFailure {
 				t.Errorf("the failure policy is %s", *c.Policy.Spec.FailurePolicy)
 			}
 			if diff := cmp.Diff([]admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}, c.Binding.Spec.ValidationActions); diff != "" {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -144,29 +145,21 @@ func (r *run) idle() bool {
 
 func (r *run) await(what string, done func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(apiserver.Timeout)
-	for !done() {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("waiting for %s; the fault was %q; the state is\n%s", what, r.writes.happened(), r.snapshot())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	r.eventually(done).Should(gomega.BeTrue(), func() string {
+		return fmt.Sprintf("waiting for %s; the fault was %q; the state is\n%s", what, r.writes.happened(), r.snapshot())
+	})
 }
 
 // awaitState waits until a process has made the state that of the undisturbed run.
 func (r *run) awaitState(process, want string) {
 	r.t.Helper()
-	var diff string
-	deadline := time.Now().Add(apiserver.Timeout)
-	for {
-		if diff = cmp.Diff(want, r.snapshot()); diff == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			r.t.Fatalf("%s does not reach the end state after a fault of %q (-want +got):\n%s", process, r.writes.happened(), diff)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	r.eventually(func() string { return cmp.Diff(want, r.snapshot()) }).Should(gomega.BeEmpty(), func() string {
+		return fmt.Sprintf("%s does not reach the end state (-want +got) after a fault of %q", process, r.writes.happened())
+	})
+}
+
+func (r *run) eventually(actual any) gomega.AsyncAssertion {
+	return gomega.NewWithT(r.t).Eventually(actual).WithTimeout(apiserver.Timeout).WithPolling(20 * time.Millisecond)
 }
 
 // gather returns the sum of a metric of all controllers of this test binary.
