@@ -117,8 +117,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports)
 	switch {
 	case m.listener == nil:
-		_, err := r.Applier.Apply(ctx, desired, nil)
-		return err
+		return r.createListener(ctx, m, desired)
 	case m.listener.DeletionTimestamp != nil:
 		return nil // it is created again when it is deleted
 	case !claim.OwnedBy(m.listener, m.claim):
@@ -132,6 +131,19 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 		_, err := r.Applier.Apply(ctx, desired, m.listener)
 		return err
 	}
+}
+
+// createListener creates the Listener of a mount, which has it from then on: the Pod is labelled with its uid.
+func (r *Reconciler) createListener(ctx context.Context, m *mount, desired *unstructured.Unstructured) error {
+	if _, err := r.Applier.Apply(ctx, desired, nil); err != nil {
+		return err
+	}
+	created := &listenersv1alpha1.Listener{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, created); err != nil {
+		return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	m.listener = created
+	return r.observeClass(ctx, m)
 }
 
 // missingEntries returns the desired entries that the observed map does not have.

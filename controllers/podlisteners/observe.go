@@ -99,10 +99,15 @@ func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Po
 func (r *Reconciler) observeListener(ctx context.Context, m *mount) error {
 	var err error
 	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
-	if m.listener, err = get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil || m.listener == nil {
+	if m.listener, err = get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return err
 	}
-	if m.listener.Class() != "" {
+	return r.observeClass(ctx, m)
+}
+
+// observeClass reads the class of the Listener of a mount.
+func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
+	if m.listener != nil && m.listener.Class() != "" {
 		m.class, err = get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
 	}
 	return err

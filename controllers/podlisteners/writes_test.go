@@ -56,6 +56,7 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 		want  []string
 	}{
 		"class-based claim whose Listener does not exist": {classBased, []string{
+			"application/merge-patch+json of *v1.Pod by listeners.stackable.tech",
 			"apply, force true, by listeners.stackable.tech/volume", // the Listener
 			"apply, force true, by listeners.stackable.tech/volume", // the PersistentVolume
 			"create *v1alpha1.PodListeners by listeners.stackable.tech",

@@ -1,6 +1,6 @@
-// Package volume provisions the PersistentVolumes of listener volumes. For a class-based claim it creates the Listener
-// while the Pod is still being scheduled, so that the Service exists before the kubelet publishes the volume. It pins
-// no volume to a node: see package podlisteners.
+// Package volume provisions the PersistentVolumes of listener volumes. It checks that the Listener of a class-based
+// claim can be created, but leaves that, and pinning the volume to a node, to package podlisteners: the Pod cannot be
+// bound to a node before the claim has its volume.
 //
 // If a claim cannot be provisioned yet, the package emits an event on the claim, and handles it again when the object
 // that it waits for changes; nothing polls. It must never write to a claim.
@@ -38,7 +38,7 @@ type Provisioner struct {
 	Client client.Client
 	// Events emits the events of claims.
 	Events events.EventRecorder
-	// Applier writes the Listeners of class-based claims.
+	// Applier writes Listeners of earlier claims.
 	Applier *apply.Applier
 }
 
@@ -106,8 +106,8 @@ func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.Persisten
 	return false
 }
 
-// resolve returns the key of the Listener of a claim, checks that its class exists, and creates the Listener of a
-// class-based claim.
+// resolve returns the key of the Listener of a claim, and checks that it exists, or can be created, and that its class
+// exists.
 func (p *Provisioner) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
 	selector, err := claim.ParseSelector(pvc.Annotations)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *Provisioner) resolve(ctx context.Context, pvc *corev1.PersistentVolumeC
 	if err != nil {
 		return key, err
 	}
-	return key, p.ensureListener(ctx, pvc, class)
+	return key, p.adoptListener(ctx, pvc, class)
 }
 
 // checkListener returns an error unless a Listener exists, and has addresses or a class that exists.
@@ -162,8 +162,9 @@ func (p *Provisioner) class(ctx context.Context, name string) (*listenersv1alpha
 	return &class, nil
 }
 
-// ensureListener applies the Listener of a class-based claim, with the ports of the Pod that mounts the claim.
-func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
+// adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
+// the claim. One of an earlier claim becomes that of this claim at once, before it is garbage-collected.
+func (p *Provisioner) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
 	pod, err := p.consumer(ctx, pvc)
 	if err != nil {
 		return err
@@ -186,8 +187,7 @@ func (p *Provisioner) ensureListener(ctx context.Context, pvc *corev1.Persistent
 			return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
 				"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
 		}
-		_, err := p.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports), nil)
-		return err
+		return nil
 	case err != nil:
 		return fmt.Errorf("reading Listener %s: %w", client.ObjectKeyFromObject(pvc), err)
 	case !claim.OwnedBy(&existing, pvc):

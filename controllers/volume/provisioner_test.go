@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,6 +71,14 @@ func (w *world) byName(listener *listenersv1alpha1.Listener) {
 	}
 }
 
+// listenerOf adds a Listener that was created for a claim of this name with this uid.
+func (w *world) listenerOf(uid types.UID) {
+	w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
+		Name: w.pvc.Name, Namespace: w.pvc.Namespace,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: uid}},
+	}})
+}
+
 // provisioner returns a Provisioner in this world, and its events.
 func (w *world) provisioner(t *testing.T, intercept interceptor.Funcs) (*Provisioner, chan string) {
 	t.Helper()
@@ -123,26 +132,37 @@ func TestProvisionedVolume(t *testing.T) {
 	}
 }
 
-func TestListenerOfAClassBasedClaimIsCreatedWithTheVolume(t *testing.T) {
-	_, c, _, err := newWorld().provision(t, interceptor.Funcs{})
+func TestListenerOfAnEarlierClaimGetsTheNewOneAsOwner(t *testing.T) {
+	w := newWorld()
+	w.listenerOf("earlier")
+	_, c, _, err := w.provision(t, interceptor.Funcs{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got listenersv1alpha1.Listener
-	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}, &got); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Class() != "public" || len(got.Spec.Ports) != 1 || !got.PublishesNotReady() {
-		t.Errorf("unexpected spec %+v", got.Spec)
+	if !slices.ContainsFunc(got.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.pvc.UID }) {
+		t.Errorf("owners %+v, want also the claim", got.OwnerReferences)
+	}
+}
+
+func TestListenerOfANewClaimIsNotCreatedYet(t *testing.T) {
+	w := newWorld()
+	_, c, _, err := w.provision(t, interceptor.Funcs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &listenersv1alpha1.Listener{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the Listener: %v, want that it does not exist", err)
 	}
 }
 
 func TestListenerOfAClaimIsKeptWhenItsClassNoLongerAllowsTheNamespace(t *testing.T) {
 	w := newWorld()
 	w.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{}
-	w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
-		Name: "listener-web-0", Namespace: "shop", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: w.pvc.UID}},
-	}})
+	w.listenerOf(w.pvc.UID)
 	if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
 		t.Errorf("volume %v, error %v", pv, err)
 	}
@@ -167,12 +187,8 @@ func TestPortsInOverridesOfTheClassSuffice(t *testing.T) {
 	w := newWorld()
 	w.pod.Spec.Containers[0].Ports = nil
 	w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"name":"http","port":80}]}}`)
-	_, c, _, err := w.provision(t, interceptor.Funcs{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pvc), &listenersv1alpha1.Listener{}); err != nil {
-		t.Error(err)
+	if pv, _, _, err := w.provision(t, interceptor.Funcs{}); err != nil || pv == nil {
+		t.Errorf("volume %v, error %v", pv, err)
 	}
 }
 
@@ -302,7 +318,9 @@ func TestClassBasedClaimWaitsForAPodWithoutAWarning(t *testing.T) {
 
 func TestProvisionReturnsAFailedWrite(t *testing.T) {
 	broken := errors.New("the API server is unavailable")
-	_, _, recorded, err := newWorld().provision(t, fakeclient.FailWrite(0, broken))
+	w := newWorld()
+	w.listenerOf("earlier")
+	_, _, recorded, err := w.provision(t, fakeclient.FailWrite(0, broken))
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v, want the cause, so that the library retries", err)
 	}
@@ -366,6 +384,59 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 				if diff := cmp.Diff(change.want, got); diff != "" {
 					t.Errorf("requeued when it is %s (-want +got):\n%s", change.what, diff)
 				}
+			}
+		})
+	}
+}
+
+func TestOnlyClaimsThatNeedAVolumeOfTheDriverWillBeAnnotated(t *testing.T) {
+	classes := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	for name, class := range map[string]storagev1.StorageClass{
+		"immediate": {Provisioner: names.Driver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingImmediate)},
+		"default":   {Provisioner: names.Driver},
+		"late":      {Provisioner: names.Driver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)},
+		"other":     {Provisioner: "disks.example.com"},
+	} {
+		class.Name = name
+		if err := classes.Add(&class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*corev1.PersistentVolumeClaim)
+		want   bool
+	}{
+		"binding mode Immediate":            {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("immediate") }, true},
+		"default binding mode":              {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("default") }, true},
+		"binding mode WaitForFirstConsumer": {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("late") }, false},
+		"another driver":                    {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("other") }, false},
+		"unknown StorageClass":              {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("unknown") }, false},
+		"no StorageClass":                   {func(*corev1.PersistentVolumeClaim) {}, false},
+		"a volume": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.StorageClassName, c.Spec.VolumeName = ptr.To("immediate"), "pv"
+		}, false},
+		"deletion": {func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.StorageClassName, c.DeletionTimestamp = ptr.To("immediate"), ptr.To(metav1.Now())
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claims := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{"name": func(o any) ([]string, error) {
+				return []string{o.(*corev1.PersistentVolumeClaim).Name}, nil
+			}})
+			cached := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "listener"}}
+			tc.change(cached)
+			if err := claims.Add(cached); err != nil {
+				t.Fatal(err)
+			}
+			objects, err := claimIndexer{claims, classes}.ByIndex("name", "listener")
+			if err != nil || len(objects) != 1 {
+				t.Fatalf("objects %v, error %v", objects, err)
+			}
+			if got := objects[0].(*corev1.PersistentVolumeClaim).Annotations[names.AnnotationProvisioner] == names.Driver; got != tc.want {
+				t.Errorf("annotated: %t, want %t", got, tc.want)
+			}
+			if len(cached.Annotations) > 0 {
+				t.Error("the cached claim was changed")
 			}
 		})
 	}

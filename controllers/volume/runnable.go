@@ -8,12 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -26,7 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// workers is the number of claims, and of volumes, that are processed concurrently. Each needs two requests.
+// workers is the number of claims, and of volumes, that are processed concurrently.
 const workers = 16
 
 // Add lets the manager run the provisioner on the cache of the manager, while it is the leader. applier writes the
@@ -56,7 +58,7 @@ func (r *runnable) NeedLeaderElection() bool { return true }
 // Start implements manager.Runnable. It returns when ctx is done and all workers have stopped.
 func (r *runnable) Start(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, log.FromContext(ctx).WithName("provisioner"))
-	claims := &requeueInformer{}
+	claims := &claimInformer{}
 	var err error
 	if claims.SharedIndexInformer, err = r.informer(ctx, &corev1.PersistentVolumeClaim{}); err != nil {
 		return err
@@ -69,6 +71,7 @@ func (r *runnable) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	claims.classes = classes.GetStore()
 	var running sync.WaitGroup
 	provision := controller.NewProvisionController(ctx, libraryClientset{r.clientset, r.provisioner.Events}, names.Driver, r.provisioner,
 		controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
@@ -90,7 +93,7 @@ func (r *runnable) Start(ctx context.Context) error {
 }
 
 // watch requeues the claims that wait for an object when that object changes.
-func (r *runnable) watch(ctx context.Context, claims *requeueInformer) error {
+func (r *runnable) watch(ctx context.Context, claims *claimInformer) error {
 	waiting := waitingClaims{reader: r.mgr.GetClient(), requeue: claims.requeue}
 	for _, w := range []struct {
 		object   client.Object
@@ -125,23 +128,64 @@ func (r *runnable) informer(ctx context.Context, o client.Object) (cache.SharedI
 	return shared, nil
 }
 
-// requeueInformer is an informer of claims that can requeue a claim. The library has no other means to handle a claim
-// again when an object that it waits for has changed.
-type requeueInformer struct {
+// claimInformer is the informer of claims of the library. It can requeue a claim: the library has no other means to
+// handle a claim again when an object that it waits for has changed.
+type claimInformer struct {
 	cache.SharedIndexInformer
+	// classes has the StorageClasses.
+	classes cache.Store
 	handler cache.ResourceEventHandler
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer; the library calls it once, before it runs.
-func (i *requeueInformer) AddEventHandlerWithResyncPeriod(
+func (i *claimInformer) AddEventHandlerWithResyncPeriod(
 	handler cache.ResourceEventHandler, resync time.Duration,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	i.handler = handler
 	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(handler, resync)
 }
 
-func (i *requeueInformer) requeue(claim *corev1.PersistentVolumeClaim) {
+func (i *claimInformer) requeue(claim *corev1.PersistentVolumeClaim) {
 	i.handler.OnUpdate(claim, claim)
+}
+
+// GetIndexer implements cache.SharedIndexInformer; the library reads claims from it.
+func (i *claimInformer) GetIndexer() cache.Indexer {
+	return claimIndexer{i.SharedIndexInformer.GetIndexer(), i.classes}
+}
+
+// claimIndexer returns claims as they will be when Kubernetes' PersistentVolume controller has annotated them with the
+// provisioner of their StorageClass, for which the library would wait. That controller handles one claim after the
+// other; it binds one whose volume exists already without annotating it first.
+type claimIndexer struct {
+	cache.Indexer
+	classes cache.Store
+}
+
+// ByIndex implements cache.Indexer.
+func (i claimIndexer) ByIndex(name, value string) ([]any, error) {
+	objects, err := i.Indexer.ByIndex(name, value)
+	for n, o := range objects {
+		if claim, ok := o.(*corev1.PersistentVolumeClaim); ok && i.willBeAnnotated(claim) {
+			claim = claim.DeepCopy()
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, names.AnnotationProvisioner, names.Driver)
+			objects[n] = claim
+		}
+	}
+	return objects, err
+}
+
+// willBeAnnotated reports whether a claim needs a volume of this driver, and for no selected node.
+func (i claimIndexer) willBeAnnotated(claim *corev1.PersistentVolumeClaim) bool {
+	if claim.Spec.VolumeName != "" || claim.Spec.StorageClassName == nil || claim.DeletionTimestamp != nil {
+		return false
+	}
+	o, exists, err := i.classes.GetByKey(*claim.Spec.StorageClassName)
+	if err != nil || !exists {
+		return false
+	}
+	class, ok := o.(*storagev1.StorageClass)
+	return ok && class.Provisioner == names.Driver && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingImmediate
 }
 
 // change is what has happened to an object.
