@@ -15,7 +15,7 @@ const ticks = 100
 // process is an entry of /proc.
 type process struct {
 	program string
-	// cluster states that the program belongs to the files of the cluster.
+	// cluster states that the command names a file of the cluster.
 	cluster bool
 	parent  int
 	// seconds is its CPU time, with that of its children that have ended.
@@ -89,7 +89,7 @@ func readProcess(pid int, clusterDir string) (process, bool) {
 	if len(fields) < 15 {
 		return process{}, false
 	}
-	p := process{program: filepath.Base(string(program)), cluster: strings.HasPrefix(string(program), clusterDir)}
+	p := process{program: filepath.Base(string(program)), cluster: bytes.Contains(command, []byte(clusterDir))}
 	p.parent, _ = strconv.Atoi(fields[1])
 	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
 		value, err := strconv.ParseFloat(field, 64)

@@ -299,9 +299,11 @@ func awaitNone[L client.ObjectList](ctx context.Context, api client.WithWatch, e
 }
 
 // isRace reports whether an event of a Pod is the kubelet's race with the node authorizer, which does not know yet that
-// a Pod of the node needs an object.
+// a Pod of the node needs an object: a claim, or the ConfigMap with the certificates of the API server. The kubelet
+// watches the latter, and does not say in the event why it does not have it.
 func isRace(e *corev1.Event) bool {
-	return e.Reason == "FailedMount" && strings.Contains(e.Message, "no relationship found between node")
+	return e.Reason == "FailedMount" &&
+		(strings.Contains(e.Message, "no relationship found between node") || strings.Contains(e.Message, "failed to sync configmap cache"))
 }
 
 // races returns the names of the Pods in a namespace that the node authorizer made wait.
