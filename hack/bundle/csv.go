@@ -168,6 +168,21 @@ func permissions(m manifests, kind string) (deploymentPermissions, error) {
 	return result, nil
 }
 
+// rolesForUsers returns the ClusterRoles that are bound to nobody. Kubernetes adds their rules to its own roles.
+func rolesForUsers(m manifests) ([]*rbacv1.ClusterRole, error) {
+	roles, err := all[rbacv1.ClusterRole](m, "ClusterRole")
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := all[rbacv1.ClusterRoleBinding](m, "ClusterRoleBinding")
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(roles, func(r *rbacv1.ClusterRole) bool {
+		return slices.ContainsFunc(bindings, func(b *rbacv1.ClusterRoleBinding) bool { return b.RoleRef.Name == r.Name })
+	}), nil
+}
+
 // checkServiceAccounts fails unless each ServiceAccount has permissions. OLM creates those that have, also if no
 // Deployment uses them.
 func checkServiceAccounts(m manifests, permissions deploymentPermissions) error {

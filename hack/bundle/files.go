@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,7 +36,7 @@ const ownTests = "listener-operator-scorecard:latest"
 
 // render returns the content of each file of the bundle.
 func render(
-	root *os.Root, o Options, csv *operatorsv1alpha1.ClusterServiceVersion, crds []*apiextensionsv1.CustomResourceDefinition,
+	root *os.Root, o Options, csv *operatorsv1alpha1.ClusterServiceVersion, crds []*apiextensionsv1.CustomResourceDefinition, roles []*rbacv1.ClusterRole,
 ) (map[string]string, error) {
 	files := map[string]string{}
 	var err error
@@ -46,6 +47,12 @@ func render(
 		name := fmt.Sprintf("bundle/manifests/%s_%s.yaml", crd.Spec.Group, crd.Spec.Names.Plural)
 		if files[name], err = manifest(crd); err != nil {
 			return nil, fmt.Errorf("encoding %s: %w", crd.Name, err)
+		}
+	}
+	for _, role := range roles {
+		name := fmt.Sprintf("bundle/manifests/%s.clusterrole.yaml", role.Name)
+		if files[name], err = manifest(role); err != nil {
+			return nil, fmt.Errorf("encoding ClusterRole %s: %w", role.Name, err)
 		}
 	}
 	for to, from := range copied {

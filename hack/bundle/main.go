@@ -81,7 +81,11 @@ func run(options Options, dir string, stream io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("generating the ClusterServiceVersion: %w", err)
 	}
-	files, err := render(root, options, csv, crds)
+	roles, err := rolesForUsers(m)
+	if err != nil {
+		return fmt.Errorf("reading the roles for users: %w", err)
+	}
+	files, err := render(root, options, csv, crds, roles)
 	if err != nil {
 		return err
 	}

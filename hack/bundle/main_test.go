@@ -153,6 +153,36 @@ func TestBundleContainsVersionTimeAndImage(t *testing.T) {
 	}
 }
 
+func TestRolesThatAreBoundToNobodyArePartOfTheBundle(t *testing.T) {
+	const roles = `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: for-users, labels: {a: b}}
+rules: [{apiGroups: [x], resources: [things], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: for-operator}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: for-operator}
+roleRef: {kind: ClusterRole, name: for-operator}
+subjects: [{kind: ServiceAccount, name: operator}]
+`
+	dir := checkout(t)
+	if err := run(Options{Version: "1.2.3", Image: "registry.example/a:1"}, dir, strings.NewReader(minimal+roles)); err != nil {
+		t.Fatal(err)
+	}
+	files := generated(t, dir)
+	if role := files["bundle/manifests/for-users.clusterrole.yaml"]; !strings.Contains(role, "a: b") || !strings.Contains(role, "- get") {
+		t.Errorf("the role for users is %q", role)
+	}
+	if role, ok := files["bundle/manifests/for-operator.clusterrole.yaml"]; ok {
+		t.Errorf("a role that OLM creates from the ClusterServiceVersion is in the bundle: %s", role)
+	}
+}
+
 func TestLabelsAreSortedAndAliasesResolved(t *testing.T) {
 	files := generate(t, checkout(t), Options{Version: "1.2.3", Image: "registry.example/a:1"})
 	if want := "LABEL a=\"1\"\nLABEL b=\"2\"\n"; !strings.Contains(files["bundle.Dockerfile"], want) {

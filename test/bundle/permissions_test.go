@@ -13,7 +13,10 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // rulesOf returns the RBAC rules of each ServiceAccount.
@@ -66,6 +69,61 @@ func TestPermissionsAreThoseOfConfig(t *testing.T) {
 	}
 	if diff := cmp.Diff(cluster, rulesOf(strategy.ClusterPermissions)); diff != "" {
 		t.Errorf("permissions in the cluster; run make bundle (-config +bundle):\n%s", diff)
+	}
+}
+
+func TestRolesForUsersAreThoseOfConfig(t *testing.T) {
+	data, err := os.ReadFile(root + "config/rbac/users.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := map[string]any{}, map[string]any{}
+	for document := range strings.SplitSeq(string(data), "\n---\n") {
+		role := &unstructured.Unstructured{}
+		if err := sigsyaml.Unmarshal([]byte(document), role); err != nil {
+			t.Fatal(err)
+		}
+		want[role.GetName()] = role.Object
+	}
+	for _, o := range load(t).Objects {
+		if o.GetKind() == "ClusterRole" {
+			got[o.GetName()] = o.Object
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("roles for users; run make bundle (-config +bundle):\n%s", diff)
+	}
+}
+
+// TestUsersGetNoPermissionToWriteClassesAndPodListeners: administrators write classes, and only the operator writes
+// PodListeners.
+func TestUsersGetNoPermissionToWriteClassesAndPodListeners(t *testing.T) {
+	got := map[string][]string{} // verbs by role and resource
+	for _, o := range load(t).Objects {
+		if o.GetKind() != "ClusterRole" {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		for label, value := range role.Labels {
+			for _, rule := range role.Rules {
+				for _, resource := range rule.Resources {
+					key := label + "=" + value + " " + resource
+					got[key] = append(got[key], rule.Verbs...)
+				}
+			}
+		}
+	}
+	read := []string{"get", "list", "watch"}
+	const to = "rbac.authorization.k8s.io/aggregate-to-"
+	want := map[string][]string{
+		to + "view=true listenerclasses": read, to + "view=true listeners": read, to + "view=true podlisteners": read,
+		to + "edit=true listeners": {"create", "update", "patch", "delete", "deletecollection"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("permissions of users (-want +got):\n%s", diff)
 	}
 }
 

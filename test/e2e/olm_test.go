@@ -318,6 +318,7 @@ func (m *olmScenario) install() {
 	}
 	m.awaitAvailable()
 	m.Logf("Subscription created to all agents ready: %s", time.Since(subscribed).Round(time.Second))
+	m.checkPermissionsOfUsers()
 }
 
 // upgrade upgrades the operator through the channel, while clients outside of the cluster use Pods, and Pods start.

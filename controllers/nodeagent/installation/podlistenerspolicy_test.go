@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,12 +103,21 @@ func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
 	patch := func(c client.Client, patch string) error {
 		return c.Patch(t.Context(), existing.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
-	const (
-		changed = `{"spec":{"listeners":{"data":{"scope":"Cluster"}}}}`
-		label   = `{"metadata":{"labels":{"a":"b"}}}`
-	)
-	type want struct{ create, change, label, same, delete string } // messages of denials, "" for allowed
-	others := want{mayNotCreate, mayNotChange, mayNotChange, "", mayNotDelete}
+	update := func(c client.Client, change func(*listenersv1alpha1.PodListeners)) error {
+		updated := existing.DeepCopy()
+		change(updated)
+		return c.Update(t.Context(), updated, client.DryRunAll)
+	}
+	applied := func(c client.Client, uid string, listeners map[string]any) error {
+		content := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"listeners": listeners}}}
+		content.SetGroupVersionKind(listenersv1alpha1.GroupVersion.WithKind("PodListeners"))
+		content.SetNamespace(namespace)
+		content.SetName(listenersv1alpha1.PodListenersName(types.UID(uid)))
+		return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(content), client.FieldOwner("tenant"), client.ForceOwnership, client.DryRunAll)
+	}
+	other := listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeCluster}
+	type want struct{ create, change, same, delete string } // messages of denials, "" for allowed
+	others := want{mayNotCreate, mayNotChange, "", mayNotDelete}
 	for name, tc := range map[string]struct {
 		user string // "" for an administrator of the cluster
 		want want
@@ -115,7 +125,7 @@ func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
 		"the operator":             {serviceAccount(namespace, names.Operator), want{}},
 		"the garbage collector":    {serviceAccount("kube-system", "generic-garbage-collector"), want{}},
 		"the namespace controller": {serviceAccount("kube-system", "namespace-controller"), want{}},
-		"an administrator":         {"", want{mayNotCreate, mayNotChange, mayNotChange, "", ""}},
+		"an administrator":         {"", want{mayNotCreate, mayNotChange, "", ""}},
 		"an editor":                {"editor", others},
 		"a node agent":             {serviceAccount(namespace, names.NodeAgent), others},
 		"an operator elsewhere":    {serviceAccount("elsewhere", names.Operator), others},
@@ -133,9 +143,15 @@ func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
 				err        error
 			}{
 				{"create", tc.want.create, c.Create(t.Context(), newPodListeners(namespace, "2"), client.DryRunAll)},
-				{"change", tc.want.change, patch(c, changed)},
-				{"label", tc.want.label, patch(c, label)},
-				{"update without a change", tc.want.same, c.Update(t.Context(), existing.DeepCopy(), client.DryRunAll)},
+				{"create by apply", tc.want.create, applied(c, "2", map[string]any{})},
+				{"change by apply", tc.want.change, applied(c, "1", map[string]any{"data": map[string]any{"scope": "Cluster"}})},
+				{"patch of spec", tc.want.change, patch(c, `{"spec":{"listeners":{"data":{"scope":"Cluster"}}}}`)},
+				{"patch of labels", tc.want.change, patch(c, `{"metadata":{"labels":{"a":"b"}}}`)},
+				{"patch of annotations", tc.want.change, patch(c, `{"metadata":{"annotations":{"a":"b"}}}`)},
+				{"patch of finalizers", tc.want.change, patch(c, `{"metadata":{"finalizers":["example.com/x"]}}`)},
+				{"patch of owners", tc.want.change, patch(c, `{"metadata":{"ownerReferences":null}}`)},
+				{"update of spec", tc.want.change, update(c, func(p *listenersv1alpha1.PodListeners) { p.Spec.Listeners["data"] = other })},
+				{"update without a change", tc.want.same, update(c, func(*listenersv1alpha1.PodListeners) {})},
 				{"delete", tc.want.delete, c.Delete(t.Context(), existing.DeepCopy(), client.DryRunAll)},
 				{"delete all", tc.want.delete, c.DeleteAllOf(t.Context(), &listenersv1alpha1.PodListeners{}, client.InNamespace(namespace), client.DryRunAll)},
 			} {
