@@ -4,7 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -76,4 +78,53 @@ func TestFailedMigrationKeepsTheContent(t *testing.T) {
 	if diff := cmp.Diff(want, seen(t, n)); diff != "" {
 		t.Errorf("not the same tree in this package's layout (-want +got):\n%s", diff)
 	}
+}
+
+// TestVolumeOnAFullDiskIsRemoved fills a file system with directories until there is no block left, so that the
+// directory to which the removal moves them cannot grow before others are removed.
+func TestVolumeOnAFullDiskIsRemoved(t *testing.T) {
+	for name, fill := range map[string]func(mount string) error{
+		"directories with entries": func(mount string) error { return directories(mount, 1<<20) },
+		"levels":                   func(mount string) error { return nest(mount, 1<<20, nil) },
+		"levels with files":        func(mount string) error { return nest(mount, 1<<20, manyKinds) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.mountImage(t)
+			n.write(ip("192.0.2.1", map[string]int32{"http": 80}))
+			if err := fill(n.mount); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("filling the disk: %v", err)
+			}
+			var err error
+			for i := 0; err == nil; i++ { // the blocks that are left
+				err = os.WriteFile(filepath.Join(n.mount, "last-"+strconv.Itoa(i)), make([]byte, 512), 0o600)
+			}
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("filling the disk: %v", err)
+			}
+			must(t, n.host.Remove(t.Context(), n.target))
+			if got := namesIn(t, filepath.Dir(n.mount)); len(got) != 0 {
+				t.Errorf("what is left: %v", got)
+			}
+		})
+	}
+}
+
+// mountImage puts the kubelet's directory of Pods on an ext4 file system of 8 MiB, whose directories have small blocks.
+func (n *node) mountImage(t *testing.T) {
+	t.Helper()
+	pods, image := filepath.Join(n.dir, "pods"), filepath.Join(t.TempDir(), "image")
+	must(t, os.RemoveAll(pods))
+	must(t, os.Mkdir(pods, 0o750))
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, 8<<20))
+	for _, command := range [][]string{
+		{"mkfs.ext4", "-q", "-F", "-b", "1024", "-I", "128", "-N", "20000", "-m", "0", "-O", "^has_journal", image}, {"mount", "-o", "loop", image, pods},
+	} {
+		if output, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("needs permission to mount an image with an ext4 file system: %v: %s", err, output)
+		}
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(pods, 0)) })
+	n.addVolume(podUID, pvName, "")
 }

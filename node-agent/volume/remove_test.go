@@ -3,6 +3,7 @@ package volume_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +29,9 @@ const (
 	maxHeap  = 16 << 20
 )
 
+// entries is the number of entries of the largest volumes.
+var entries = flag.Int("volume.entries", 10_000, "number of entries of the largest volumes that are removed")
+
 // removeIn is an environment variable with the kubelet's directory for the process that removes a volume.
 const removeIn = "TEST_REMOVE_IN"
 
@@ -36,11 +41,11 @@ func TestRemovalNeedsFewFilesAndLittleMemory(t *testing.T) {
 		return
 	}
 	for name, fill := range map[string]func(mount string) error{
-		// None of them needs more if it is larger; 100,000 of each were tried.
-		"5,000 levels":                        func(mount string) error { return nest(mount, 5000, nil) },
-		"levels with files of all kinds":      func(mount string) error { return nest(mount, 200, manyKinds) },
-		"a directory with 10,000 entries":     func(mount string) error { return files(mount, 10_000) },
-		"2,000 directories that have entries": func(mount string) error { return directories(mount, 2000) },
+		// None of them needs more if it is larger; -volume.entries 1000000 was tried.
+		"levels":                         func(mount string) error { return nest(mount, *entries/2, nil) },
+		"levels with files of all kinds": func(mount string) error { return nest(mount, *entries/50, manyKinds) },
+		"a directory with files":         func(mount string) error { return files(mount, *entries) },
+		"directories that have entries":  func(mount string) error { return directories(mount, *entries/5) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -50,9 +55,11 @@ func TestRemovalNeedsFewFilesAndLittleMemory(t *testing.T) {
 			must(t, fill(n.mount))
 			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRemovalNeedsFewFilesAndLittleMemory$")
 			child.Env = append(os.Environ(), removeIn+"="+n.dir)
-			if output, err := child.CombinedOutput(); err != nil {
+			output, err := child.CombinedOutput()
+			if err != nil {
 				t.Fatalf("%v\n%s", err, output)
 			}
+			t.Logf("%s", output)
 			if got := namesIn(t, filepath.Dir(n.mount)); len(got) != 1 || got[0] != "vol_data.json" {
 				t.Errorf("what is left beside the kubelet's record: %v", got)
 			}
@@ -63,9 +70,12 @@ func TestRemovalNeedsFewFilesAndLittleMemory(t *testing.T) {
 func removeWithinLimits(t *testing.T, dir string) {
 	t.Helper()
 	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: maxFiles, Max: maxFiles}))
+	began := time.Now()
 	must(t, volume.NewHost(dir).Remove(t.Context(), volume.Target{PodUID: podUID, Name: pvName}))
+	took := time.Since(began)
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
+	fmt.Printf("removed in %s, with a heap of %d KiB\n", took.Round(time.Millisecond), memory.HeapSys>>10)
 	if memory.HeapSys > maxHeap {
 		t.Errorf("the heap has grown to %d MiB", memory.HeapSys>>20)
 	}
