@@ -257,6 +257,11 @@ func (c *Cluster) down(ctx context.Context) error {
 		if err := c.removeNetwork(ctx); err != nil {
 			return err
 		}
+		for node := 1; node <= MaxNodes; node++ { // also one that has not joined
+			if err := c.unlimitDisk(node); err != nil {
+				return err
+			}
+		}
 	}
 	if err := os.RemoveAll(c.dir); err != nil {
 		return fmt.Errorf("removing the cluster's directory: %w", err)

@@ -2,7 +2,11 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -64,6 +68,59 @@ func (c *Cluster) CutOff(ctx context.Context, node int) (restore func(context.Co
 		_, err := m.exec(ctx, "", "nft", "delete", "table", "inet", "fault")
 		return err
 	}, nil
+}
+
+// LimitDisk gives the kubelet's directory of a node that has not joined yet a file system of its own of this size in
+// bytes, in memory. It exists until the node is deleted.
+func (c *Cluster) LimitDisk(ctx context.Context, node int, size int64) error {
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if slices.Contains(c.state.Nodes, node) {
+		return fmt.Errorf("%s exists", c.NodeName(node))
+	}
+	dir := c.KubeletDir(node)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("creating the kubelet's directory: %w", err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
+		return fmt.Errorf("mounting a file system: %w", err)
+	}
+	return nil
+}
+
+// unlimitDisk unmounts what LimitDisk has mounted, from a node that does not run.
+func (c *Cluster) unlimitDisk(node int) error {
+	err := unix.Unmount(c.KubeletDir(node), unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // not mounted, or never started
+		return fmt.Errorf("unmounting the disk of %s: %w", c.NodeName(node), err)
+	}
+	return nil
+}
+
+// FillDisk writes to the kubelet's directory of a node with a limited disk until no space is left, and returns a
+// function that frees it.
+func (c *Cluster) FillDisk(node int) (free func() error, err error) {
+	path := filepath.Join(c.KubeletDir(node), "fill")
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("creating a file: %w", err)
+	}
+	_, err = io.Copy(file, zeros{})
+	if err = errors.Join(err, file.Close()); !errors.Is(err, unix.ENOSPC) {
+		return nil, errors.Join(fmt.Errorf("filling the disk of %s: %w", c.NodeName(node), err), os.Remove(path))
+	}
+	return func() error { return os.Remove(path) }, nil
+}
+
+// zeros has no end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // slowPeriod is how often a slow program runs for a moment.

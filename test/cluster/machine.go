@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -58,14 +59,25 @@ func (m machine) logFile(daemon string) string {
 	return filepath.Join(m.logs, m.name+"-"+daemon+".log")
 }
 
+// holders has the first processes of machines as they were last found, by the path of the specification. Whether they
+// still run is looked up; that saves looking at all processes, for example for each connection from outside.
+var holders sync.Map
+
 // holder returns the machine's first process, or false if the machine is off.
 func (m machine) holder() (process, bool, error) {
-	found, err := processes(func(p process) bool {
+	isHolder := func(p process) bool {
 		return len(p.argv) == 2 && p.argv[0] == m.init && p.argv[1] == m.specFile()
-	})
+	}
+	if last, ok := holders.Load(m.specFile()); ok {
+		if p, err := readProcess(last.(process).pid); err == nil && isHolder(p) {
+			return p, true, nil
+		}
+	}
+	found, err := processes(isHolder)
 	if err != nil || len(found) == 0 {
 		return process{}, false, err
 	}
+	holders.Store(m.specFile(), found[0])
 	return found[0], true, nil
 }
 

@@ -208,6 +208,9 @@ func (c *Cluster) DeleteNode(ctx context.Context, node int) error {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting the Node: %w", err)
 		}
+		if err := c.unlimitDisk(node); err != nil {
+			return err
+		}
 		if err := os.RemoveAll(c.nodeDir(node)); err != nil {
 			return fmt.Errorf("removing the node's disks: %w", err)
 		}
