@@ -143,6 +143,7 @@ func (r *run) idle() bool {
 	return gather("controller_runtime_active_workers") == 0 && gather("workqueue_depth") <= r.abandoned
 }
 
+// await waits until done returns true.
 func (r *run) await(what string, done func() bool) {
 	r.t.Helper()
 	r.eventually(done).Should(gomega.BeTrue(), func() string {
@@ -150,11 +151,13 @@ func (r *run) await(what string, done func() bool) {
 	})
 }
 
-// awaitState waits until a process has made the state that of the undisturbed run.
+// awaitState waits until a process has made the state that of the undisturbed run. It compares text, because the
+// description of a difference takes longer than a poll.
 func (r *run) awaitState(process, want string) {
 	r.t.Helper()
-	r.eventually(func() string { return cmp.Diff(want, r.snapshot()) }).Should(gomega.BeEmpty(), func() string {
-		return fmt.Sprintf("%s does not reach the end state (-want +got) after a fault of %q", process, r.writes.happened())
+	var got string
+	r.eventually(func() bool { got = r.snapshot(); return got == want }).Should(gomega.BeTrue(), func() string {
+		return fmt.Sprintf("%s does not reach the end state after a fault of %q (-want +got):\n%s", process, r.writes.happened(), cmp.Diff(want, got))
 	})
 }
 
