@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -93,21 +94,26 @@ type Requests struct {
 	Denied []string
 }
 
-// Read reads the requests of a user, for example system:serviceaccount:kube-system:default, from an audit log.
-func Read(log, user string) (*Requests, error) {
+// Period is the time from From to To.
+type Period struct{ From, To time.Time }
+
+// Read reads the requests of a user, for example system:serviceaccount:kube-system:default, from an audit log. While the
+// API server starts, until it is ready, it denies requests for which the user has permission. So those that it denied in
+// one of the periods do not count.
+func Read(log, user string, starts ...Period) (*Requests, error) {
 	file, err := os.Open(log)
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	requests, err := parse(file, user)
+	requests, err := parse(file, user, starts)
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit log %s: %w", log, err)
 	}
 	return requests, nil
 }
 
-func parse(log io.Reader, user string) (*Requests, error) {
+func parse(log io.Reader, user string, starts []Period) (*Requests, error) {
 	requests, denied := &Requests{used: sets.New[Permission]()}, sets.New[string]()
 	lines := bufio.NewReader(log)
 	for {
@@ -127,6 +133,10 @@ func parse(log io.Reader, user string) (*Requests, error) {
 			continue
 		}
 		if isDenied(&event) {
+			received := event.RequestReceivedTimestamp.Time
+			if slices.ContainsFunc(starts, func(p Period) bool { return !received.Before(p.From) && !received.After(p.To) }) {
+				continue
+			}
 			denied.Insert(event.Verb + " " + event.RequestURI + ": " + event.ResponseStatus.Message)
 			continue
 		}

@@ -3,6 +3,7 @@ package audit
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,9 +23,9 @@ const (
 	created = `"code":201`
 )
 
-func read(t *testing.T, log string) *Requests {
+func read(t *testing.T, log string, starts ...Period) *Requests {
 	t.Helper()
-	requests, err := parse(strings.NewReader(log), account)
+	requests, err := parse(strings.NewReader(log), account, starts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,8 +147,23 @@ func TestDeniedRequestsAreReported(t *testing.T) {
 	}
 }
 
+func TestRequestsThatAStartingAPIServerDeniedDoNotCount(t *testing.T) {
+	at := func(uri, received string) string {
+		return strings.Replace(event("get", uri, `"resource":"pods"`, `"code":403`), `"verb"`, `"requestReceivedTimestamp":"`+received+`","verb"`, 1)
+	}
+	start := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	log := at("/before", "2026-01-01T11:59:59.999999Z") + at("/meanwhile", "2026-01-01T12:00:10.000000Z") + at("/after", "2026-01-01T12:00:20.000001Z")
+	requests := read(t, log, Period{From: start, To: start.Add(20 * time.Second)})
+	if diff := cmp.Diff([]string{"get /after: ", "get /before: "}, requests.Denied); diff != "" {
+		t.Errorf("denied (-want +got):\n%s", diff)
+	}
+	if unused := requests.Unused([]Permission{{Resource: "pods", Verb: "get"}}); len(unused) != 1 {
+		t.Error("a request that was denied uses a permission")
+	}
+}
+
 func TestInvalidLogIsAnError(t *testing.T) {
-	if _, err := parse(strings.NewReader("not JSON\n"), account); err == nil {
+	if _, err := parse(strings.NewReader("not JSON\n"), account, nil); err == nil {
 		t.Error("a log that is not JSON is accepted")
 	}
 	if _, err := Read(t.TempDir()+"/none", account); err == nil {

@@ -254,13 +254,8 @@ func (c *Cluster) down(ctx context.Context) error {
 		return err
 	}
 	if known {
-		if err := c.removeNetwork(ctx); err != nil {
+		if err := errors.Join(c.removeNetwork(ctx), c.unlimitDisks()); err != nil {
 			return err
-		}
-		for node := 1; node <= MaxNodes; node++ { // also one that has not joined
-			if err := c.unlimitDisk(node); err != nil {
-				return err
-			}
 		}
 	}
 	if err := os.RemoveAll(c.dir); err != nil {

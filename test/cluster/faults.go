@@ -100,6 +100,16 @@ func (c *Cluster) unlimitDisk(node int) error {
 	return nil
 }
 
+// unlimitDisks does that for all nodes, also one that has not joined.
+func (c *Cluster) unlimitDisks() error {
+	for node := 1; node <= MaxNodes; node++ {
+		if err := c.unlimitDisk(node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // FillDisk writes to the kubelet's directory of a node with a limited disk until no space is left, and returns a
 // function that frees it.
 func (c *Cluster) FillDisk(node int) (free func() error, err error) {
