@@ -40,8 +40,16 @@ func podDir(p *corev1.Pod) string {
 
 // stagingDir returns the directory, on the host, that the kubelet creates on the node of a Pod when it stages a volume.
 func stagingDir(p *corev1.Pod, volume string) string {
-	return filepath.Join(testbed.KubeletDir(nodeOf(p)), "plugins", "kubernetes.io", "csi", names.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(volume))))
+	return filepath.Join(stagingRoot(nodeOf(p)), stagingName(volume))
 }
+
+// stagingRoot returns the directory, on the host, that has those directories of a node.
+func stagingRoot(node int) string {
+	return filepath.Join(testbed.KubeletDir(node), "plugins", "kubernetes.io", "csi", names.Driver)
+}
+
+// stagingName returns the name of the directory for a volume.
+func stagingName(volume string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(volume))) }
 
 // awaitPodDirRemoved waits until the kubelet has removed the directory of a Pod.
 func (s *scenario) awaitPodDirRemoved(p *corev1.Pod) {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,8 +46,12 @@ type scenario struct {
 	namespace string
 }
 
+// endedNamespaces are those of scenarios that have ended.
+var endedNamespaces sync.Map
+
 // newScenario creates a scenario and its namespace, which enforces the restricted Pod security standard. At the end of
-// the test it deletes the namespace, and if the test has failed it first logs what is in it.
+// the test it deletes the namespace, and if the test has failed it first logs what is in it. The Pods and claims are
+// gone then; Kubernetes deletes a namespace after some seconds, for which awaitEndedNamespaces waits.
 func newScenario(t testing.TB) *scenario {
 	t.Helper()
 	s := &scenario{TB: t, ctx: t.Context()}
@@ -61,14 +66,48 @@ func newScenario(t testing.TB) *scenario {
 		if t.Failed() {
 			s.dump(ctx)
 		}
+		if err := s.deletePods(ctx); err != nil {
+			t.Errorf("deleting the Pods: %v", err)
+		}
 		if err := client.IgnoreNotFound(api.Delete(ctx, namespace)); err != nil {
 			t.Errorf("deleting the namespace: %v", err)
 		}
-		if err := awaitDeleted(ctx, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace)); err != nil {
-			t.Errorf("the namespace is not deleted: %v", err)
-		}
+		endedNamespaces.Store(namespace.Name, t.Name())
 	})
 	return s
+}
+
+// deletePods deletes all Pods and claims of the scenario, and waits until they are gone.
+func (s *scenario) deletePods(ctx context.Context) error {
+	for _, o := range []client.Object{&appsv1.StatefulSet{}, &appsv1.Deployment{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}} {
+		if err := api.DeleteAllOf(ctx, o, client.InNamespace(s.namespace)); err != nil {
+			return err
+		}
+	}
+	return eventually(ctx, func(ctx context.Context) error {
+		for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.PersistentVolumeClaimList{}} {
+			if err := api.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+				return err
+			}
+			if meta.LenList(list) > 0 {
+				raw, _ := json.Marshal(list)
+				return fmt.Errorf("these are left: %s", raw)
+			}
+		}
+		return nil
+	})
+}
+
+// awaitEndedNamespaces waits until the namespaces of all scenarios are deleted.
+func awaitEndedNamespaces(ctx context.Context) error {
+	var errs []error
+	endedNamespaces.Range(func(name, test any) bool {
+		if err := awaitDeleted(ctx, &corev1.Namespace{}, client.ObjectKey{Name: name.(string)}); err != nil {
+			errs = append(errs, fmt.Errorf("the namespace of %s is not deleted: %w", test, err))
+		}
+		return true
+	})
+	return errors.Join(errs...)
 }
 
 // dump logs the objects of the namespace, and the logs of the operator and its agents.

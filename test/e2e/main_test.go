@@ -92,11 +92,11 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, stopRouters()) }()
 	code = m.Run()
-	if underOLM {
-		return code, nil // OLM removes permissions before the operator has stopped, so some requests are denied
-	}
 	ctx, cancel = context.WithTimeout(context.Background(), timeout) // the context above may have expired
 	defer cancel()
+	if err := awaitEndedNamespaces(ctx); err != nil || underOLM {
+		return code, err // OLM removes permissions before the operator has stopped, so some requests are denied
+	}
 	return code, checkPermissions(ctx)
 }
 
@@ -174,7 +174,12 @@ func deploy(ctx context.Context) (output string, err error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "make", "deploy", "IMG="+operatorImage, "KUBECTL="+testbed.Kubectl())
+	return deployFrom(ctx, root, operatorImage)
+}
+
+// deployFrom runs make deploy of a checkout, for an image that the nodes have.
+func deployFrom(ctx context.Context, root, image string) (output string, err error) {
+	cmd := exec.CommandContext(ctx, "make", "deploy", "IMG="+image, "KUBECTL="+testbed.Kubectl())
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+testbed.Kubeconfig())
 	combined, err := cmd.CombinedOutput()
 	if err != nil {

@@ -64,8 +64,13 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 		}
 	}
 
-	for _, setting := range []string{"fib_multipath_use_neigh", "fib_multipath_hash_policy"} {
-		s.onClient("sh", "-c", "echo 1 > /proc/sys/net/ipv4/"+setting)
+	for setting, value := range map[string]int{
+		"fib_multipath_use_neigh": 1, "fib_multipath_hash_policy": 1,
+		// A node that does not answer is noticed after seconds, as with a routing protocol, instead of most of a
+		// minute.
+		"neigh/eth0/base_reachable_time_ms": 2000, "neigh/eth0/delay_first_probe_time": 1, "neigh/eth0/retrans_time_ms": 200,
+	} {
+		s.onClient("sh", "-c", fmt.Sprintf("echo %d > /proc/sys/net/ipv4/%s", value, setting))
 	}
 	t.Cleanup(func() {
 		if out, err := testbed.ClientCommand(context.WithoutCancel(s.ctx), "ip", "route", "del", testbed.ServiceSubnet()).CombinedOutput(); err != nil {

@@ -258,6 +258,9 @@ func TestAPortCanBeUDP(t *testing.T) {
 // on the same node: the label of the Pod, and its PodListeners object.
 func TestAMountTakesFewWrites(t *testing.T) {
 	s := newScenario(t)
+	if err := awaitEndedNamespaces(s.timeoutContext()); err != nil { // their deletion takes writes
+		t.Fatal(err)
+	}
 	class := s.createClass(unpinned())
 	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: byClass(class.Name)}, Spec: claimSpec()})
 	var writes map[string]float64
