@@ -97,9 +97,9 @@ type Requests struct {
 // Period is the time from From to To.
 type Period struct{ From, To time.Time }
 
-// Read reads the requests of a user, for example system:serviceaccount:kube-system:default, from an audit log. While the
-// API server starts, until it is ready, it denies requests for which the user has permission. So those that it denied in
-// one of the periods do not count.
+// Read reads the requests of a user, for example system:serviceaccount:kube-system:default, from an audit log. While
+// the API server starts, until it is ready, it denies requests for which the user has permission. So those that it
+// denied in one of the periods do not count.
 func Read(log, user string, starts ...Period) (*Requests, error) {
 	file, err := os.Open(log)
 	if err != nil {

@@ -11,14 +11,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -26,19 +28,16 @@ import (
 )
 
 // steadyLoad is a steady load on the cluster: requests from outside to each replica of a StatefulSet at its own
-// address, and Pods with a listener volume that start and are deleted one after the other.
+// address, and on each node Pods with a listener volume that start and are deleted one after the other.
 type steadyLoad struct {
 	*scenario
 	class    string
 	replicas []*replica
+	mounters []*mounter
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
-
-	mu sync.Mutex
-	// started and ready are the numbers of Pods that were created and became ready.
-	started, ready int
-	// deleted are the uids of the Pods that were deleted, with the nodes that they ran on.
-	deleted map[types.UID]string
+	// ignored are directories that are no leaks.
+	ignored map[string]bool
 }
 
 // replica is a Pod that answers at an address that must not change.
@@ -48,14 +47,27 @@ type replica struct {
 
 	mu sync.Mutex
 	// requests, lost and wrong are the numbers of requests, of those without an answer, and of those that another Pod
-	// answered. answered is when the last answer arrived.
+	// answered. answered is when the last request was sent that the Pod answered.
 	requests, lost, wrong int
 	answered              time.Time
 }
 
+// mounter creates Pods with a listener volume on a node.
+type mounter struct {
+	node string
+
+	mu sync.Mutex
+	// ready is the number of Pods that became ready, and created is when the last of them was created.
+	ready   int
+	created time.Time
+}
+
+// requestPeriod is the time between an answer and the next request to a replica.
+const requestPeriod = 50 * time.Millisecond
+
 // loadClient allows for nodes that have other work: a late answer is not lost.
 var loadClient = &http.Client{
-	Timeout: 10 * time.Second,
+	Timeout: 30 * time.Second,
 	Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -69,23 +81,31 @@ func startSteadyLoad(s *scenario) *steadyLoad {
 	s.Helper()
 	class := s.createClass(pinned())
 	ctx, cancel := context.WithCancel(s.ctx)
-	l := &steadyLoad{scenario: s, class: class.Name, cancel: cancel, deleted: map[types.UID]string{}}
+	l := &steadyLoad{scenario: s, class: class.Name, cancel: cancel, ignored: map[string]bool{}}
+	s.Cleanup(l.stop)
 	set := statefulSet("base", int32(len(testbed.Nodes())), byClass(class.Name)) //nolint:gosec // a handful
 	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
 		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "base"}},
 	}}
+	// Pods stay on a node that is not reached as long as by default in Kubernetes; this cluster's default is shorter.
+	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		set.Spec.Template.Spec.Tolerations = append(set.Spec.Template.Spec.Tolerations, corev1.Toleration{
+			Key: taint, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](300),
+		})
+	}
 	s.create(set)
-	for i := range testbed.Nodes() {
+	for i, node := range testbed.Nodes() {
 		name := fmt.Sprintf("base-%d", i)
 		p := s.awaitReady(name)
 		r := &replica{name: name, node: p.Spec.NodeName, address: s.awaitPodListener(p, "listener").IngressAddresses[0]}
 		s.awaitAnswer(r.address, name)
 		l.replicas = append(l.replicas, r)
-		l.running.Go(func() { r.request(ctx) })
+		l.running.Go(func() { wait.UntilWithContext(ctx, r.request, requestPeriod) })
+		m := &mounter{node: testbed.NodeName(node)}
+		l.mounters = append(l.mounters, m)
+		l.running.Go(func() { l.mount(ctx, m) })
 	}
-	l.running.Go(func() { l.mount(ctx) })
-	s.Cleanup(l.stop)
 	return l
 }
 
@@ -95,79 +115,81 @@ func (l *steadyLoad) stop() {
 	l.running.Wait()
 }
 
-// request requests the name of the replica from outside of the cluster, until ctx is done.
+// request requests the name of the replica from outside of the cluster.
 func (r *replica) request(ctx context.Context) {
-	for ctx.Err() == nil {
-		got, err := requestWith(ctx, loadClient, r.address, "/whoami")
-		if ctx.Err() != nil {
-			return
-		}
-		r.mu.Lock()
-		r.requests++
-		switch {
-		case err != nil:
-			r.lost++
-		case got != r.name:
-			r.wrong++
-		default:
-			r.answered = time.Now()
-		}
-		r.mu.Unlock()
-		time.Sleep(50 * time.Millisecond)
+	sent := time.Now()
+	got, err := requestWith(ctx, loadClient, r.address, "/whoami")
+	if ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests++
+	switch {
+	case err != nil:
+		r.lost++
+	case got != r.name:
+		r.wrong++
+	default:
+		r.answered = sent
 	}
 }
 
-// mount creates Pods with a listener volume, and deletes each when it is ready, until ctx is done. It repeats what
-// fails because of the API server.
-func (l *steadyLoad) mount(ctx context.Context) {
+// mount creates Pods with a listener volume on a node, and deletes each when it is ready, until ctx is done. It repeats
+// what fails because of the API server.
+func (l *steadyLoad) mount(ctx context.Context, m *mounter) {
 	for i := 0; ctx.Err() == nil; i++ {
-		p := pod(fmt.Sprintf("mount-%d", i), map[string]map[string]string{"listener": byClass(l.class)})
-		p.Namespace = l.namespace
+		p := l.podOn(m.node, fmt.Sprintf("mount-%s-%d", m.node, i))
+		created := time.Now()
 		if eventually(ctx, func(ctx context.Context) error { return client.IgnoreAlreadyExists(api.Create(ctx, p.DeepCopy())) }) != nil {
 			return
 		}
-		l.mu.Lock()
-		l.started++
-		l.mu.Unlock()
-		if l.awaitReadyAndDelete(ctx, client.ObjectKeyFromObject(p)) != nil {
+		ready, err := l.awaitReadyOrDeleted(ctx, p.Name)
+		if err != nil {
+			return
+		}
+		if ready {
+			m.mu.Lock()
+			m.ready, m.created = m.ready+1, created
+			m.mu.Unlock()
+		}
+		if eventually(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(api.Delete(ctx, p)) }) != nil {
 			return
 		}
 	}
 }
 
-// awaitReadyAndDelete waits until a Pod is ready, and deletes it.
-func (l *steadyLoad) awaitReadyAndDelete(ctx context.Context, key client.ObjectKey) error {
-	p := &corev1.Pod{}
-	if err := eventually(ctx, func(ctx context.Context) error {
-		time.Sleep(100 * time.Millisecond)
-		err := api.Get(ctx, key, p)
-		if err == nil && !isReady(p) {
-			err = errors.New("not ready")
+// podOn returns a Pod with a listener volume that runs on a node.
+func (l *steadyLoad) podOn(node, name string) *corev1.Pod {
+	p := pod(name, map[string]map[string]string{"listener": byClass(l.class)})
+	p.Namespace, p.Spec.NodeSelector = l.namespace, map[string]string{corev1.LabelHostname: node}
+	return p
+}
+
+// awaitReadyOrDeleted waits until a Pod is ready, also while the API server fails now and then. It returns false if the
+// Pod is deleted before, for example because its node is lost.
+func (l *steadyLoad) awaitReadyOrDeleted(ctx context.Context, name string) (ready bool, err error) {
+	settled := func(kind watch.EventType, p *corev1.Pod) bool {
+		ready = kind != watch.Deleted && p.DeletionTimestamp == nil && isReady(p)
+		return ready || kind == watch.Deleted || p.DeletionTimestamp != nil
+	}
+	return ready, eventually(ctx, func(ctx context.Context) error {
+		var pods corev1.PodList
+		options := selectObject(l.key(name))
+		if err := api.List(ctx, &pods, options); err != nil || len(pods.Items) == 0 || settled(watch.Added, &pods.Items[0]) {
+			return err
 		}
-		if apierrors.IsNotFound(err) || err != nil && p.DeletionTimestamp != nil {
-			return nil // evicted, for example from a node that is lost: its mount is not to be continued
-		}
+		// The watch starts at the list's version, so that a deletion in between is not missed.
+		options.Raw = &metav1.ListOptions{ResourceVersion: pods.ResourceVersion}
+		_, err := watchUntil(ctx, &corev1.Pod{}, options, settled)
 		return err
-	}); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	if isReady(p) {
-		l.ready++
-	}
-	if p.UID != "" {
-		l.deleted[p.UID] = p.Spec.NodeName
-	}
-	l.mu.Unlock()
-	return eventually(ctx, func(ctx context.Context) error {
-		return client.IgnoreNotFound(api.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
 	})
 }
 
 // counts are figures of the load at one time.
 type counts struct {
 	requests, lost, wrong map[string]int // by node
-	started, ready        int
+	ready                 int
 }
 
 func (l *steadyLoad) counts() counts {
@@ -177,16 +199,18 @@ func (l *steadyLoad) counts() counts {
 		c.requests[r.node], c.lost[r.node], c.wrong[r.node] = r.requests, r.lost, r.wrong
 		r.mu.Unlock()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c.started, c.ready = l.started, l.ready
+	for _, m := range l.mounters {
+		m.mu.Lock()
+		c.ready += m.ready
+		m.mu.Unlock()
+	}
 	return c
 }
 
-// awaitRecovery waits until each replica answers, and two Pods that were created after now are ready: the first one may
-// have been created before.
+// awaitRecovery waits until each replica has answered a request, and on each node a Pod has become ready, that was sent
+// or created after now.
 func (l *steadyLoad) awaitRecovery(ctx context.Context) error {
-	since, ready := time.Now(), l.counts().ready
+	since := time.Now()
 	return eventually(ctx, func(context.Context) error {
 		for _, r := range l.replicas {
 			r.mu.Lock()
@@ -196,11 +220,20 @@ func (l *steadyLoad) awaitRecovery(ctx context.Context) error {
 				return fmt.Errorf("%s does not answer", r.name)
 			}
 		}
-		if l.counts().ready < ready+2 {
-			return errors.New("no new Pod becomes ready")
-		}
-		return nil
+		return errors.Join(l.unready(since)...)
 	})
+}
+
+// unready returns an error for each node on which no Pod has become ready that was created after a time.
+func (l *steadyLoad) unready(since time.Time) (errs []error) {
+	for _, m := range l.mounters {
+		m.mu.Lock()
+		if m.created.Before(since) {
+			errs = append(errs, fmt.Errorf("no new Pod on %s becomes ready", m.node))
+		}
+		m.mu.Unlock()
+	}
+	return errs
 }
 
 // changedAddresses returns the replicas whose addresses are not those from the beginning.
@@ -221,53 +254,101 @@ func (l *steadyLoad) changedAddresses(ctx context.Context) (changed []string, er
 	return changed, nil
 }
 
-// leaks returns what the deleted Pods have left: objects, directories, and descriptors that the agents have open below
-// directories of Pods.
+// leaks returns what deleted Pods have left in the whole cluster: objects, directories on nodes, and descriptors of
+// agents.
 func (l *steadyLoad) leaks(ctx context.Context) (left []string, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	objects, pods, volumes, err := leakedObjects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range testbed.Nodes() {
+		for dir, owned := range map[string]map[string]bool{filepath.Join(testbed.KubeletDir(node), "pods"): pods, stagingRoot(node): volumes} {
+			entries, err := os.ReadDir(dir)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // the kubelet creates it when it is needed
+				return nil, err
+			}
+			for _, entry := range entries {
+				if path := filepath.Join(dir, entry.Name()); !owned[entry.Name()] && !l.ignored[path] {
+					left = append(left, path)
+				}
+			}
+		}
+	}
+	return append(append(left, objects...), openByAgents()...), nil
+}
+
+// ignoreStaging ignores the directories that the kubelets have created to stage volumes until now.
+func (l *steadyLoad) ignoreStaging() error {
+	for _, node := range testbed.Nodes() {
+		entries, err := os.ReadDir(stagingRoot(node))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, entry := range entries {
+			l.ignored[filepath.Join(stagingRoot(node), entry.Name())] = true
+		}
+	}
+	return nil
+}
+
+// leakedObjects returns the objects of this operator whose owner does not exist, and the names of the directories that
+// may exist for Pods and for volumes.
+func leakedObjects(ctx context.Context) (left []string, podDirs, volumeDirs map[string]bool, err error) {
 	var volumes corev1.PersistentVolumeList
-	var listeners listenersv1alpha1.ListenerList
+	var claims corev1.PersistentVolumeClaimList
 	var pods corev1.PodList
 	var podListeners listenersv1alpha1.PodListenersList
-	for _, list := range []client.ObjectList{&volumes, &listeners, &pods, &podListeners} {
-		if err := api.List(ctx, list, client.InNamespace(l.namespace)); err != nil {
-			return nil, err
+	var listeners listenersv1alpha1.ListenerList
+	var services corev1.ServiceList
+	// Owners are listed after what they own, so that none of them is newer than its owner.
+	for _, list := range []client.ObjectList{&services, &listeners, &podListeners, &volumes, &claims, &pods} {
+		if err := api.List(ctx, list); err != nil {
+			return nil, nil, nil, err
 		}
 	}
-	exists := map[string]bool{}
+	exists, podDirs, volumeDirs := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range pods.Items {
-		exists[pods.Items[i].Name] = true
-		exists[listenersv1alpha1.PodListenersName(pods.Items[i].UID)] = true
+		exists[string(pods.Items[i].UID)], podDirs[string(pods.Items[i].UID)] = true, true
 	}
-	owned := func(claim string) bool { // the claim is that of a replica, or of a Pod that exists
-		return strings.HasPrefix(claim, "listener-base-") || exists[strings.TrimSuffix(claim, "-listener")]
+	for i := range claims.Items {
+		exists[string(claims.Items[i].UID)] = true
 	}
 	for i := range volumes.Items {
-		if ref := volumes.Items[i].Spec.ClaimRef; volumes.Items[i].Spec.StorageClassName == names.Driver && ref.Namespace == l.namespace && !owned(ref.Name) {
-			left = append(left, "PersistentVolume of "+ref.Name)
-		}
-	}
-	for i := range listeners.Items {
-		if !owned(listeners.Items[i].Name) {
-			left = append(left, "Listener "+listeners.Items[i].Name)
+		volume := &volumes.Items[i]
+		exists[string(volume.UID)] = true
+		volumeDirs[stagingName(volume.Name)] = true
+		if ref := volume.Spec.ClaimRef; volume.Spec.StorageClassName == names.Driver && (ref == nil || !exists[string(ref.UID)]) {
+			left = append(left, "PersistentVolume "+volume.Name)
 		}
 	}
 	for i := range podListeners.Items {
-		if !exists[podListeners.Items[i].Name] {
-			left = append(left, podListeners.Items[i].Name)
+		if uid := listenersv1alpha1.PodUID(podListeners.Items[i].Name); !exists[string(uid)] {
+			left = append(left, "PodListeners "+podListeners.Items[i].Name)
 		}
 	}
-	for uid, node := range l.deleted {
-		dir := filepath.Join(testbed.KubeletDir(nodeNumber(node)), "pods", string(uid))
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) && !exists[listenersv1alpha1.PodListenersName(uid)] {
-			left = append(left, dir)
+	leaked := func(kind string, o client.Object) {
+		owners := o.GetOwnerReferences()
+		if len(owners) > 0 && !slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return exists[string(owner.UID)] }) {
+			left = append(left, kind+" "+o.GetNamespace()+"/"+o.GetName())
+		}
+		exists[string(o.GetUID())] = true
+	}
+	for i := range listeners.Items {
+		leaked("Listener", &listeners.Items[i])
+	}
+	for i := range services.Items {
+		if services.Items[i].Labels["app.kubernetes.io/managed-by"] == names.ServiceManagedBy {
+			leaked("Service", &services.Items[i])
 		}
 	}
-	return append(left, openByAgents()...), nil
+	return left, podDirs, volumeDirs, nil
 }
 
-// openByAgents returns the files below Pods' directories that node agents have open.
+// maxDescriptors is many more than the descriptors that an agent has open when it does nothing.
+const maxDescriptors = 64
+
+// openByAgents returns the files below Pods' directories that node agents have open, and the agents that have many open
+// files.
 func openByAgents() (open []string) {
 	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, command := range commands {
@@ -275,6 +356,9 @@ func openByAgents() (open []string) {
 			continue
 		}
 		links, _ := filepath.Glob(filepath.Join(filepath.Dir(command), "fd", "*"))
+		if len(links) > maxDescriptors {
+			open = append(open, "descriptors of "+filepath.Dir(command))
+		}
 		for _, link := range links {
 			if target, err := os.Readlink(link); err == nil && strings.Contains(target, "/pods/") && strings.Contains(target, "kubernetes.io~csi") {
 				open = append(open, target)
