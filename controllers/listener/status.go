@@ -26,7 +26,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, a addresses, refus
 	if o.listener.Status != nil && reflect.DeepEqual(before, after) {
 		return nil
 	}
-	if err := r.statuses.ApplyStatus(ctx, o.listener, after); err != nil {
+	if sent, err := r.statuses.ApplyStatus(ctx, o.listener, after); err != nil || !sent {
 		return err
 	}
 	log.FromContext(ctx).Info("Updated the status", "addresses", len(after.IngressAddresses))

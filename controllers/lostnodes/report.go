@@ -86,7 +86,8 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 	conditions := slices.Clone(o.listener.Status.Conditions)
 	meta.SetStatusCondition(&conditions, *after) // sets the time of the transition
 	after = meta.FindStatusCondition(conditions, after.Type)
-	return r.conditions.ApplyStatus(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}})
+	_, err = r.conditions.ApplyStatus(ctx, o.listener, &conditionsOnly{[]metav1.Condition{*after}})
+	return err
 }
 
 // conditionsOnly is a status without the fields of other writers.

@@ -413,34 +413,37 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	listener = &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
 	g.Expect(admin.Create(t.Context(), listener)).To(Succeed())
 	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
+	var appliedService, appliedRoute client.Object
 	for _, name := range []string{"first", "second"} {
 		listener.Labels = map[string]string{"is": name}
 		service, err := exposure.Service(class, listener)
 		g.Expect(err).NotTo(HaveOccurred())
 		desired, err := apply.Unstructured(service)
 		g.Expect(err).NotTo(HaveOccurred())
-		_, err = services.Apply(t.Context(), desired, nil)
+		_, err = services.Apply(t.Context(), desired, appliedService)
 		g.Expect(err).NotTo(HaveOccurred())
+		appliedService = desired
 		route := object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: shop-http, labels: {is: `+name+`}},
   spec: {host: shop.example, to: {kind: Service, name: shop}, port: {targetPort: http}}}`)
 		exposure.SetOwner(route, listener)
-		_, err = services.Apply(t.Context(), route, nil)
+		_, err = services.Apply(t.Context(), route, appliedRoute)
 		g.Expect(err).NotTo(HaveOccurred())
+		appliedRoute = route
 	}
 	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
 	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
-	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(Succeed())
+	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(BeTrue())
 	external, err := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)},
 	}}, listener)
 	g.Expect(err).NotTo(HaveOccurred())
 	desired, err := apply.Unstructured(external)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = services.Apply(t.Context(), desired.DeepCopy(), nil)
+	_, err = services.Apply(t.Context(), desired.DeepCopy(), appliedService)
 	g.Expect(err).To(MatchError(ContainSubstring("give it permission to use externalips.listener-operator.dev")))
 	grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{"listener-operator.dev"}, Resources: []string{"externalips"}, Verbs: []string{"use"}})
 	g.Eventually(func() error {
-		_, err := services.Apply(t.Context(), desired.DeepCopy(), nil)
+		_, err := services.Apply(t.Context(), desired.DeepCopy(), appliedService)
 		return err
 	}, apiserver.Timeout, "50ms").Should(Succeed())
 
@@ -452,7 +455,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	g.Expect(operator.Delete(t.Context(), podListeners)).To(Succeed())
 	pinned := object(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: `+namespace+`-work}, spec: {nodeAffinity: {required: {nodeSelectorTerms: [
   {matchExpressions: [{key: listeners.stackable.tech/hostname, operator: In, values: [node]}]}]}}}}`)
-	_, err = volumes.Apply(t.Context(), pinned, nil)
+	_, err = volumes.Apply(t.Context(), pinned, bound)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(operator.Delete(t.Context(), bound.DeepCopy())).To(Succeed())
 	g.Expect(operator.Patch(t.Context(), bound, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())

@@ -31,11 +31,21 @@ type Applier struct {
 	manager client.FieldOwner
 	// applied has a record for each identity, of the objects that were applied last.
 	applied *lru.Cache
+	// statuses has a sentStatus for each identity, of the statuses that were applied last.
+	statuses *lru.Cache
 }
 
 // remembered is how many objects an Applier remembers, about 12 MiB of records. An object that is applied again after
 // its record was evicted costs one request, which changes nothing.
 const remembered = 1 << 15
+
+// rememberedStatuses is how many statuses an Applier remembers: those of the moment in which the cache may not have
+// them yet.
+const rememberedStatuses = 1 << 10
+
+// noVersion is a resource version that no object has, because the first write to an empty etcd is its second revision.
+// An apply that has it creates an object, but is in conflict with any that exists.
+const noVersion = "1"
 
 // identity is the key of a record. A namesake that replaces an object has the same identity.
 type identity struct {
@@ -46,6 +56,13 @@ type identity struct {
 // record is what the last apply of an object sent, and the version that the API server answered with.
 type record struct {
 	sent            [sha256.Size]byte
+	uid             types.UID
+	resourceVersion string
+}
+
+// sentStatus is the last status that was applied to an object, and the version of the object that it was decided from.
+type sentStatus struct {
+	status          [sha256.Size]byte
 	uid             types.UID
 	resourceVersion string
 }
@@ -73,14 +90,15 @@ func (r Result) String() string {
 
 // New returns an Applier that writes as manager, one of the names.FieldManager constants.
 func New(c client.Client, manager string) *Applier {
-	return &Applier{client: c, manager: client.FieldOwner(manager), applied: lru.New(remembered)}
+	return &Applier{client: c, manager: client.FieldOwner(manager), applied: lru.New(remembered), statuses: lru.New(rememberedStatuses)}
 }
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
 // read, or nil if there is none: when it is still as the last apply of an equal desired state left it, or
 // SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is. Otherwise desired
-// holds the object as it is now. A namesake that has replaced the observed object is never written to, and if desired
-// has a resource version, no other version either; the error is then a conflict.
+// holds the object as it is now. A namesake that has replaced the observed object, or that exists although observed is
+// nil, is never written to, and if desired has a resource version, no other version either; the error is then a
+// conflict.
 func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) (Result, error) {
 	version := desired.GetResourceVersion()
 	desired.SetResourceVersion("") // not part of the desired state
@@ -99,8 +117,11 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 		return Unchanged, err
 	}
 	desired.SetResourceVersion(version)
-	if observed != nil {
+	switch {
+	case observed != nil:
 		desired.SetUID(observed.GetUID())
+	case version == "":
+		desired.SetResourceVersion(noVersion)
 	}
 	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership); err != nil {
 		return Unchanged, fmt.Errorf("applying %s %s: %w", id.kind.Kind, id.name, asConflict(err, desired))
@@ -169,16 +190,26 @@ func differ(desired, before, after any) bool {
 	return false
 }
 
-// ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it. It
-// always sends a request: callers compare the observed status before. An object that no longer exists is no error.
-func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) error {
+// ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it.
+// Callers compare the observed status before. It reports whether it sent a request: it does not send what it has sent
+// for the same version of the object before, apart from the times of conditions, because a cache that lags behind does
+// not have that yet. An object that no longer exists is no error.
+func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
 	kind, err := a.client.GroupVersionKindFor(observed)
 	if err != nil {
-		return fmt.Errorf("looking up the kind of %T: %w", observed, err)
+		return false, fmt.Errorf("looking up the kind of %T: %w", observed, err)
 	}
 	content, err := Unstructured(status)
 	if err != nil {
-		return err
+		return false, err
+	}
+	now := sentStatus{uid: observed.GetUID(), resourceVersion: observed.GetResourceVersion()}
+	if now.status, err = sumStatus(content); err != nil {
+		return false, err
+	}
+	id := identity{kind, client.ObjectKeyFromObject(observed)}
+	if last, ok := a.statuses.Get(id); ok && last == now {
+		return false, nil
 	}
 	desired := &unstructured.Unstructured{Object: map[string]any{"status": content.Object}}
 	desired.SetGroupVersionKind(kind)
@@ -187,9 +218,10 @@ func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, statu
 	desired.SetUID(observed.GetUID())
 	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the status of %s %s: %w", kind.Kind, client.ObjectKeyFromObject(observed), err)
+		return false, fmt.Errorf("writing the status of %s %s: %w", kind.Kind, id.name, err)
 	}
-	return nil
+	a.statuses.Add(id, now)
+	return true, nil
 }
 
 // Delete deletes the observed object, but no namesake that has replaced it, and forgets what was applied: to create it
@@ -225,6 +257,26 @@ func sum(desired *unstructured.Unstructured) ([sha256.Size]byte, error) {
 	raw, err := json.Marshal(desired)
 	if err != nil {
 		return [sha256.Size]byte{}, fmt.Errorf("encoding %s %s: %w", desired.GetKind(), client.ObjectKeyFromObject(desired), err)
+	}
+	return sha256.Sum256(raw), nil
+}
+
+// sumStatus returns a hash of a status without the times of its conditions.
+func sumStatus(status *unstructured.Unstructured) ([sha256.Size]byte, error) {
+	timeless := status.DeepCopy()
+	conditions, _, err := unstructured.NestedSlice(timeless.Object, "conditions")
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("reading the conditions of a status: %w", err)
+	}
+	for _, c := range conditions {
+		unstructured.RemoveNestedField(c.(map[string]any), "lastTransitionTime")
+	}
+	if len(conditions) > 0 {
+		timeless.Object["conditions"] = conditions
+	}
+	raw, err := json.Marshal(timeless.Object)
+	if err != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("encoding a status: %w", err)
 	}
 	return sha256.Sum256(raw), nil
 }

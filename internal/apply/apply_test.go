@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
@@ -175,14 +177,14 @@ func TestWritesHaveTheUIDOfTheObservedObject(t *testing.T) {
 	versioned := configMap("ns", "c")
 	versioned.SetResourceVersion("1")
 	mustApply(t, applier, versioned, observed)
-	if err := applier.ApplyStatus(t.Context(), observed, &corev1.PodStatus{}); err != nil {
+	if _, err := applier.ApplyStatus(t.Context(), observed, &corev1.PodStatus{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := applier.Delete(t.Context(), observed); err != nil {
 		t.Fatal(err)
 	}
 	want := []request{
-		{"apply", "", "", owner, true},
+		{"apply", "", "1", owner, true},
 		{"apply", "observed", "", owner, true},
 		{"apply", "observed", "1", owner, true},
 		{"apply status", "observed", "", owner, true},
@@ -214,6 +216,82 @@ func TestNamesakeIsNeverModified(t *testing.T) {
 	}
 	if got := observe(t, c, namespace).Data["key"]; got != "theirs" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// The object may have been created after the cache was read, or not be in the cache yet.
+func TestObjectThatWasNotObservedIsNeverModified(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	service, err := apply.Unstructured(corev1ac.Service("some", namespace).WithSpec(corev1ac.ServiceSpec().WithPorts(corev1ac.ServicePort().WithPort(80))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": listenersv1alpha1.GroupVersion.String(), "kind": "Listener",
+		"metadata": map[string]any{"namespace": namespace, "name": "some"}, "spec": map[string]any{"className": "theirs"},
+	}}
+	for _, desired := range []*unstructured.Unstructured{configMap(namespace, "a"), service, listener} {
+		created := desired.DeepCopy()
+		if result, err := apply.New(c, "tester").Apply(t.Context(), created, nil); err != nil || result != apply.Created {
+			t.Errorf("%s: result is %s, error %v", desired.GetKind(), result, err)
+		}
+		before := created.DeepCopy()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(desired), before); err != nil {
+			t.Fatal(err)
+		}
+		desired.SetLabels(map[string]string{"adopted": "yes"})
+		if _, err := apply.New(c, "another").Apply(t.Context(), desired, nil); !apierrors.IsConflict(err) {
+			t.Errorf("%s: got %v, want a conflict", desired.GetKind(), err)
+		}
+		after := before.DeepCopy()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(desired), after); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", desired.GetKind(), diff)
+		}
+	}
+}
+
+// A cache that lags behind still has the version that the status was decided from.
+func TestStatusIsSentOnceForAVersion(t *testing.T) {
+	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
+	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "some"}}
+	if err := c.Create(t.Context(), listener); err != nil {
+		t.Fatal(err)
+	}
+	stale, applier := listener.DeepCopy(), apply.New(c, "tester")
+	status := func(message string) *listenersv1alpha1.ListenerStatus {
+		return &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{{
+			Type: "Ready", Status: metav1.ConditionFalse, Reason: "Some", Message: message, LastTransitionTime: metav1.Now(),
+		}}}
+	}
+	later := status("a")
+	later.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(time.Hour))
+	for _, tc := range []struct {
+		name     string
+		status   *listenersv1alpha1.ListenerStatus
+		observed *listenersv1alpha1.Listener
+		want     bool
+	}{
+		{"the first one", status("a"), stale, true},
+		{"the same", status("a"), stale, false},
+		{"the same at another time", later, stale, false},
+		{"another", status("b"), stale, true},
+		{"the first one again", status("a"), stale, true},
+		{"the same for the version after it", status("a"), listener, true},
+	} {
+		if tc.observed == listener {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := applier.ApplyStatus(t.Context(), tc.observed, tc.status); err != nil || got != tc.want {
+			t.Errorf("%s: sent is %t, error %v", tc.name, got, err)
+		}
+	}
+	if sent, err := apply.New(c, "tester").ApplyStatus(t.Context(), stale, status("a")); err != nil || !sent {
+		t.Errorf("another process: sent is %t, error %v", sent, err)
 	}
 }
 
