@@ -30,6 +30,8 @@ type mount struct {
 	listener *listenersv1alpha1.Listener
 	// class is nil while it does not exist, or the Listener names none.
 	class *listenersv1alpha1.ListenerClass
+	// foreign states that a Listener of another owner has the name of the class-based claim. listener is then nil.
+	foreign bool
 }
 
 // readSelector reads the selector of the PersistentVolume. It reports whether that is a listener volume which is bound
@@ -70,6 +72,11 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 		recorded = node
 	}
 	return m.pv.Spec.NodeAffinity, map[string]string{names.AnnotationNode: recorded}
+}
+
+// labelled reports whether the Pod has the label of the Listener.
+func (m *mount) labelled(pod *corev1.Pod) bool {
+	return m.listener != nil && pod.Labels[names.PodMountLabel(m.listener.UID)] == m.listener.Name
 }
 
 // ownListener reports whether claim and PersistentVolume are owners of the Listener. The claim owns it from the
@@ -161,7 +168,8 @@ func (m *mount) statusCurrent() bool {
 // actionMount is the action of a Pod's events.
 const actionMount = "Mount"
 
-// waitReason returns why there is no address, or "" if the next reconcile will have one or a reason. Different reasons
+// waitReason returns why there is no address, or "" if the next reconcile will have one or a reason, because the
+// Listener was just created or changed, or if the Listener is a foreign one. Different reasons
 // have different actions, because the recorder only counts an event that differs from an earlier one in nothing but its
 // text.
 func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text string) {
@@ -181,7 +189,7 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 	case node == nil:
 		return actionMount, "the Node of the Pod does not exist"
 	default:
-		return actionMount, fmt.Sprintf("node %s has neither an IP address nor a host name", node.Name)
+		return actionMount, fmt.Sprintf("node %s has %s", node.Name, exposure.NoNodeAddress)
 	}
 }
 

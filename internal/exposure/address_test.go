@@ -57,6 +57,17 @@ func TestNodeAddress(t *testing.T) {
 		},
 		"DNS names are ignored": {addresses: []corev1.NodeAddress{internalDNS, externalDNS}, ip: none, host: none},
 		"no address":            {ip: none, host: none},
+		"invalid addresses are ignored": {
+			addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeExternalIP, Address: "203.0.113.1\n203.0.113.2"}, {Type: corev1.NodeExternalIP, Address: "fe80::1%eth0"}, internal,
+				{Type: corev1.NodeHostName, Address: "node/1"}, hostname2,
+			},
+			ip:   chosen{"10.0.0.1", listenersv1alpha1.AddressTypeIP, true},
+			host: chosen{"node-2", listenersv1alpha1.AddressTypeHostname, true},
+		},
+		"a host name is no IP address": {
+			addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "node-1"}}, ip: none, host: none,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for prefer, want := range map[listenersv1alpha1.AddressType]chosen{

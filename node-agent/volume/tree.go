@@ -3,15 +3,14 @@ package volume
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/address"
 )
 
 // The names that consumers read (contract 1.4).
@@ -56,7 +55,7 @@ func newTree(addresses []listenersv1alpha1.IngressAddress) (tree, []string) {
 	for i := range addresses {
 		a := &addresses[i]
 		switch {
-		case !validAddress(a.Address):
+		case !address.IsIP(a.Address) && !address.IsHostname(a.Address):
 			skipped.add("address %.253q: neither an IP address nor a host name", a.Address)
 			continue
 		case seen[a.Address]:
@@ -102,15 +101,6 @@ func (s *skipped) descriptions() []string {
 		return append(s.first, fmt.Sprintf("and %d more", more))
 	}
 	return s.first
-}
-
-// validAddress reports whether an address is valid, and so can be a file name. IPv6 zones are refused: they may contain
-// any character, and mean nothing in a Pod. Upper case is accepted, because host names of nodes may have it.
-func validAddress(address string) bool {
-	if ip, err := netip.ParseAddr(address); err == nil {
-		return ip.Zone() == ""
-	}
-	return len(validation.IsDNS1123Subdomain(strings.ToLower(address))) == 0
 }
 
 // checkPort validates a port like that of a Service, and returns the problem, or "".

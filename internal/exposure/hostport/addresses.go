@@ -85,7 +85,7 @@ func podAddress(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *expos
 	e := &exposure.Exposed{}
 	address, addressType, ok := exposure.NodeAddress(node, preference(l))
 	if !ok {
-		e.Message = fmt.Sprintf("node %s has neither an IP address nor a host name", node.Name)
+		e.Message = fmt.Sprintf("node %s has %s", node.Name, exposure.NoNodeAddress)
 		return e
 	}
 	ports := map[string]int32{}

@@ -117,7 +117,7 @@ func TestPodIsReachedAtItsNodeAndItsOwnPorts(t *testing.T) {
 		},
 		"the node has no address": {
 			pod: pod("web-0", "a", port(8080, 18080, nil)), node: node("a", ""),
-			message: []string{"node a has neither an IP address nor a host name"},
+			message: []string{"node a has neither a valid IP address nor a valid host name"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/address"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -73,15 +74,12 @@ func admittedHosts(route *routev1.Route, routers []string) (hosts []string, _ ca
 	}
 	var rejections []string
 	for _, ingress := range ingressesOf(route.Status.Ingress, routers) {
-		condition := admittedCondition(ingress)
-		switch {
-		case condition == nil:
-		case condition.Status == corev1.ConditionTrue && ingress.Host != "":
-			if !slices.Contains(hosts, ingress.Host) {
-				hosts = append(hosts, ingress.Host)
-			}
-		case condition.Status == corev1.ConditionFalse:
-			rejections = append(rejections, fmt.Sprintf("is rejected by router %q: %s: %s", ingress.RouterName, condition.Reason, condition.Message))
+		host, rejection := admittedHost(ingress)
+		if rejection != "" {
+			rejections = append(rejections, rejection)
+		}
+		if host != "" && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
 		}
 	}
 	switch {
@@ -93,6 +91,24 @@ func admittedHosts(route *routev1.Route, routers []string) (hosts []string, _ ca
 		return nil, cause{listenersv1alpha1.ReasonWaitingForRouter, "is not admitted yet by any of the routers that the class lists: " + strings.Join(routers, ", ")}
 	default:
 		return nil, cause{listenersv1alpha1.ReasonWaitingForRouter, "is not admitted yet by any router; if this lasts, check whether a router selects its labels"}
+	}
+}
+
+// admittedHost returns the host for which a router has admitted a Route, or why it has not. Both are empty while the
+// router has not decided.
+func admittedHost(ingress routev1.RouteIngress) (host, rejection string) {
+	condition := admittedCondition(ingress)
+	switch {
+	case condition == nil:
+		return "", ""
+	case condition.Status == corev1.ConditionFalse:
+		return "", fmt.Sprintf("is rejected by router %q: %s: %s", ingress.RouterName, condition.Reason, condition.Message)
+	case condition.Status != corev1.ConditionTrue, ingress.Host == "":
+		return "", ""
+	case !address.IsHostname(ingress.Host):
+		return "", fmt.Sprintf("is admitted by router %q for %q, which is not a host name", ingress.RouterName, ingress.Host)
+	default:
+		return ingress.Host, ""
 	}
 }
 

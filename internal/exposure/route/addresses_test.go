@@ -105,6 +105,11 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com", "Unknown"), routev1.RouteIngress{RouterName: "undecided"})},
 			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "is not admitted yet",
 		},
+		"admitted for what is no host": {
+			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "a.example.com\n192.0.2.1", yes))},
+			reason: listenersv1alpha1.ReasonRouteNotAdmitted, needsAction: true,
+			message: `Route shop/broker-kafka is admitted by router "default" for "a.example.com\n192.0.2.1", which is not a host name`,
+		},
 		"admitted without a host": {
 			class: &listenersv1alpha1.RouteExposure{}, routes: []exposure.Object{newRoute("kafka", reported("default", "", yes))},
 			reason: listenersv1alpha1.ReasonWaitingForRouter, message: "is not admitted yet",

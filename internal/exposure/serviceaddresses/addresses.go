@@ -35,7 +35,7 @@ func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer lis
 }
 
 // loadBalancerAddresses returns one address for each ingress in the Service's load balancer status, in its order, with
-// the Service's ports.
+// the Service's ports. The API server validates them.
 func loadBalancerAddresses(service *corev1.Service, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
