@@ -36,6 +36,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/volume"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/cache"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -124,7 +125,7 @@ func run(ctx context.Context, options Options) error {
 	if options.LogLevel == "debug" {
 		level-- // logr's V(1)
 	}
-	ctrl.SetLogger(logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	ctrl.SetLogger(logr.FromSlogHandler(conflict.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))))
 	klog.SetLogger(ctrl.Log.WithName("kubernetes"))
 	if err := options.validate(); err != nil {
 		return err

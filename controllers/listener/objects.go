@@ -62,11 +62,11 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	}
 	switch {
 	case existing == nil:
+	case beingDeleted(o.listener, existing):
+		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
 	case !controls(o.listener, existing):
 		return exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",
 			kind.Kind, client.ObjectKeyFromObject(existing), controllerOf(existing)), nil
-	case !existing.GetDeletionTimestamp().IsZero():
-		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
 	case desired.Recreate:
 		return nil, r.deleteObject(ctx, o, kind, existing) // it is created again after its deletion
 	}

@@ -41,7 +41,10 @@ type observed struct {
 	backend exposure.Backend
 	// service is the Service that the Listener controls, or nil.
 	service *corev1.Service
-	// foreign is a Service with the Listener's name that the Listener does not control, or nil.
+	// earlier states that a Service of an earlier Listener of this name exists. Kubernetes deletes it, because its
+	// controller does not exist any more.
+	earlier bool
+	// foreign is any other Service with the Listener's name that the Listener does not control, or nil.
 	foreign *corev1.Service
 	// objects are the objects of the backends' kinds that the Listener controls, by name. A kind has no entry while its
 	// objects are unknown.
@@ -141,6 +144,8 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 		return fmt.Errorf("reading service %s: %w", key, err)
 	case controls(o.listener, service):
 		o.service = service
+	case controlledByNamesake(o.listener, service):
+		o.earlier = true
 	default:
 		o.foreign = service
 	}
@@ -186,6 +191,17 @@ func (o *observed) backendGenerates(kind schema.GroupVersionKind) bool {
 func controls(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 	owner := metav1.GetControllerOf(o)
 	return isListener(owner) && owner.UID == listener.UID
+}
+
+// controlledByNamesake reports whether a Listener of the same name, but not this one, controls the object.
+func controlledByNamesake(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
+	owner := metav1.GetControllerOf(o)
+	return isListener(owner) && owner.Name == listener.Name && owner.UID != listener.UID
+}
+
+// beingDeleted reports whether an object of the Listener, or of an earlier Listener of this name, is being deleted.
+func beingDeleted(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
+	return controlledByNamesake(listener, o) || controls(listener, o) && !o.GetDeletionTimestamp().IsZero()
 }
 
 // isListener reports whether the owner reference, which may be nil, is to a Listener.

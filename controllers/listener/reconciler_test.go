@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -65,6 +67,15 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
 				newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newMount("2", "a", "pv-1")),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"Pod that mounts a volume which does not exist any more": {
+			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newMount("1", "a", "pv-1"), newPod("1", corev1.PodRunning)).
+				change(func(s *state) {
+					another := newMount("2", "b", "pv-2") // a Pod with a volume of this Listener and one of another one
+					another.Spec.Listeners["another"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: "pv-3", ListenerName: "another"}
+					s.others = append(s.others, another, newVolume("pv-2", pinnedTo("a")))
+				}),
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"finished Pod does not mount": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
@@ -139,7 +150,7 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 		"no node with an address": {
 			state:    newState(nodePort).with(newVolume("pv-1", lastMountedOn("gone")), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mute"}}, newVolume("pv-2", lastMountedOn("mute"))),
 			accepted: accepted, ready: listenersv1alpha1.ReasonNodesMissing,
-			message: "gone (Node does not exist), mute (neither an IP address nor a host name)",
+			message: "gone (Node does not exist), mute (neither a valid IP address nor a valid host name)",
 		},
 		"never mounted": {
 			state: newState(nodePort), accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods, message: "no Pod has mounted",
@@ -224,7 +235,13 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 		},
 		"Service of a deleted Listener of the same name": {
 			state:    newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].UID = "old" }),
-			accepted: listenersv1alpha1.ReasonForeignService, ready: notAccepted, message: "is controlled by Listener web with UID old", noService: true,
+			accepted: accepted, ready: listenersv1alpha1.ReasonServiceTerminating, message: "is being deleted, and will then be created again", noService: true,
+		},
+		"Service of a deleted Listener of another name": {
+			state: newState(clusterIP).change(func(s *state) {
+				s.service.OwnerReferences[0].UID, s.service.OwnerReferences[0].Name = "old", "shop"
+			}),
+			accepted: listenersv1alpha1.ReasonForeignService, ready: notAccepted, message: "is controlled by Listener shop with UID old", noService: true,
 		},
 		"Service that the Listener owns but does not control": {
 			state:    newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].Controller = nil }),
@@ -312,8 +329,9 @@ func TestServiceIsNotApplied(t *testing.T) {
 		"terminating Service": func(s *state) {
 			s.service.DeletionTimestamp, s.service.Finalizers = ptr.To(metav1.Now().Rfc3339Copy()), []string{"example.com/cleanup"}
 		},
-		"Listener that is not accepted": func(s *state) { s.listener.Spec.Ports[0].Port = 0 },
-		"class that does not exist":     func(s *state) { s.class = nil },
+		"Service of an earlier Listener": func(s *state) { s.service.OwnerReferences[0].UID = "old" },
+		"Listener that is not accepted":  func(s *state) { s.listener.Spec.Ports[0].Port = 0 },
+		"class that does not exist":      func(s *state) { s.class = nil },
 		"terminating Listener": func(s *state) {
 			s.listener.DeletionTimestamp, s.listener.Finalizers = ptr.To(metav1.Now()), []string{"foregroundDeletion"}
 		},
@@ -350,6 +368,29 @@ func TestForeignServiceMissingInTheCacheIsNotModified(t *testing.T) {
 	}
 	if err := cached.Get(t.Context(), key, &corev1.Service{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want no Service", err)
+	}
+}
+
+// Nothing can be created there any more. It needs neither a condition nor an event, which would be rejected, too.
+func TestListenerInANamespaceThatIsBeingDeletedDoesNotChange(t *testing.T) {
+	terminating := apierrors.NewForbidden(corev1.Resource("services"), key.Name, errors.New("the namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	status := &listenersv1alpha1.ListenerStatus{
+		ServiceName: ptr.To(key.Name), NodePorts: map[string]int32{"http": 30080}, ObservedGeneration: 3,
+		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
+		Conditions:       []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: "Some", LastTransitionTime: metav1.Now().Rfc3339Copy()}},
+	}
+	s := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service, s.listener.Status = nil, status })
+	intercept, writes := countWrites(0, terminating)
+	o := s.reconcile(t, 1, intercept, nil)
+	if !conflict.IsTerminating(o.err) {
+		t.Errorf("error %v", o.err)
+	}
+	if diff := cmp.Diff([]string{"apply Service"}, *writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if len(o.events) > 0 {
+		t.Errorf("events %q", o.events)
 	}
 }
 

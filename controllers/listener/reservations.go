@@ -21,7 +21,8 @@ import (
 
 // reservedNodes returns the sorted names of the nodes that a Listener has reservations on, and the Pods that mount it.
 // Each of its PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it,
-// or else the node that it was last mounted on.
+// or else the node that it was last mounted on. Of a volume that was deleted although Pods mount it, these nodes stay
+// reserved.
 func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) (nodes []string, mounting []*corev1.Pod, _ error) {
 	var volumes corev1.PersistentVolumeList
 	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(listener)}); err != nil {
@@ -35,15 +36,16 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
 		if !claim.IsListenerVolume(volume) {
+			delete(mounted, volume.Name)
 			continue
 		}
 		if pinned := index.PinnedNodes(volume); len(pinned) > 0 {
 			reserved.Insert(pinned...)
+			delete(mounted, volume.Name)
 			continue
 		}
 		if on := mounted[volume.Name]; len(on) > 0 {
-			reserved.Insert(on...)
-			continue
+			continue // reserved below
 		}
 		switch unused, err := r.permanentlyUnused(ctx, volume); {
 		case err != nil:
@@ -51,6 +53,9 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 		case !unused:
 			reserved.Insert(index.VolumeNodes(volume)...)
 		}
+	}
+	for _, on := range mounted {
+		reserved.Insert(on...)
 	}
 	return slices.Sorted(maps.Keys(reserved)), mounting, nil
 }
@@ -80,6 +85,9 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 			mounting = append(mounting, pod)
 		}
 		for _, l := range mount.Spec.Listeners {
+			if l.ListenerName != listener.Name {
+				continue
+			}
 			nodes[l.PersistentVolumeName] = append(nodes[l.PersistentVolumeName], mount.Spec.NodeName)
 		}
 	}

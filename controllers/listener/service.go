@@ -15,6 +15,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -115,9 +116,10 @@ func (o *observed) serviceKeptNote() string {
 	return "; until then, Service " + client.ObjectKeyFromObject(o.service).String() + " and the addresses do not change"
 }
 
-// serviceTerminating reports whether the Listener's Service is being deleted.
+// serviceTerminating reports whether the Listener's Service, or that of an earlier Listener of this name, is being
+// deleted.
 func (o *observed) serviceTerminating() bool {
-	return o.service != nil && !o.service.DeletionTimestamp.IsZero()
+	return o.earlier || o.service != nil && !o.service.DeletionTimestamp.IsZero()
 }
 
 // applyService applies the Service and records the result in o.
@@ -141,10 +143,11 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 }
 
 // rejection returns the message of the API server, or of an admission webhook, if the error means that it rejects the
-// object. An internal error does, too: the API server reports it when no node port or cluster IP is free.
+// object. An internal error does, too: the API server reports it when no node port or cluster IP is free. A namespace
+// that is being deleted does not: nobody can do anything about it.
 func rejection(err error) (message string, ok bool) {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	if !errors.As(err, &status) || conflict.IsTerminating(err) {
 		return "", false
 	}
 	switch status.Status().Code {

@@ -1,7 +1,7 @@
 // Package conflict keeps what normal operation brings out of the errors of controllers. A write that the API server
 // rejects because the observed object was outdated is part of it: the cache follows the API server with a delay, and
 // other clients write the same objects. So is a namespace that is being deleted, where nothing can be created any more.
-// In the error log and in the metric of errors, they would hide real failures.
+// In the error log and in the metric of errors, they would hide real failures. It must never hide any other error.
 package conflict
 
 import (

@@ -406,8 +406,7 @@ func (s *scenario) operatorErrors(token string) (sum float64) {
 	return sum
 }
 
-// operatorErrorLog returns the errors that the operator has logged since a time, without those of client-go about
-// events that a namespace which is being deleted rejects.
+// operatorErrorLog returns the errors that the operator has logged since a time.
 func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
 	s.Helper()
 	output, err := exec.CommandContext(s.ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,
@@ -416,7 +415,7 @@ func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
 		s.Fatalf("reading the operator's log: %v", err)
 	}
 	for line := range strings.Lines(string(output)) {
-		if strings.Contains(line, `"level":"ERROR"`) && !strings.Contains(line, "Server rejected event") {
+		if strings.Contains(line, `"level":"ERROR"`) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
