@@ -2,6 +2,7 @@ package podlisteners_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 
@@ -26,12 +27,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // The Pod has a pinned volume of its own and one of a shared Listener.
 func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
-		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error {
-			return (&podlisteners.Reconciler{
-				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter),
-				Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
-			}).SetupWithManager(mgr)
-		},
+		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error { return setup(mgr) },
 		Begin: func(t *testing.T, c client.Client, namespace string) {
 			b := &boundPod{T: t, client: c, namespace: namespace}
 			b.create(&listenersv1alpha1.ListenerClass{
@@ -52,15 +48,7 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 			own := b.claim("own", names.AnnotationListenerClass, namespace)
 			b.claim("shared", names.AnnotationListenerName, "shared")
 			pod := b.pod("own", "shared")
-			listener := &listenersv1alpha1.Listener{}
-			desired := claim.Listener(own, nil, namespace, claim.PodPorts(pod))
-			if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerVolume)); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(own), listener); err != nil {
-				t.Fatal(err)
-			}
-			b.expose(listener, 30081)
+			b.expose(b.ownListener(own, pod), 30081)
 		},
 		Kinds: []client.ObjectList{
 			&listenersv1alpha1.PodListenersList{}, &listenersv1alpha1.ListenerList{}, &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
@@ -72,6 +60,14 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 			return err == nil && len(list.Items) == 1 && len(list.Items[0].Spec.Listeners) == 2
 		},
 	})
+}
+
+// setup adds the controller to a manager.
+func setup(mgr ctrl.Manager) error {
+	return (&podlisteners.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter),
+		Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
+	}).SetupWithManager(mgr)
 }
 
 // boundPod creates a Pod that was bound to a node, with what it needs.
@@ -134,6 +130,18 @@ func (b *boundPod) claim(name, annotation, value string) *corev1.PersistentVolum
 		},
 	})
 	return pvc
+}
+
+// ownListener returns the Listener of a class-based claim, which either the provisioner or the controller creates.
+func (b *boundPod) ownListener(pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) *listenersv1alpha1.Listener {
+	b.Helper()
+	desired := claim.Listener(pvc, nil, pvc.Annotations[names.AnnotationListenerClass], claim.PodPorts(pod))
+	err := b.client.Apply(b.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerVolume))
+	listener := &listenersv1alpha1.Listener{}
+	if err := errors.Join(err, b.client.Get(b.Context(), client.ObjectKeyFromObject(pvc), listener)); err != nil {
+		b.Fatal(err)
+	}
+	return listener
 }
 
 // pod creates a Pod that mounts claims.

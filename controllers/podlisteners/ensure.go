@@ -21,7 +21,8 @@ import (
 )
 
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
-// pins the volumes of pinned classes. A mount of a volume that observed has no entry for is a new one.
+// pins the volumes of pinned classes. A mount of a volume that observed has no entry for is a new one, unless the Pod
+// has the label of the Listener, which it gets last.
 func (r *Reconciler) ensureMounts(
 	ctx context.Context, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []mount,
 ) error {
@@ -30,12 +31,16 @@ func (r *Reconciler) ensureMounts(
 	for i := range mounts {
 		m := &mounts[i]
 		entry, known := observed[m.volume]
-		errs = append(errs, r.ensureListener(ctx, pod, m, !known), r.ensureVolume(ctx, pod, node, m, !known, len(entry.IngressAddresses) > 0))
+		mounting := !known && !m.labelled(pod)
+		errs = append(errs, r.ensureListener(ctx, pod, m, mounting), r.ensureVolume(ctx, pod, node, m, mounting, len(entry.IngressAddresses) > 0))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
 	}
-	return errors.Join(append(errs, r.labelPod(ctx, pod, labels))...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return r.labelPod(ctx, pod, labels)
 }
 
 // ensureVolume labels a PersistentVolume with its Listener. If the class is pinned, it pins the volume to the node of
@@ -123,7 +128,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	case !claim.OwnedBy(m.listener, m.claim):
 		r.emitEvent(pod, m, listenersv1alpha1.ReasonForeignListener, actionMount,
 			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name))
-		m.listener = nil
+		m.listener, m.foreign = nil, true
 		return nil
 	case !mounting && m.ownListener():
 		return nil

@@ -146,7 +146,8 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 }
 
 // publish labels the Pod and its volumes, writes the addresses that lead to the Pod, and emits events about missing
-// ones. existing is nil if there is no object yet; none is created while no listener volume of the Pod is bound.
+// ones. existing is nil if there is no object yet. None is created while no listener volume of the Pod is bound, or
+// while the addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway.
 func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
 	mounts, err := r.mounts(ctx, pod)
 	if err != nil || existing == nil && len(mounts) == 0 {
@@ -166,17 +167,26 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 		return err
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
-	desired.Spec.Listeners = r.entries(observed, pod, node, mounts)
-	if existing == nil {
+	var final bool
+	desired.Spec.Listeners, final = r.entries(observed, pod, node, mounts)
+	switch {
+	case existing == nil && !final:
+		return nil // a change of the Listener is watched
+	case existing == nil:
 		return r.create(ctx, desired)
 	}
+	return r.update(ctx, existing, desired)
+}
+
+// update changes the observed version of an object, if the desired one differs.
+func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1alpha1.PodListeners) error {
 	if equality.Semantic.DeepEqual(desired.Spec, existing.Spec) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	err = r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
+	err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("publishing the addresses of Pod %s: %w", client.ObjectKeyFromObject(pod), err)
+		return fmt.Errorf("updating PodListeners %s: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	return nil
 }
@@ -191,11 +201,12 @@ func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodL
 	return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
 }
 
-// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses.
+// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. final
+// reports whether each of them has an address, or a reason why it has none.
 func (r *Reconciler) entries(
 	observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []mount,
-) map[string]listenersv1alpha1.PodListener {
-	desired := map[string]listenersv1alpha1.PodListener{}
+) (desired map[string]listenersv1alpha1.PodListener, final bool) {
+	desired, final = map[string]listenersv1alpha1.PodListener{}, true
 	for i := range mounts {
 		m := &mounts[i]
 		entry := m.entry(pod, node, observed[m.volume])
@@ -205,10 +216,12 @@ func (r *Reconciler) entries(
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
+		} else if !m.foreign {
+			final = false
 		}
 	}
 	keepUnobserved(desired, observed, pod, mounts)
-	return desired
+	return desired, final
 }
 
 // emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one. The recorder does not suppress

@@ -344,6 +344,64 @@ func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
 	}
 }
 
+// While the Listener is being exposed, its addresses are about to be known. The Pod is labelled at once, because the
+// kubelet then tries again to mount a volume that it was not permitted to read.
+func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"without a status":        func(w *world) { w.listener.Status = nil },
+		"with an outdated status": func(w *world) { w.listener.Generation++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			exposed := w.listener.Status.DeepCopy()
+			change(w)
+			writes := 0
+			c := fakeclient.New(t, interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					writes++
+					return c.Create(ctx, o, options...)
+				},
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if _, ok := o.(*listenersv1alpha1.PodListeners); ok {
+						writes++
+					}
+					return c.Patch(ctx, o, patch, options...)
+				},
+			}, w.objects()...)
+			recorder := events.NewFakeRecorder(10)
+			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+			reconcileOnce := func() {
+				t.Helper()
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			reconcileOnce()
+			var pod corev1.Pod
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || pod.Labels[names.PodMountLabel(w.listener.UID)] != "web" {
+				t.Errorf("the Pod has the labels %v (%v)", pod.Labels, err)
+			}
+			if writes > 0 || len(recorder.Events) > 0 {
+				t.Errorf("%d writes, %d events before the addresses are known", writes, len(recorder.Events))
+			}
+			var listener listenersv1alpha1.Listener
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.listener), &listener); err != nil {
+				t.Fatal(err)
+			}
+			listener.Status = exposed
+			listener.Status.ObservedGeneration = listener.Generation
+			if err := c.Status().Update(t.Context(), &listener); err != nil {
+				t.Fatal(err)
+			}
+			reconcileOnce()
+			reconcileOnce()
+			if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) || writes != 1 {
+				t.Errorf("addresses %v after %d writes", got, writes)
+			}
+		})
+	}
+}
+
 func TestSomeFailuresToCreatePodListenersAreNoErrors(t *testing.T) {
 	resource := schema.GroupResource{Group: listenersv1alpha1.GroupVersion.Group, Resource: "podlisteners"}
 	terminating := apierrors.NewForbidden(resource, objectKey.Name, errors.New("the namespace is being terminated"))

@@ -1,0 +1,73 @@
+package podlisteners_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// The node affinity of a volume is immutable, and an address that was published must not become wrong. So a volume that
+// a Pod mounts stays as it is, pinned or not, whatever its class becomes. The preferred type of address shows that the
+// controller has seen the change.
+func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
+	const host, ip = "node-1.example", "192.0.2.1"
+	for name, pinned := range map[string]bool{"pinned": true, "not pinned": false} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := &boundPod{T: t, client: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+			apiserver.StartManager(t, nil, "operators", setup)
+			class := &listenersv1alpha1.ListenerClass{
+				ObjectMeta: metav1.ObjectMeta{Name: b.namespace},
+				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: pinned},
+			}
+			b.create(class)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
+			b.create(node)
+			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: host}}
+			b.updateStatus(node)
+			pvc := b.claim("own", names.AnnotationListenerClass, class.Name)
+			pod := b.pod("own")
+			listener := b.ownListener(pvc, pod)
+			b.expose(listener, 30081)
+
+			volume := func() *corev1.PersistentVolume {
+				t.Helper()
+				pv := &corev1.PersistentVolume{}
+				g.Expect(b.client.Get(t.Context(), client.ObjectKey{Name: pvc.Spec.VolumeName}, pv)).To(Succeed())
+				return pv
+			}
+			published := func(g Gomega) string {
+				var object listenersv1alpha1.PodListeners
+				key := types.NamespacedName{Namespace: b.namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+				g.Expect(b.client.Get(t.Context(), key, &object)).To(Succeed())
+				addresses := object.Spec.Listeners["own"].IngressAddresses
+				g.Expect(addresses).To(HaveLen(1))
+				return addresses[0].Address
+			}
+			g.Eventually(published).WithTimeout(apiserver.Timeout).Should(Equal(ip))
+			before := volume()
+			g.Expect(len(index.PinnedNodes(before)) > 0).To(Equal(pinned))
+			g.Expect(index.VolumeNodes(before)).To(Equal([]string{node.Name}))
+			for _, change := range []struct {
+				pins bool
+				kind listenersv1alpha1.PreferredAddressType
+				want string
+			}{{!pinned, listenersv1alpha1.PreferredAddressTypeHostname, host}, {pinned, listenersv1alpha1.PreferredAddressTypeIP, ip}} {
+				unchanged := class.DeepCopy()
+				class.Spec.PinnedNodePorts, class.Spec.PreferredAddressType = change.pins, change.kind
+				g.Expect(b.client.Patch(t.Context(), class, client.MergeFrom(unchanged))).To(Succeed())
+				g.Eventually(published).WithTimeout(apiserver.Timeout).Should(Equal(change.want))
+				g.Expect(volume()).To(Equal(before))
+			}
+		})
+	}
+}
