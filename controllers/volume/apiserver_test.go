@@ -162,8 +162,29 @@ func TestClassBasedClaimIsProvisionedWhenItsNamespaceIsLabelled(t *testing.T) {
 // Kubernetes' PersistentVolume controller annotates one claim after the other; there is none here.
 func TestAClaimIsProvisionedBeforeItIsAnnotated(t *testing.T) {
 	c := newCluster(t)
+	c.createStorageClass()
+	c.waitForVolume(c.claimWithoutProvisioner())
+}
+
+// The operator creates a StorageClass again that was deleted by hand. The library waits for no StorageClass.
+func TestAClaimIsProvisionedWhenItsStorageClassAppears(t *testing.T) {
+	c := newCluster(t)
+	claim := c.claimWithoutProvisioner()
+	c.createStorageClass()
+	c.waitForVolume(claim)
+}
+
+// createStorageClass creates a StorageClass of the test with the binding mode Immediate.
+func (c *cluster) createStorageClass() {
+	c.t.Helper()
 	immediate := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}, Provisioner: names.Driver}
-	c.Expect(c.api.Create(t.Context(), immediate)).To(Succeed())
+	c.Expect(c.api.Create(c.t.Context(), immediate)).To(Succeed())
+}
+
+// claimWithoutProvisioner creates a claim of the StorageClass of the test, as Kubernetes' PersistentVolume controller
+// finds it, and its Listener.
+func (c *cluster) claimWithoutProvisioner() *corev1.PersistentVolumeClaim {
+	c.t.Helper()
 	c.create(&listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: c.namespace},
 		Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP},
@@ -173,9 +194,9 @@ func TestAClaimIsProvisionedBeforeItIsAnnotated(t *testing.T) {
 	})
 	claim := newClaim("listener", names.AnnotationListenerName, "web")
 	delete(claim.Annotations, names.AnnotationProvisioner)
-	claim.Spec.StorageClassName = &immediate.Name
+	claim.Spec.StorageClassName = &c.namespace
 	c.create(claim)
-	c.waitForVolume(claim)
+	return claim
 }
 
 func TestNamedClaimIsProvisionedWhenListenerAndClassAppear(t *testing.T) {

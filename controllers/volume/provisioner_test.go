@@ -334,14 +334,16 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Annotations: map[string]string{key: value}}}
 	}
 	bound := claimFor("bound", names.AnnotationListenerClass, "public")
-	bound.Spec.VolumeName = "pvc-1"
+	bound.Spec.VolumeName, bound.Spec.StorageClassName = "pvc-1", ptr.To("listeners")
+	ofStorageClass := claimFor("of-storage-class", names.AnnotationListenerName, "none")
+	ofStorageClass.Spec.StorageClassName = ptr.To("listeners")
 	listener := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
 	}
 	pod := newWorld().pod
 	pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "by-class"
-	c := fakeclient.New(t, interceptor.Funcs{}, listener, pod, bound,
+	c := fakeclient.New(t, interceptor.Funcs{}, listener, pod, bound, ofStorageClass,
 		claimFor("by-class", names.AnnotationListenerClass, "public"),
 		claimFor("by-name", names.AnnotationListenerName, "web"),
 		claimFor("other", names.AnnotationListenerClass, "other"),
@@ -355,6 +357,14 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 	}{
 		"of a class":    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, func(w waitingClaims) mapFunc { return w.classToClaims }, both, both, both},
 		"of a Listener": {listener, func(w waitingClaims) mapFunc { return w.listenerToClaims }, named, named, named},
+		"of a StorageClass": {
+			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver},
+			func(w waitingClaims) mapFunc { return w.storageClassToClaims }, []string{"of-storage-class"}, nil, nil,
+		},
+		"of a StorageClass of another driver": {
+			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: "other.example"},
+			func(w waitingClaims) mapFunc { return w.storageClassToClaims }, nil, nil, nil,
+		},
 		// Its status changes often, and no claim depends on that.
 		"of a Pod": {pod, func(w waitingClaims) mapFunc { return w.podToClaims }, []string{"by-class"}, nil, nil},
 		"of a Listener with its name": {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,6 +104,7 @@ func (r *runnable) watch(ctx context.Context, claims *claimInformer) error {
 		{&listenersv1alpha1.Listener{}, waiting.listenerToClaims},
 		{&corev1.Pod{}, waiting.podToClaims},
 		{tenancy.Namespace(), waiting.namespaceToClaims},
+		{&storagev1.StorageClass{}, waiting.storageClassToClaims},
 	} {
 		informer, err := r.informer(ctx, w.object)
 		if err != nil {
@@ -281,6 +283,23 @@ func (w waitingClaims) namespaceToClaims(ctx context.Context, _ change, o client
 	keys := make([]types.NamespacedName, 0, len(claims.Items))
 	for i := range claims.Items {
 		keys = append(keys, client.ObjectKeyFromObject(&claims.Items[i]))
+	}
+	return keys
+}
+
+// storageClassToClaims returns the claims of a StorageClass that was created, for example again after it was deleted by
+// hand. The library retries only those that are annotated already, with growing pauses.
+func (w waitingClaims) storageClassToClaims(ctx context.Context, what change, o client.Object) []types.NamespacedName {
+	if what != added || o.(*storagev1.StorageClass).Provisioner != names.Driver {
+		return nil
+	}
+	var claims corev1.PersistentVolumeClaimList
+	index.List(ctx, w.reader, &claims)
+	var keys []types.NamespacedName
+	for i := range claims.Items {
+		if c := &claims.Items[i]; c.Spec.VolumeName == "" && volumehelpers.GetPersistentVolumeClaimClass(c) == o.GetName() {
+			keys = append(keys, client.ObjectKeyFromObject(c))
+		}
 	}
 	return keys
 }
