@@ -3,15 +3,16 @@ package volume
 import (
 	"context"
 	"os"
+	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,10 +32,20 @@ type cluster struct {
 	t         *testing.T
 	api       client.Client
 	namespace string
+	events    *recordedEvents
+}
+
+// recordedEvents has the reasons of the events of claims, by name. Tests do not wait for events in the API: client-go
+// drops an event for good when the API server answers with an error, for example because etcd does not respond.
+type recordedEvents struct{ reasons sync.Map }
+
+// Eventf implements events.EventRecorder.
+func (r *recordedEvents) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	r.reasons.Store([2]string{regarding.(client.Object).GetName(), reason}, true)
 }
 
 func newCluster(t *testing.T) *cluster {
-	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t), namespace: apiserver.Namespace(t)}
+	c := &cluster{WithT: NewWithT(t), t: t, api: apiserver.Client(t), namespace: apiserver.Namespace(t), events: &recordedEvents{}}
 	for _, o := range []client.Object{
 		&storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver,
@@ -44,7 +55,9 @@ func newCluster(t *testing.T) *cluster {
 	} {
 		c.Expect(client.IgnoreAlreadyExists(c.api.Create(t.Context(), o))).To(Succeed())
 	}
-	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error { return Add(mgr, apply.New(mgr.GetClient(), names.FieldManagerVolume)) })
+	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
+		return add(mgr, apply.New(mgr.GetClient(), names.FieldManagerVolume), c.events)
+	})
 	return c
 }
 
@@ -82,17 +95,10 @@ func newClaim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 // waitForEvent waits for an event of the claim.
 func (c *cluster) waitForEvent(claim *corev1.PersistentVolumeClaim, reason string) {
 	c.t.Helper()
-	c.Eventually(func(ctx context.Context) ([]string, error) {
-		var list eventsv1.EventList
-		err := c.api.List(ctx, &list, client.InNamespace(c.namespace))
-		var reasons []string
-		for i := range list.Items {
-			if list.Items[i].Regarding.Name == claim.Name && list.Items[i].ReportingController == "listener.listeners.stackable.tech" {
-				reasons = append(reasons, list.Items[i].Reason)
-			}
-		}
-		return reasons, err
-	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(ContainElement(reason))
+	c.Eventually(func() bool {
+		_, ok := c.events.reasons.Load([2]string{claim.Name, reason})
+		return ok
+	}).WithTimeout(apiserver.Timeout).Should(BeTrue(), "no event %s", reason)
 }
 
 // waitForVolume waits for the volume of the claim.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
@@ -35,13 +36,17 @@ const workers = 16
 // Add lets the manager run the provisioner on the cache of the manager, while it is the leader. applier writes the
 // Listeners of class-based claims.
 func Add(mgr manager.Manager, applier *apply.Applier) error {
+	return add(mgr, applier, mgr.GetEventRecorder(names.EventReporter))
+}
+
+func add(mgr manager.Manager, applier *apply.Applier, recorder events.EventRecorder) error {
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("creating the client of the provisioner: %w", err)
 	}
 	return mgr.Add(&runnable{mgr: mgr, clientset: clientset, provisioner: &Provisioner{
 		Client:  mgr.GetClient(),
-		Events:  mgr.GetEventRecorder(names.EventReporter),
+		Events:  recorder,
 		Applier: applier,
 	}})
 }
