@@ -325,8 +325,18 @@ func TestAddressesOfANodePortListenerFollowItsNodes(t *testing.T) {
 	f.eventuallyAddresses("10.1.0.2")
 
 	other := f.createNode("10.1.0.3")
+	mounting := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web"},
+		Spec: corev1.PodSpec{
+			NodeName: other.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}},
+			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web"},
+			}}},
+		},
+	}
+	f.Expect(f.client.Create(t.Context(), mounting)).To(Succeed())
 	pod := &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "pod-1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: listenersv1alpha1.PodListenersName(mounting.UID)},
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: other.Name, Listeners: map[string]listenersv1alpha1.PodListener{
 			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
 		}},

@@ -52,12 +52,17 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 		},
 		"current mount takes precedence over the last mount": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
-				newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1")),
+				newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1"), newPod("1", corev1.PodPending)),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"Pod that was deleted does not mount, although its PodListeners exists": {
+			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
+				newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1")),
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"pinned node takes precedence over mounts": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newNode("c", "10.0.0.3"),
-				newVolume("pv-1", pinnedTo("a")), newMount("1", "b", "pv-1"), newVolume("pv-2", func(pv *corev1.PersistentVolume) {
+				newVolume("pv-1", pinnedTo("a")), newMount("1", "b", "pv-1"), newPod("1", corev1.PodRunning), newVolume("pv-2", func(pv *corev1.PersistentVolume) {
 					pinnedTo("a")(pv)
 					lastMountedOn("c")(pv)
 				})),
@@ -65,7 +70,7 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 		},
 		"volume mounted by several Pods": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
-				newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newMount("2", "a", "pv-1")),
+				newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newMount("2", "a", "pv-1"), newPod("1", corev1.PodRunning), newPod("2", corev1.PodRunning)),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
 		},
 		"Pod that mounts a volume which does not exist any more": {
@@ -73,7 +78,7 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 				change(func(s *state) {
 					another := newMount("2", "b", "pv-2") // a Pod with a volume of this Listener and one of another one
 					another.Spec.Listeners["another"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: "pv-3", ListenerName: "another"}
-					s.others = append(s.others, another, newVolume("pv-2", pinnedTo("a")))
+					s.others = append(s.others, another, newPod("2", corev1.PodRunning), newVolume("pv-2", pinnedTo("a")))
 				}),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
 		},
@@ -114,7 +119,7 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", func(pv *corev1.PersistentVolume) {
 				lastMountedOn("a")(pv)
 				pv.Spec.CSI.Driver = "other.example.com"
-			}), newMount("1", "a", "pv-1")),
+			}), newMount("1", "a", "pv-1"), newPod("1", corev1.PodRunning)),
 			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods,
 		},
 		"host ports of the Pods that mount volumes": {

@@ -61,7 +61,7 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 }
 
 // mountedNodes returns the nodes of the Pods that mount a Listener's volumes, by volume, and these Pods, sorted by
-// name. Finished Pods no longer mount volumes, although they and their PodListeners still exist.
+// name. Pods that have finished or were deleted no longer mount volumes, although their PodListeners still exist.
 func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey) (nodes map[string][]string, mounting []*corev1.Pod, _ error) {
 	var mounts listenersv1alpha1.PodListenersList
 	err := r.Client.List(ctx, &mounts, client.InNamespace(listener.Namespace), client.MatchingFields{index.PodListenersByListener: listener.Name})
@@ -78,12 +78,10 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 		if err != nil {
 			return nil, nil, err
 		}
-		if pod != nil && claim.PodFinished(pod) {
+		if pod == nil || claim.PodFinished(pod) {
 			continue
 		}
-		if pod != nil {
-			mounting = append(mounting, pod)
-		}
+		mounting = append(mounting, pod)
 		for _, l := range mount.Spec.Listeners {
 			if l.ListenerName != listener.Name {
 				continue
