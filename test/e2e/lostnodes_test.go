@@ -140,6 +140,42 @@ func TestAPodOfALostNodeStartsElsewhere(t *testing.T) {
 	s.awaitMoved(before)
 }
 
+// TestAPodWhoseMountWaitsLeavesALostNode: the volume of a Pod is pinned to its node before the Pod has an address, and
+// that node is deleted. The Pod starts on another node when there is an address.
+func TestAPodWhoseMountWaitsLeavesALostNode(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(pinnedBy(listenersv1alpha1.Pinning{
+		Policy: listenersv1alpha1.PinningPolicyRequired, ReleaseAfter: &metav1.Duration{Duration: 15 * time.Second},
+	}))
+	others := testbed.Nodes()
+	lost := others[len(others)-1] + 1
+	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node
+		t.Fatal(err)
+	}
+	deleteNode := sync.OnceValue(func() error { return testbed.DeleteNode(context.Background(), lost) })
+	t.Cleanup(func() { _ = deleteNode() })
+	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "listener-broker-0"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
+	s.create(foreign) // so that the Listener has no address
+	uncordon := s.cordon(others...)
+	s.create(statefulSet("broker", 1, byClass(class.Name)))
+	s.awaitEvent("Pod", "broker-0", listenersv1alpha1.ReasonWaitingForAddress, "Service "+s.namespace+"/listener-broker-0 already exists")
+	s.awaitPinned(testbed.NodeName(lost))
+	var waiting corev1.Pod
+	s.get(&waiting, s.key("broker-0"))
+	uncordon()
+	if err := deleteNode(); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitEvent("PersistentVolumeClaim", "listener-broker-0", listenersv1alpha1.ReasonNodeLost, waiting.Spec.NodeName)
+	s.remove(foreign)
+	after := s.awaitReplica(&waiting)
+	if after.pod.Spec.NodeName == waiting.Spec.NodeName {
+		t.Fatalf("the Pod is on %s again", waiting.Spec.NodeName)
+	}
+	s.awaitPinned(after.pod.Spec.NodeName)
+	s.awaitEvent("PersistentVolumeClaim", "listener-broker-0", listenersv1alpha1.ReasonVolumeMoved, waiting.Spec.NodeName, after.pod.Spec.NodeName)
+}
+
 // TestAVolumeIsReleasedByHand: without releaseAfter, the annotation of the claim releases the volume of a lost node.
 func TestAVolumeIsReleasedByHand(t *testing.T) {
 	s := newScenario(t)

@@ -19,9 +19,12 @@ import (
 	"github.com/prometheus/common/model"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -252,6 +255,68 @@ func TestAPortCanBeUDP(t *testing.T) {
 	own := s.awaitPodListener(s.awaitReady("game"), "listener").IngressAddresses[0]
 	s.awaitAnswer(own, "game")
 	s.awaitAnswerOverUDP(own, "game")
+}
+
+// TestAFreshVolumeIsReportedOnce: the PodListeners of a Pod with an ephemeral volume is written once, with the address.
+// The Listener gets its address once and loses it once, and no status is written twice. The number of requests may be
+// higher, because the operator's cache lags behind; what they repeat changes nothing.
+func TestAFreshVolumeIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	listeners, podListeners := s.versions(&listenersv1alpha1.ListenerList{}), s.versions(&listenersv1alpha1.PodListenersList{})
+	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	s.create(p)
+	s.awaitReady("web")
+	s.awaitListener("web-listener", 1)
+	s.remove(p)
+	if versions := podListeners(); len(versions) != 1 {
+		t.Errorf("%d versions of the PodListeners: %+v", len(versions), versions)
+	}
+	var last *listenersv1alpha1.ListenerStatus
+	var reasons []string
+	assigned := 0
+	for _, version := range listeners() {
+		status := version.(*listenersv1alpha1.Listener).Status
+		if status == nil || cmp.Equal(status, last) {
+			continue
+		}
+		last = status
+		reason := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady).Reason
+		reasons = append(reasons, reason)
+		if reason == listenersv1alpha1.ReasonAddressesAssigned {
+			assigned++
+		}
+	}
+	if assigned != 1 || len(slices.Compact(slices.Clone(reasons))) != len(reasons) {
+		t.Errorf("the reasons of the condition Ready were %q", reasons)
+	}
+}
+
+// versions watches the objects of a kind in the namespace. The function that it returns waits until one of them is
+// deleted, and returns all versions until then.
+func (s *scenario) versions(list client.ObjectList) func() []client.Object {
+	s.Helper()
+	changes, err := api.Watch(s.ctx, list, client.InNamespace(s.namespace))
+	if err != nil {
+		s.Fatalf("watching %T: %v", list, err)
+	}
+	s.Cleanup(changes.Stop)
+	return func() (versions []client.Object) {
+		s.Helper()
+		timeout := s.timeoutContext().Done()
+		for {
+			select {
+			case change := <-changes.ResultChan():
+				if change.Type == watch.Deleted {
+					return versions
+				}
+				versions = append(versions, change.Object.(client.Object))
+			case <-timeout:
+				s.Fatalf("no object of %T was deleted", list)
+			}
+		}
+	}
 }
 
 // TestAMountTakesFewWrites counts the writes, from all clients, for a claim that is bound, as at each restart of a Pod
@@ -489,6 +554,32 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 	}
 	s.remove(foreign)
 	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+}
+
+// TestADeletedListenerIsCreatedAgain: an administrator deletes the Listener of a running Pod. The operator creates it
+// again, and a Service for it as soon as Kubernetes has deleted the earlier one, and nobody has to do anything.
+func TestADeletedListenerIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	_, p, _ := s.createReachablePod()
+	deleted := s.awaitListener("web-listener", 1)
+	s.remove(deleted)
+	again := mustAwait(s, &listenersv1alpha1.Listener{}, "web-listener", func(l *listenersv1alpha1.Listener) bool {
+		return l.UID != deleted.UID && l.Status != nil && len(l.Status.IngressAddresses) == 1
+	})
+	s.awaitAnswer(again.Status.IngressAddresses[0], "web")
+	mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID), func(l *listenersv1alpha1.PodListeners) bool {
+		return cmp.Equal(l.Spec.Listeners["listener"].IngressAddresses, again.Status.IngressAddresses)
+	})
+	var events eventsv1.EventList
+	if err := api.List(s.ctx, &events, client.InNamespace(s.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range events.Items {
+		if e := &events.Items[i]; e.Regarding.Name == "web-listener" && e.Regarding.Kind == "Listener" && e.Type != corev1.EventTypeNormal {
+			t.Errorf("event %s: %s", e.Reason, e.Note)
+		}
+	}
 }
 
 // TestADeletedServiceGetsItsNodePortsAgain: clients reach the Pod at the same address and port when an administrator
