@@ -67,6 +67,15 @@ fmt: ## Format the code.
 lint: ## Run the linters in all modules.
 	@$(call each,$(MODULES),$(GOLANGCI_LINT) run ./...)
 
+# The database is a Go module, and available wherever modules are: go -C hack/tools/vuln get golang.org/x/vulndb@master
+# updates it.
+.PHONY: vulncheck
+vulncheck: ## Report known vulnerabilities that the operator or the node agent can reach.
+	@database=$$(mktemp -d); trap 'rm -rf "$$database"' EXIT; \
+		go tool -modfile=hack/tools/vuln/go.mod indexdb -out "$$database" \
+			-vulns "$$(go list -modfile=hack/tools/vuln/go.mod -m -f '{{.Dir}}' golang.org/x/vulndb)/data/osv"; \
+		go tool -modfile=hack/tools/vuln/go.mod govulncheck -db "file://$$database" ./cmd/...
+
 .PHONY: verify
 verify: generate bundle lint ## Check that generated files are current, and that code is formatted, linted and tidy, in all modules.
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "error: these files are not formatted; run 'make fmt':" $$files >&2; exit 1; }

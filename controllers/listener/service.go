@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,8 +22,8 @@ import (
 )
 
 // ensure applies the Service and then the objects of the backend, and records the applied objects in o. A refusal means
-// that an object cannot become as desired, and stays as it is. It may come with an error, because the API server may
-// later accept what it rejects now, for example a node port that is in use.
+// that an object cannot become as desired, and stays as it is. It may come with an error, if the API server may later
+// accept what it rejects now, for example a node port that is in use.
 func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	desired, err := desiredService(o)
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
@@ -35,6 +37,9 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	}
 	err = r.applyDesiredService(ctx, o, desired)
 	if message, ok := rejection(err); ok {
+		if isFinal(err) {
+			err = nil
+		}
 		return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s",
 			client.ObjectKeyFromObject(o.listener), message), err
 	}
@@ -156,4 +161,21 @@ func rejection(err error) (message string, ok bool) {
 	default:
 		return "", false
 	}
+}
+
+// allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.
+var allocated = regexp.MustCompile(`(?i)(nodePort|clusterIPs?|ipFamil\w+)(\[\d+\])?$`)
+
+// isFinal reports whether the API server rejects a Service because of what is in it. A retry cannot help then, but only
+// a change of the Listener, of its class or of the existing Service, which are watched. Values that other Services
+// have, quotas and the policies of administrators are not watched.
+func isFinal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonInvalid || status.Status().Details == nil {
+		return false
+	}
+	causes := status.Status().Details.Causes
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
+		return c.Type == "" || allocated.MatchString(c.Field) // admission policies give no type
+	})
 }

@@ -421,6 +421,10 @@ func TestVolumeThatCannotBeCreatedAgainIsReported(t *testing.T) {
 	}{
 		"claim without a selector": {func(w *world) { delete(w.claim.Annotations, names.AnnotationListenerClass) },
 			[]string{"Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the claim has neither"}},
+		"claim of a Listener that cannot exist": {func(w *world) {
+			delete(w.claim.Annotations, names.AnnotationListenerClass)
+			w.claim.Annotations[names.AnnotationListenerName] = "x%2f"
+		}, []string{`Warning VolumeNotRestored PersistentVolume pvc-claim-uid does not exist, and cannot be created again, because the Service of Listener "x%2f"`}},
 		"volume that the operator did not provision": {func(w *world) { w.claim.Spec.VolumeName = "by-hand" },
 			[]string{"Warning VolumeNotRestored PersistentVolume by-hand does not exist, and was not provisioned by the operator"}},
 		"claim of another provisioner": {func(w *world) { w.claim.Annotations[names.AnnotationProvisioner] = "disks.example" }, nil},

@@ -156,6 +156,8 @@ func (r *Reconciler) desiredVolume(ctx context.Context, o *observed) (desired *c
 			o.claim.Spec.VolumeName, claim.VolumeName(o.claim)), nil
 	case listener == "":
 		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s", o.claim.Spec.VolumeName, claim.ErrNoSelector), nil
+	case claim.ListenerNameProblem(listener) != "":
+		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s", o.claim.Spec.VolumeName, claim.ListenerNameProblem(listener)), nil
 	}
 	desired = claim.Volume(o.claim, listener)
 	desired.Annotations = map[string]string{annotationProvisionedBy: names.Driver}

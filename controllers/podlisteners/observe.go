@@ -8,9 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
@@ -38,7 +40,8 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	if len(pods.Items) > 0 {
 		return &pods.Items[0], nil
 	}
-	if existing == nil || len(existing.OwnerReferences) == 0 {
+	// The API server does not check the names in owner references, and the client refuses to send some of them.
+	if existing == nil || len(existing.OwnerReferences) == 0 || len(validation.IsDNS1123Subdomain(existing.OwnerReferences[0].Name)) > 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
 	var pod corev1.Pod
@@ -54,7 +57,8 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	return &pod, nil
 }
 
-// mounts returns the listener volumes of a Pod that are bound. A change of any other volume is watched.
+// mounts returns the listener volumes of a Pod that are bound. A change of any other volume is watched. A volume that
+// the operator did not provision may name a Listener that cannot exist, which an event reports.
 func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, error) {
 	var mounts []mount
 	for i := range pod.Spec.Volumes {
@@ -64,6 +68,10 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 			return nil, err
 		}
 		if !bound {
+			continue
+		}
+		if problem := claim.ListenerNameProblem(m.listenerName()); problem != "" {
+			r.emitEvent(pod, &m, listenersv1alpha1.ReasonInvalidName, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem))
 			continue
 		}
 		if err := r.observeListener(ctx, &m); err != nil {

@@ -11,12 +11,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -55,19 +56,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if pod == nil {
 		r.forgetEvents(req.Name)
 	}
-	var wait time.Duration
 	switch decide(existing, pod) {
 	case remove:
 		err = r.delete(ctx, existing)
 	case replace:
 		if err = r.delete(ctx, existing); err == nil {
-			wait, err = r.publish(ctx, nil, pod)
+			err = r.publish(ctx, nil, pod)
 		}
 	case publish:
-		wait, err = r.publish(ctx, existing, pod)
+		err = r.publish(ctx, existing, pod)
 	case keep:
 	}
-	return reconcile.Result{RequeueAfter: wait}, err
+	return reconcile.Result{}, err
 }
 
 // decision is what to do with the PodListeners of a Pod.
@@ -94,7 +94,7 @@ func decide(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision 
 	case existing == nil:
 		return decideNew(pod)
 	case existing.DeletionTimestamp != nil:
-		return keep
+		return remove // it is created again when it is deleted
 	case deletedWhileWaiting(pod, existing):
 		return remove
 	case !matches(existing, pod):
@@ -113,9 +113,14 @@ func decideNew(pod *corev1.Pod) decision {
 	return publish
 }
 
+// maxMetadata is the number of labels and annotations above which an object is no one's who had a reason to label it.
+// Labels without number leave no room for addresses in an object.
+const maxMetadata = 100
+
 // matches reports whether the object is one that the operator or Stackable's listener operator creates for the Pod.
 func matches(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
-	return (existing.Spec.NodeName == "" || existing.Spec.NodeName == pod.Spec.NodeName) &&
+	return len(existing.Labels)+len(existing.Annotations) <= maxMetadata &&
+		(existing.Spec.NodeName == "" || existing.Spec.NodeName == pod.Spec.NodeName) &&
 		len(existing.OwnerReferences) == 1 &&
 		existing.OwnerReferences[0].Kind == "Pod" && existing.OwnerReferences[0].UID == pod.UID
 }
@@ -135,26 +140,50 @@ func deletedWhileWaiting(pod *corev1.Pod, existing *listenersv1alpha1.PodListene
 	return len(existing.Spec.Listeners) == 0
 }
 
-// delete deletes the observed version of an object, unless it is nil or is being deleted.
+// delete deletes the observed version of an object, unless it is nil or is being deleted. It removes finalizers, except
+// those of Kubernetes: nobody has a reason to delay the deletion of an object that only reports addresses.
 func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.PodListeners) error {
-	if existing == nil || existing.DeletionTimestamp != nil {
+	if existing == nil {
 		return nil
 	}
-	err := r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
+	existing, err := r.removeFinalizers(ctx, existing)
+	if err != nil || existing == nil || existing.DeletionTimestamp != nil {
+		return err
+	}
+	err = r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	return nil
 }
 
+// removeFinalizers removes the finalizers of an object, except those of Kubernetes, and returns the object as it is
+// then, or nil if it does not exist any more.
+func (r *Reconciler) removeFinalizers(ctx context.Context, existing *listenersv1alpha1.PodListeners) (*listenersv1alpha1.PodListeners, error) {
+	desired := existing.DeepCopy()
+	desired.Finalizers = slices.DeleteFunc(desired.Finalizers, func(f string) bool {
+		return f != metav1.FinalizerDeleteDependents && f != metav1.FinalizerOrphanDependents
+	})
+	if len(desired.Finalizers) == len(existing.Finalizers) {
+		return existing, nil
+	}
+	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+	switch err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault)); {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // an object that does not exist is no error
+	case err != nil:
+		return nil, fmt.Errorf("removing the finalizers of PodListeners %s: %w", client.ObjectKeyFromObject(existing), err)
+	}
+	return desired, nil
+}
+
 // publish labels the Pod and its volumes, writes the addresses that lead to the Pod, and emits events about missing
 // ones. existing is nil if there is no object yet. None is created while no listener volume of the Pod is bound, or
-// while the addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway. wait
-// is how long that moment may last, or 0.
-func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, _ error) {
+// while the addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway.
+func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
 	mounts, err := r.mounts(ctx, pod)
 	if err != nil || existing == nil && len(mounts) == 0 {
-		return 0, err
+		return err
 	}
 	desired := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
 	observed := desired.Spec.Listeners
@@ -164,21 +193,21 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 	node, err := r.node(ctx, pod.Spec.NodeName)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := r.ensureMounts(ctx, observed, pod, node, mounts); err != nil {
-		return 0, err
+		return err
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
-	desired.Spec.Listeners, wait = r.entries(observed, pod, node, mounts)
+	var final bool
+	desired.Spec.Listeners, final = r.entries(observed, pod, node, mounts)
 	switch {
-	case existing != nil:
-		return 0, r.update(ctx, existing, desired)
-	case wait > 0:
-		return wait, nil // usually, the Listener changes earlier, which is watched
-	default:
-		return 0, r.create(ctx, desired)
+	case existing == nil && !final:
+		return nil // a change of the Listener is watched
+	case existing == nil:
+		return r.create(ctx, desired)
 	}
+	return r.update(ctx, existing, desired)
 }
 
 // update changes the observed version of an object, if the desired one differs.
@@ -204,12 +233,12 @@ func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodL
 	return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
 }
 
-// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. wait
-// is how long those may be missing without a reason, or 0.
+// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. final
+// reports whether each of them has an address, or a reason why it has none.
 func (r *Reconciler) entries(
 	observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []mount,
-) (desired map[string]listenersv1alpha1.PodListener, wait time.Duration) {
-	desired = map[string]listenersv1alpha1.PodListener{}
+) (desired map[string]listenersv1alpha1.PodListener, final bool) {
+	desired, final = map[string]listenersv1alpha1.PodListener{}, true
 	for i := range mounts {
 		m := &mounts[i]
 		entry := m.entry(pod, node, observed[m.volume])
@@ -219,12 +248,12 @@ func (r *Reconciler) entries(
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
-		} else {
-			wait = max(wait, m.settles())
+		} else if !m.foreign {
+			final = false
 		}
 	}
 	keepUnobserved(desired, observed, pod, mounts)
-	return desired, wait
+	return desired, final
 }
 
 // emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one. The recorder does not suppress

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -354,7 +353,6 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
-			w.listener.CreationTimestamp = metav1.Now()
 			exposed := w.listener.Status.DeepCopy()
 			change(w)
 			writes := 0
@@ -372,17 +370,13 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 			}, w.objects()...)
 			recorder := events.NewFakeRecorder(10)
 			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
-			reconcileOnce := func() time.Duration {
+			reconcileOnce := func() {
 				t.Helper()
-				result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
-				if err != nil {
+				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
 					t.Fatal(err)
 				}
-				return result.RequeueAfter
 			}
-			if wait := reconcileOnce(); wait <= 0 || wait > 5*time.Second {
-				t.Errorf("waits %s", wait)
-			}
+			reconcileOnce()
 			var pod corev1.Pod
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || pod.Labels[names.PodMountLabel(w.listener.UID)] != "web" {
 				t.Errorf("the Pod has the labels %v (%v)", pod.Labels, err)
@@ -399,25 +393,12 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 			if err := c.Status().Update(t.Context(), &listener); err != nil {
 				t.Fatal(err)
 			}
-			if wait := reconcileOnce() + reconcileOnce(); wait != 0 {
-				t.Errorf("waits %s", wait)
-			}
+			reconcileOnce()
+			reconcileOnce()
 			if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) || writes != 1 {
 				t.Errorf("addresses %v after %d writes", got, writes)
 			}
 		})
-	}
-}
-
-// The node agent waits longer for an address than for an object that does not exist.
-func TestPodListenersIsWrittenWhileAListenerTakesLongToBeExposed(t *testing.T) {
-	w := newWorld()
-	w.listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-5 * time.Second))
-	w.listener.Status = nil
-	c, _ := w.mustRun(t)
-	want := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
-	if got := published(t, c); got == nil || !cmp.Equal(got.Listeners, want) {
-		t.Errorf("PodListeners %+v", got)
 	}
 }
 
@@ -463,6 +444,20 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 		"of another node":   {func(w *world) { w.existing.Spec.NodeName = "node-2" }, right},
 		"without an owner":  {func(w *world) { w.existing.OwnerReferences = nil }, right},
 		"with other owners": {func(w *world) { w.existing.OwnerReferences[0].Name = "x%2f"; w.existing.OwnerReferences[0].UID = "x" }, right},
+		"with thousands of labels": {func(w *world) {
+			w.existing.Labels = map[string]string{}
+			for i := range 1000 {
+				w.existing.Labels[fmt.Sprintf("label-%d", i)] = "x"
+			}
+		}, right},
+		"with a finalizer": {func(w *world) { w.existing.Finalizers = []string{"example.com/x"}; w.existing.OwnerReferences = nil }, right},
+		"with a finalizer, of a Pod that does not exist": {func(w *world) {
+			w.existing.Finalizers = []string{"example.com/x"}
+			w.pod = nil
+		}, nil},
+		"with a finalizer, and deleted": {func(w *world) {
+			w.existing.Finalizers, w.existing.DeletionTimestamp = []string{"example.com/x"}, ptr.To(metav1.Now())
+		}, nil},
 		"with a second owner": {func(w *world) {
 			w.existing.OwnerReferences = append(w.existing.OwnerReferences, metav1.OwnerReference{Kind: "Node", UID: "x"})
 		}, right},
@@ -477,6 +472,10 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 			c, _ := w.mustRun(t)
 			if diff := cmp.Diff(tc.want, published(t, c)); diff != "" {
 				t.Errorf("PodListeners (-want +got):\n%s", diff)
+			}
+			var got listenersv1alpha1.PodListeners
+			if err := c.Get(t.Context(), objectKey, &got); client.IgnoreNotFound(err) != nil || len(got.Labels)+len(got.Finalizers) > 0 {
+				t.Errorf("labels %v and finalizers %v are left, error %v", got.Labels, got.Finalizers, err)
 			}
 		})
 	}
@@ -884,6 +883,23 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 		}
 		if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) {
 			t.Errorf("write %d: after the second reconcile the addresses are %v", n, got)
+		}
+	}
+}
+
+func TestVolumeOfAListenerThatCannotExistIsReportedAndNotRetried(t *testing.T) {
+	for _, name := range []string{"x%2f", "a.b", strings.Repeat("x", 64)} {
+		w := newWorld()
+		w.pv.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerName: name}
+		_, recorded, err := w.run(t, fakeclient.FailWrite(0, errors.New("unexpected write")))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(recorded) != 1 {
+			t.Fatalf("%s: %d events", name, len(recorded))
+		}
+		if event := <-recorded; !strings.HasPrefix(event, "Warning InvalidName ") {
+			t.Errorf("%s: event %q", name, event)
 		}
 	}
 }

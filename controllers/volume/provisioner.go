@@ -12,11 +12,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
@@ -90,7 +91,14 @@ func (p *Provisioner) Delete(context.Context, *corev1.PersistentVolume) error { 
 // ShouldProvision implements controller.Qualifier. A class-based claim waits for a Pod that mounts it, whose ports
 // become those of the Listener. The claims of a StatefulSet are created before its Pods, so that is no reason for a
 // warning.
+//
+// The library would retry a claim for ever whose StorageClass does not exist. Kubernetes annotates no such claim for
+// this driver, but users can.
 func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.PersistentVolumeClaim) bool {
+	storageClass := types.NamespacedName{Name: volumehelpers.GetPersistentVolumeClaimClass(pvc)}
+	if err := p.Client.Get(ctx, storageClass, &storagev1.StorageClass{}); apierrors.IsNotFound(err) {
+		return false // until it is created
+	}
 	selector, err := claim.ParseSelector(pvc.Annotations)
 	if pvc.Annotations[names.AnnotationProvisioner] != names.Driver || err != nil || selector.Class == "" {
 		return true
@@ -114,10 +122,8 @@ func (p *Provisioner) resolve(ctx context.Context, pvc *corev1.PersistentVolumeC
 		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
 	}
 	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-	if problems := validation.IsDNS1035Label(key.Name); len(problems) > 0 {
-		return key, pendingf(listenersv1alpha1.ReasonInvalidName,
-			"the Service of Listener %q would have the same name, which is not valid: %s; rename the Listener, or for a class-based claim "+
-				"the Pod, volume or claim template", key.Name, problems[0])
+	if problem := claim.ListenerNameProblem(key.Name); problem != "" {
+		return key, pendingf(listenersv1alpha1.ReasonInvalidName, "%s", problem)
 	}
 	if selector.Listener != "" {
 		return key, p.checkListener(ctx, key)

@@ -42,8 +42,9 @@ func newWorld() *world {
 				Annotations: map[string]string{names.AnnotationListenerClass: "public", "note": "kept"},
 			},
 			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+				StorageClassName: ptr.To(names.Driver),
+				AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+				Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
 			},
 		},
 		pod: &corev1.Pod{
@@ -82,7 +83,7 @@ func (w *world) listenerOf(uid types.UID) {
 // provisioner returns a Provisioner in this world, and its events.
 func (w *world) provisioner(t *testing.T, intercept interceptor.Funcs) (*Provisioner, chan string) {
 	t.Helper()
-	objects := append([]client.Object{w.pvc}, w.other...)
+	objects := append([]client.Object{w.pvc, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}}, w.other...)
 	if w.pod != nil {
 		objects = append(objects, w.pod)
 	}
@@ -449,5 +450,16 @@ func TestOnlyClaimsThatNeedAVolumeOfTheDriverWillBeAnnotated(t *testing.T) {
 				t.Error("the cached claim was changed")
 			}
 		})
+	}
+}
+
+// The library would retry such a claim for ever.
+func TestClaimOfAStorageClassThatDoesNotExistIsNotProvisioned(t *testing.T) {
+	w := newWorld()
+	w.pvc.Annotations[names.AnnotationProvisioner] = names.Driver
+	w.pvc.Spec.StorageClassName = ptr.To("absent")
+	p, recorded := w.provisioner(t, interceptor.Funcs{})
+	if p.ShouldProvision(t.Context(), w.pvc) || len(recorded) > 0 {
+		t.Errorf("the claim is provisioned, or has %d events", len(recorded))
 	}
 }

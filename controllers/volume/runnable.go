@@ -293,7 +293,7 @@ func (w waitingClaims) namespaceToClaims(ctx context.Context, _ change, o client
 }
 
 // storageClassToClaims returns the claims of a StorageClass that was created, for example again after it was deleted by
-// hand. The library retries only those that are annotated already, with growing pauses.
+// hand.
 func (w waitingClaims) storageClassToClaims(ctx context.Context, what change, o client.Object) []types.NamespacedName {
 	if what != added || o.(*storagev1.StorageClass).Provisioner != names.Driver {
 		return nil

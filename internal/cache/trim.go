@@ -220,10 +220,12 @@ func (t *trimmer) listener(listener *listenersv1alpha1.Listener) *listenersv1alp
 	return kept
 }
 
-// podListeners keeps everything but labels and annotations.
+// podListeners keeps everything but managed fields. The operator sets no labels, annotations and finalizers, and acts
+// on those that others set.
 func (t *trimmer) podListeners(mounts *listenersv1alpha1.PodListeners) *listenersv1alpha1.PodListeners {
 	kept := &listenersv1alpha1.PodListeners{ObjectMeta: t.metadata(&mounts.ObjectMeta), Spec: mounts.Spec}
-	kept.OwnerReferences = mounts.OwnerReferences
+	kept.OwnerReferences, kept.Finalizers = mounts.OwnerReferences, mounts.Finalizers
+	kept.Labels, kept.Annotations = mounts.Labels, mounts.Annotations
 	kept.Spec.NodeName = intern(t, kept.Spec.NodeName)
 	for _, l := range kept.Spec.Listeners {
 		t.addresses(l.IngressAddresses, nil)

@@ -281,7 +281,7 @@ func TestTrimmedListenerKeepsSpecAndStatus(t *testing.T) {
 	}
 }
 
-func TestTrimmedPodListenersKeepsSpecAndOwner(t *testing.T) {
+func TestTrimmedPodListenersLacksManagedFieldsOnly(t *testing.T) {
 	whole := &listenersv1alpha1.PodListeners{
 		TypeMeta: metav1.TypeMeta{Kind: "PodListeners"}, ObjectMeta: metadata(map[string]string{"app": "web"}, owner("Pod", false)),
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{"listener": {
@@ -289,7 +289,9 @@ func TestTrimmedPodListenersKeepsSpecAndOwner(t *testing.T) {
 			IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", Ports: map[string]int32{"http": 30080}}},
 		}}},
 	}
-	want := &listenersv1alpha1.PodListeners{ObjectMeta: trimmedMetadata(nil, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy()}
+	whole.Finalizers = []string{"example.com/x"}
+	want := &listenersv1alpha1.PodListeners{ObjectMeta: *whole.ObjectMeta.DeepCopy(), Spec: *whole.Spec.DeepCopy()}
+	want.ManagedFields = nil
 	if diff := cmp.Diff(want, newTrimmer("operators").podListeners(whole)); diff != "" {
 		t.Errorf("pod listeners (-want +got):\n%s", diff)
 	}

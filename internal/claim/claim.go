@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -112,6 +114,20 @@ func (s Selector) ListenerName(claimName string) string {
 	}
 	return s.Listener
 }
+
+// ListenerNameProblem returns why no Listener can be exposed whose name this is, or "": its Service has the same name.
+// Names of claims, and what users write into the annotations of claims, need not be names of Services.
+func ListenerNameProblem(name string) string {
+	problems := validation.IsDNS1035Label(name)
+	if len(problems) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the Service of Listener %q would have the same name, which is not valid: %s; rename the Listener, or for a class-based claim "+
+		"the Pod, volume or claim template", message.Truncate(name, maxName), problems[0])
+}
+
+// maxName is the maximum length of a name in a message: that of names in Kubernetes.
+const maxName = validation.DNS1123SubdomainMaxLength
 
 // PodPorts returns the ports of a Listener for a Pod: those of all containers except init containers. A port without a
 // name is named "port-<number>" (contract 1.4).

@@ -1,10 +1,14 @@
 package exposure
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
@@ -26,6 +30,9 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 		return nil, err
 	}
 	service, err := override(generate(class, listener, ports), class, listener)
+	if err == nil {
+		err = checkNames(service)
+	}
 	if err == nil && len(service.Spec.Ports) == 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")
 	}
@@ -61,4 +68,18 @@ func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha
 			WithName(listener.Name).WithUID(listener.UID).
 			WithController(true).WithBlockOwnerDeletion(true)).
 		WithSpec(spec)
+}
+
+// checkNames returns a *Refusal if labels, annotations or the selector of a Service have names or values that
+// Kubernetes does not allow. The API server would reject the Service, and not even as invalid if a name is very long.
+func checkNames(service *corev1ac.ServiceApplyConfiguration) error {
+	problems := slices.Concat(
+		metav1validation.ValidateLabels(service.Labels, field.NewPath("metadata", "labels")),
+		apivalidation.ValidateAnnotations(service.Annotations, field.NewPath("metadata", "annotations")),
+		metav1validation.ValidateLabels(service.Spec.Selector, field.NewPath("spec", "selector")),
+	)
+	if len(problems) == 0 {
+		return nil
+	}
+	return Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server would reject Service %s/%s: %v", *service.Namespace, *service.Name, problems.ToAggregate())
 }

@@ -308,6 +308,14 @@ func TestServiceIsRefused(t *testing.T) {
 			listenerOverride(`{spec: {selector: {listener.stackable.tech/mnt.0123abcd00004000800000000000beef: x}}}`),
 			listenersv1alpha1.ReasonInvalidOverrides, "spec.selector;",
 		},
+		"invalid label in the selector": {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				l.Spec.ExtraPodSelectorLabels = map[string]string{strings.Repeat("x", 40_000): "y"}
+			}, listenersv1alpha1.ReasonServiceRejected, "spec.selector",
+		},
+		"invalid label in an override":      {listenerOverride(`{metadata: {labels: {a: b/c}}}`), listenersv1alpha1.ReasonServiceRejected, "metadata.labels"},
+		"invalid annotation in an override": {listenerOverride(`{metadata: {annotations: {a/b/c: d}}}`), listenersv1alpha1.ReasonServiceRejected, "metadata.annotations"},
+
 		"class override of a name":    {classOverride(`{metadata: {name: x}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: apiVersion, kind and metadata"},
 		"class override of a kind":    {classOverride(`{kind: Route}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass class: apiVersion, kind and metadata"},
 		"class override removes spec": {classOverride(`{spec: null}`), listenersv1alpha1.ReasonInvalidOverrides, "spec may not be removed"},

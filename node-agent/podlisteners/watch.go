@@ -1,8 +1,8 @@
 // Package podlisteners watches the PodListeners objects of one node, which contain the addresses that the operator has
 // determined for each Pod of the node. When an object changes, it updates the files in the Pod's published volumes.
 //
-// Its only API requests must be to list and watch the PodListeners objects of its own node. RBAC would permit it those of
-// all nodes.
+// Its only API requests must be to list and watch the PodListeners objects of its own node. RBAC would permit it those
+// of all nodes.
 package podlisteners
 
 import (

@@ -92,13 +92,12 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, stopRouters()) }()
 	code = m.Run()
-	ctx, cancel = context.WithTimeout(context.Background(), 5*timeout) // for all namespaces; the context above may have expired
+	ctx, cancel = context.WithTimeout(context.Background(), timeout) // the context above may have expired
 	defer cancel()
-	err = awaitEndedNamespaces(ctx)
-	if underOLM {
+	if err := awaitEndedNamespaces(ctx); err != nil || underOLM {
 		return code, err // OLM removes permissions before the operator has stopped, so some requests are denied
 	}
-	return code, errors.Join(err, checkPermissions(ctx))
+	return code, checkPermissions(ctx)
 }
 
 func newClient(c *cluster.Cluster) (client.WithWatch, error) {

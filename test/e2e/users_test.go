@@ -26,8 +26,8 @@ func TestUsersOfANamespaceWriteListenersOnly(t *testing.T) {
 }
 
 // checkPermissionsOfUsers checks what users with the roles view, edit and admin in the scenario's namespace can do: all
-// read Listeners and PodListeners, and those with edit and admin write Listeners. OLM permits editors to write all kinds
-// of an operator; what they must not write is denied all the same.
+// read Listeners and PodListeners, and those with edit and admin write Listeners. OLM permits editors to write all
+// kinds of an operator; what they must not write is denied all the same.
 func (s *scenario) checkPermissionsOfUsers() {
 	s.Helper()
 	admin, err := testbed.RESTConfig()
