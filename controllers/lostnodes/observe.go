@@ -71,7 +71,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName, from
 
 // provisioned reports whether a claim has, or had, a volume of the driver, and is not being deleted.
 func provisioned(pvc *corev1.PersistentVolumeClaim) bool {
-	return pvc.Annotations[names.AnnotationProvisioner] == names.Driver && pvc.Spec.VolumeName != "" && pvc.DeletionTimestamp == nil
+	return claim.IsListenerClaim(pvc) && pvc.Spec.VolumeName != "" && pvc.DeletionTimestamp == nil
 }
 
 // observeListener reads the Listener of the claim and its class.

@@ -372,6 +372,9 @@ func TestVolumeThatDoesNotExistIsCreatedAgain(t *testing.T) {
 		events []string
 	}{
 		"no Pod": {func(*world) {}, nil, nil, corev1.PersistentVolumeReclaimDelete, nil},
+		"claim that Kubernetes did not annotate": {
+			func(w *world) { delete(w.claim.Annotations, names.AnnotationProvisioner) }, nil, nil, corev1.PersistentVolumeReclaimDelete, nil,
+		},
 		"reclaim policy of the StorageClass": {
 			func(*world) {}, []client.Object{&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, ReclaimPolicy: &retain}}, nil, retain, nil,
 		},

@@ -31,7 +31,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.conditions = apply.New(r.Client, names.FieldManagerLostNodes)
 	changes := predicates.NotInInitialList() // the first watch enqueues all requests at the start
 	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return o.GetAnnotations()[names.AnnotationProvisioner] == names.Driver
+		return claim.IsListenerClaim(o)
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("lostnodes").

@@ -190,9 +190,10 @@ func (t *trimmer) claim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVol
 	}
 	kept.OwnerReferences = controller(pvc)
 	kept.Labels = t.internMap(pvc.Labels)
-	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
+	if claim.IsListenerClaim(pvc) {
+		annotated := pvc.Annotations[names.AnnotationProvisioner] != ""
 		kept.Annotations = t.internMap(filter(pvc.Annotations, func(annotation string) bool {
-			return annotation == names.AnnotationProvisioner || annotation == names.AnnotationRelease
+			return annotation == names.AnnotationProvisioner || annotation == names.AnnotationRelease || !annotated && isSelector(annotation)
 		}))
 	}
 	return kept

@@ -54,6 +54,17 @@ func ParseSelector(annotations map[string]string) (Selector, error) {
 	}
 }
 
+// IsListenerClaim reports whether the driver provisions a claim. Kubernetes annotates a claim with its provisioner,
+// unless its volume exists already at that time.
+func IsListenerClaim(claim metav1.Object) bool {
+	provisioner := claim.GetAnnotations()[names.AnnotationProvisioner]
+	if provisioner == "" {
+		_, err := ParseSelector(claim.GetAnnotations())
+		return err == nil
+	}
+	return provisioner == names.Driver
+}
+
 // IsListenerVolume reports whether a PersistentVolume belongs to the CSI driver, whichever operator provisioned it.
 func IsListenerVolume(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == names.Driver

@@ -141,3 +141,20 @@ func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
 		t.Errorf("Listener (-want +got):\n%s", diff)
 	}
 }
+
+// Kubernetes does not annotate a claim whose volume exists when it comes to it.
+func TestIsListenerClaim(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        bool
+	}{
+		"of the driver":         {map[string]string{names.AnnotationProvisioner: names.Driver}, true},
+		"not annotated":         {map[string]string{names.AnnotationListenerClass: "public"}, true},
+		"of another driver":     {map[string]string{names.AnnotationProvisioner: "other.example", names.AnnotationListenerClass: "public"}, false},
+		"without an annotation": {nil, false},
+	} {
+		if got := claim.IsListenerClaim(&metav1.ObjectMeta{Annotations: tc.annotations}); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
