@@ -128,7 +128,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	case !claim.OwnedBy(m.listener, m.claim):
 		r.emitEvent(pod, m, listenersv1alpha1.ReasonForeignListener, actionMount,
 			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name))
-		m.listener, m.foreign = nil, true
+		m.listener = nil
 		return nil
 	case !mounting && m.ownListener():
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,8 +31,6 @@ type mount struct {
 	listener *listenersv1alpha1.Listener
 	// class is nil while it does not exist, or the Listener names none.
 	class *listenersv1alpha1.ListenerClass
-	// foreign states that a Listener of another owner has the name of the class-based claim. listener is then nil.
-	foreign bool
 }
 
 // readSelector reads the selector of the PersistentVolume. It reports whether that is a listener volume which is bound
@@ -77,6 +76,19 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 // labelled reports whether the Pod has the label of the Listener.
 func (m *mount) labelled(pod *corev1.Pod) bool {
 	return m.listener != nil && pod.Labels[names.PodMountLabel(m.listener.UID)] == m.listener.Name
+}
+
+// newListener is how long a Listener may take until its status has addresses, or why there are none, before it is
+// reported: half of what the node agent waits for an object that does not exist.
+const newListener = 5 * time.Second
+
+// settles returns how much longer a Listener may take that was just created, or 0.
+func (m *mount) settles() time.Duration {
+	if m.listener == nil {
+		return 0
+	}
+	age := max(time.Since(m.listener.CreationTimestamp.Time), 0) // clocks may differ
+	return max(newListener-age, 0)
 }
 
 // ownListener reports whether claim and PersistentVolume are owners of the Listener. The claim owns it from the
@@ -169,9 +181,8 @@ func (m *mount) statusCurrent() bool {
 const actionMount = "Mount"
 
 // waitReason returns why there is no address, or "" if the next reconcile will have one or a reason, because the
-// Listener was just created or changed, or if the Listener is a foreign one. Different reasons
-// have different actions, because the recorder only counts an event that differs from an earlier one in nothing but its
-// text.
+// Listener was just created or changed, or if the Listener is a foreign one. Different reasons have different actions,
+// because the recorder only counts an event that differs from an earlier one in nothing but its text.
 func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text string) {
 	own := m.ownAddresses(pod, node)
 	switch {

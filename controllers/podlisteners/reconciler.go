@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,18 +57,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if pod == nil {
 		r.forgetEvents(req.Name)
 	}
+	var wait time.Duration
 	switch decide(existing, pod) {
 	case remove:
 		err = r.delete(ctx, existing)
 	case replace:
 		if err = r.delete(ctx, existing); err == nil {
-			err = r.publish(ctx, nil, pod)
+			wait, err = r.publish(ctx, nil, pod)
 		}
 	case publish:
-		err = r.publish(ctx, existing, pod)
+		wait, err = r.publish(ctx, existing, pod)
 	case keep:
 	}
-	return reconcile.Result{}, err
+	return reconcile.Result{RequeueAfter: wait}, err
 }
 
 // decision is what to do with the PodListeners of a Pod.
@@ -179,11 +181,12 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, existing *listenersv1
 
 // publish labels the Pod and its volumes, writes the addresses that lead to the Pod, and emits events about missing
 // ones. existing is nil if there is no object yet. None is created while no listener volume of the Pod is bound, or
-// while the addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway.
-func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) error {
+// while the addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway. wait
+// is how long that moment may last, or 0.
+func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, _ error) {
 	mounts, err := r.mounts(ctx, pod)
 	if err != nil || existing == nil && len(mounts) == 0 {
-		return err
+		return 0, err
 	}
 	desired := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
 	observed := desired.Spec.Listeners
@@ -193,21 +196,21 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 	node, err := r.node(ctx, pod.Spec.NodeName)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := r.ensureMounts(ctx, observed, pod, node, mounts); err != nil {
-		return err
+		return 0, err
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
-	var final bool
-	desired.Spec.Listeners, final = r.entries(observed, pod, node, mounts)
+	desired.Spec.Listeners, wait = r.entries(observed, pod, node, mounts)
 	switch {
-	case existing == nil && !final:
-		return nil // a change of the Listener is watched
-	case existing == nil:
-		return r.create(ctx, desired)
+	case existing != nil:
+		return 0, r.update(ctx, existing, desired)
+	case wait > 0:
+		return wait, nil // usually, the Listener changes earlier, which is watched
+	default:
+		return 0, r.create(ctx, desired)
 	}
-	return r.update(ctx, existing, desired)
 }
 
 // update changes the observed version of an object, if the desired one differs.
@@ -233,12 +236,12 @@ func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodL
 	return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
 }
 
-// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. final
-// reports whether each of them has an address, or a reason why it has none.
+// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. wait
+// is how long those may be missing without a reason, or 0.
 func (r *Reconciler) entries(
 	observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []mount,
-) (desired map[string]listenersv1alpha1.PodListener, final bool) {
-	desired, final = map[string]listenersv1alpha1.PodListener{}, true
+) (desired map[string]listenersv1alpha1.PodListener, wait time.Duration) {
+	desired = map[string]listenersv1alpha1.PodListener{}
 	for i := range mounts {
 		m := &mounts[i]
 		entry := m.entry(pod, node, observed[m.volume])
@@ -248,12 +251,12 @@ func (r *Reconciler) entries(
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
-		} else if !m.foreign {
-			final = false
+		} else {
+			wait = max(wait, m.settles())
 		}
 	}
 	keepUnobserved(desired, observed, pod, mounts)
-	return desired, final
+	return desired, wait
 }
 
 // emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one. The recorder does not suppress

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -353,6 +354,7 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
+			w.listener.CreationTimestamp = metav1.Now()
 			exposed := w.listener.Status.DeepCopy()
 			change(w)
 			writes := 0
@@ -370,13 +372,17 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 			}, w.objects()...)
 			recorder := events.NewFakeRecorder(10)
 			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
-			reconcileOnce := func() {
+			reconcileOnce := func() time.Duration {
 				t.Helper()
-				if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
+				result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
+				if err != nil {
 					t.Fatal(err)
 				}
+				return result.RequeueAfter
 			}
-			reconcileOnce()
+			if wait := reconcileOnce(); wait <= 0 || wait > 5*time.Second {
+				t.Errorf("waits %s", wait)
+			}
 			var pod corev1.Pod
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || pod.Labels[names.PodMountLabel(w.listener.UID)] != "web" {
 				t.Errorf("the Pod has the labels %v (%v)", pod.Labels, err)
@@ -393,12 +399,25 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 			if err := c.Status().Update(t.Context(), &listener); err != nil {
 				t.Fatal(err)
 			}
-			reconcileOnce()
-			reconcileOnce()
+			if wait := reconcileOnce() + reconcileOnce(); wait != 0 {
+				t.Errorf("waits %s", wait)
+			}
 			if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) || writes != 1 {
 				t.Errorf("addresses %v after %d writes", got, writes)
 			}
 		})
+	}
+}
+
+// The node agent waits longer for an address than for an object that does not exist.
+func TestPodListenersIsWrittenWhileAListenerTakesLongToBeExposed(t *testing.T) {
+	w := newWorld()
+	w.listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-5 * time.Second))
+	w.listener.Status = nil
+	c, _ := w.mustRun(t)
+	want := map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Cluster", PersistentVolumeName: "pvc-1", ListenerName: "web"}}
+	if got := published(t, c); got == nil || !cmp.Equal(got.Listeners, want) {
+		t.Errorf("PodListeners %+v", got)
 	}
 }
 

@@ -59,6 +59,7 @@ func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 			"application/merge-patch+json of *v1.Pod by listeners.stackable.tech",
 			"apply, force true, by listeners.stackable.tech/volume", // the Listener
 			"apply, force true, by listeners.stackable.tech/volume", // the PersistentVolume
+			"create *v1alpha1.PodListeners by listeners.stackable.tech",
 		}},
 		"volume with all labels": {labelled, []string{
 			"application/merge-patch+json of *v1.Pod by listeners.stackable.tech",

@@ -92,12 +92,13 @@ func run(m *testing.M) (code int, err error) {
 	}
 	defer func() { err = errors.Join(err, stopRouters()) }()
 	code = m.Run()
-	ctx, cancel = context.WithTimeout(context.Background(), timeout) // the context above may have expired
+	ctx, cancel = context.WithTimeout(context.Background(), 5*timeout) // for all namespaces; the context above may have expired
 	defer cancel()
-	if err := awaitEndedNamespaces(ctx); err != nil || underOLM {
+	err = awaitEndedNamespaces(ctx)
+	if underOLM {
 		return code, err // OLM removes permissions before the operator has stopped, so some requests are denied
 	}
-	return code, checkPermissions(ctx)
+	return code, errors.Join(err, checkPermissions(ctx))
 }
 
 func newClient(c *cluster.Cluster) (client.WithWatch, error) {

@@ -225,7 +225,8 @@ func manyPods(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 	return byItself, nil
 }
 
-// deletedNamespace deletes the namespace of 30 Pods while their volumes are mounted.
+// deletedNamespace deletes the namespace of 30 Pods while their volumes are mounted, and waits until the Pods are gone.
+// Kubernetes deletes the namespace itself at its own pace.
 func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
 	ending := newScenario(s.TB)
 	pods := make([]*corev1.Pod, 30)
@@ -236,10 +237,14 @@ func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) 
 	for _, p := range pods {
 		mustAwait(ending, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}}
-	ending.remove(namespace)
+	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
 	return func(ctx context.Context) error {
-		return awaitDeleted(ctx, &corev1.Namespace{}, client.ObjectKeyFromObject(namespace))
+		for _, p := range pods {
+			if err := awaitDeleted(ctx, &corev1.Pod{}, client.ObjectKeyFromObject(p)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}, nil
 }
 
