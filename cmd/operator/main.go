@@ -23,7 +23,6 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -185,7 +184,7 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 			BindAddress:    options.MetricsAddress,
 			SecureServing:  true,
 			TLSOpts:        metricsTLS,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
+			FilterProvider: newAuthorization,
 		},
 		HealthProbeBindAddress:              options.HealthAddress,
 		LeaderElection:                      options.LeaderElection,

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const (
+	// reviewTimeout is how long the API server may take to review a request for metrics.
+	reviewTimeout = 10 * time.Second
+	// maxReviews is how many requests are reviewed concurrently. Anybody can send requests for metrics, and the reviews
+	// must not delay the operator's other requests to the API server.
+	maxReviews = 4
+)
+
+// authorization serves metrics to clients that the API server authenticates by their bearer token, and authorizes for
+// the path. controller-runtime's filter does the same with the machinery of an API server, which would be half of the
+// program.
+type authorization struct {
+	tokens  authenticationclient.TokenReviewInterface
+	access  authorizationclient.SubjectAccessReviewInterface
+	reviews chan struct{}
+}
+
+// newAuthorization is a provider of filters for metricsserver.Options.
+func newAuthorization(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("creating the client for the authentication of metrics: %w", err)
+	}
+	access, err := authorizationclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("creating the client for the authorization of metrics: %w", err)
+	}
+	a := &authorization{tokens: authentication.TokenReviews(), access: access.SubjectAccessReviews(), reviews: make(chan struct{}, maxReviews)}
+	return a.filter, nil
+}
+
+// filter returns a handler that calls next for authorized requests only.
+func (a *authorization) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, err := a.review(r)
+		if err != nil {
+			log.Error(err, "Reviewing a request for metrics")
+		}
+		if status != http.StatusOK {
+			http.Error(w, http.StatusText(status), status)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+// review returns 200 for a request that is authorized, or else the status of the response.
+func (a *authorization) review(r *http.Request) (int, error) {
+	kind, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(kind, "Bearer") || token == "" {
+		return http.StatusUnauthorized, nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
+	defer cancel()
+	select {
+	case a.reviews <- struct{}{}:
+		defer func() { <-a.reviews }()
+	case <-ctx.Done():
+		return http.StatusServiceUnavailable, nil
+	}
+	who, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	if err != nil {
+		return http.StatusInternalServerError, fmt.Errorf("authenticating: %w", err)
+	}
+	if !who.Status.Authenticated {
+		return http.StatusUnauthorized, nil
+	}
+	may, err := a.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: accessOf(who.Status.User, r)}, metav1.CreateOptions{})
+	if err != nil {
+		return http.StatusInternalServerError, fmt.Errorf("authorizing user %s: %w", who.Status.User.Username, err)
+	}
+	if !may.Status.Allowed {
+		return http.StatusForbidden, nil
+	}
+	return http.StatusOK, nil
+}
+
+// accessOf describes the access of a user who sends a request.
+func accessOf(user authenticationv1.UserInfo, r *http.Request) authorizationv1.SubjectAccessReviewSpec {
+	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	return authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: strings.ToLower(r.Method)},
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-logr/logr"
+	gocmp "github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// metricsAPI is an API server that authenticates the token "good", and allows that user to get /metrics.
+type metricsAPI struct {
+	tokenError, accessError error
+	// tokens and accesses are those that were reviewed.
+	tokens   []string
+	accesses []authorizationv1.SubjectAccessReviewSpec
+}
+
+func (a *metricsAPI) authorization() *authorization {
+	clients := fake.NewClientset()
+	clients.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+		a.tokens = append(a.tokens, review.Spec.Token)
+		review.Status.Authenticated = review.Spec.Token == "good"
+		review.Status.User = authenticationv1.UserInfo{
+			Username: "prometheus", UID: "1", Groups: []string{"monitoring"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}},
+		}
+		return true, review, a.tokenError
+	})
+	clients.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		a.accesses = append(a.accesses, review.Spec)
+		review.Status.Allowed = *review.Spec.NonResourceAttributes == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
+		return true, review, a.accessError
+	})
+	return &authorization{
+		tokens: clients.AuthenticationV1().TokenReviews(), access: clients.AuthorizationV1().SubjectAccessReviews(), reviews: make(chan struct{}, maxReviews),
+	}
+}
+
+func get(t *testing.T, a *authorization, request *http.Request) int {
+	t.Helper()
+	handler, err := a.filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := httptest.NewRecorder()
+	handler.ServeHTTP(response, request)
+	return response.Code
+}
+
+func TestOnlyAuthorizedClientsGetMetrics(t *testing.T) {
+	broken := errors.New("the API server is unavailable")
+	for name, tc := range map[string]struct {
+		header, method, path    string
+		tokenError, accessError error
+		want                    int
+	}{
+		"authorized":              {header: "Bearer good", want: http.StatusOK},
+		"scheme in another case":  {header: "bearer good", want: http.StatusOK},
+		"no header":               {want: http.StatusUnauthorized},
+		"no token":                {header: "Bearer ", want: http.StatusUnauthorized},
+		"another scheme":          {header: "Basic good", want: http.StatusUnauthorized},
+		"token alone":             {header: "good", want: http.StatusUnauthorized},
+		"unknown token":           {header: "Bearer bad", want: http.StatusUnauthorized},
+		"two tokens":              {header: "Bearer good good", want: http.StatusUnauthorized},
+		"another path":            {header: "Bearer good", path: "/debug", want: http.StatusForbidden},
+		"another method":          {header: "Bearer good", method: http.MethodPost, want: http.StatusForbidden},
+		"no authentication":       {header: "Bearer good", tokenError: broken, want: http.StatusInternalServerError},
+		"no authorization":        {header: "Bearer good", accessError: broken, want: http.StatusInternalServerError},
+		"unknown, and no reviews": {header: "Bearer bad", accessError: broken, want: http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &metricsAPI{tokenError: tc.tokenError, accessError: tc.accessError}
+			request := httptest.NewRequestWithContext(t.Context(), cmp.Or(tc.method, http.MethodGet), cmp.Or(tc.path, "/metrics"), http.NoBody)
+			if tc.header != "" {
+				request.Header.Set("Authorization", tc.header)
+			}
+			if got := get(t, api.authorization(), request); got != tc.want {
+				t.Errorf("status %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheAPIServerDecidesAboutTheWholeUser(t *testing.T) {
+	api := &metricsAPI{}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics?name[]=up", http.NoBody)
+	request.Header.Set("Authorization", "Bearer good")
+	get(t, api.authorization(), request)
+	if diff := gocmp.Diff([]authorizationv1.SubjectAccessReviewSpec{{
+		User: "prometheus", UID: "1", Groups: []string{"monitoring"}, Extra: map[string]authorizationv1.ExtraValue{"scopes": {"a", "b"}},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+	}}, api.accesses); diff != "" {
+		t.Errorf("reviewed access (-want +got):\n%s", diff)
+	}
+}
+
+// A flood of requests for metrics must not become one of requests to the API server.
+func TestFewRequestsForMetricsAreReviewedAtOnce(t *testing.T) {
+	api := &metricsAPI{}
+	a := api.authorization()
+	for range maxReviews {
+		a.reviews <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody)
+	request.Header.Set("Authorization", "Bearer good")
+	if got := get(t, a, request); got != http.StatusServiceUnavailable || len(api.tokens) > 0 {
+		t.Errorf("status %d, reviewed %q, while others are reviewed", got, api.tokens)
+	}
+	<-a.reviews
+	if got := get(t, a, request.WithContext(t.Context())); got != http.StatusOK || len(a.reviews) != maxReviews-1 {
+		t.Errorf("status %d, %d reviews, after another one has ended", got, len(a.reviews))
+	}
+}
