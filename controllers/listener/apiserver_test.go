@@ -198,6 +198,11 @@ func (f *fixture) createVolume(node string) *corev1.PersistentVolume {
 	return pv
 }
 
+// newMountMeta returns the metadata of the PodListeners of a Pod.
+func newMountMeta(pod *corev1.Pod) metav1.ObjectMeta {
+	return listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName).ObjectMeta
+}
+
 func TestClusterIPListenerBecomesReady(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP})
 	f.createListener(nil)
@@ -336,7 +341,7 @@ func TestAddressesOfANodePortListenerFollowItsNodes(t *testing.T) {
 	}
 	f.Expect(f.client.Create(t.Context(), mounting)).To(Succeed())
 	pod := &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: listenersv1alpha1.PodListenersName(mounting.UID)},
+		ObjectMeta: newMountMeta(mounting),
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: other.Name, Listeners: map[string]listenersv1alpha1.PodListener{
 			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volume.Name},
 		}},
@@ -375,7 +380,7 @@ func TestAddressIsRemovedWhenThePodFinishes(t *testing.T) {
 		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
 		pods = append(pods, pod)
 		mount := &listenersv1alpha1.PodListeners{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)},
+			ObjectMeta: newMountMeta(pod),
 			Spec:       listenersv1alpha1.PodListenersSpec{NodeName: node.Name, Listeners: map[string]listenersv1alpha1.PodListener{}},
 		}
 		f.Expect(f.client.Create(t.Context(), mount)).To(Succeed())

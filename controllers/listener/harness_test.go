@@ -175,7 +175,10 @@ func withHostPorts(s *state) { s.class.Spec.HostPort = &listenersv1alpha1.HostPo
 
 func newMount(pod, node, volume string) *listenersv1alpha1.PodListeners {
 	return &listenersv1alpha1.PodListeners{
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "pod-" + pod},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: "pod-" + pod,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-" + pod, UID: types.UID(pod)}},
+		},
 		Spec: listenersv1alpha1.PodListenersSpec{NodeName: node, Listeners: map[string]listenersv1alpha1.PodListener{
 			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: volume, ListenerName: key.Name},
 		}},

@@ -74,7 +74,7 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 		if mount.Spec.NodeName == "" {
 			continue
 		}
-		pod, err := r.pod(ctx, mount.Namespace, listenersv1alpha1.PodUID(mount.Name))
+		pod, err := r.owner(ctx, mount)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -114,18 +114,28 @@ func (r *Reconciler) permanentlyUnused(ctx context.Context, volume *corev1.Persi
 	if owner == nil || owner.Kind != "Pod" {
 		return false, nil
 	}
-	pod, err := r.pod(ctx, pvc.Namespace, owner.UID)
+	pod, err := r.pod(ctx, types.NamespacedName{Namespace: pvc.Namespace, Name: owner.Name}, owner.UID)
 	return pod == nil || claim.PodFinished(pod), err
 }
 
-// pod returns the Pod with a UID, or nil if there is none.
-func (r *Reconciler) pod(ctx context.Context, namespace string, uid types.UID) (*corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFields{index.PodsByUID: string(uid)}); err != nil {
-		return nil, fmt.Errorf("finding the pod with uid %s: %w", uid, err)
+// owner returns the Pod of a PodListeners, or nil if it does not exist. One that does not name its Pod as the owner is
+// replaced by one that does.
+func (r *Reconciler) owner(ctx context.Context, mount *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
+	for _, owner := range mount.OwnerReferences {
+		if owner.Kind == "Pod" && owner.UID == listenersv1alpha1.PodUID(mount.Name) {
+			return r.pod(ctx, types.NamespacedName{Namespace: mount.Namespace, Name: owner.Name}, owner.UID)
+		}
 	}
-	if len(pods.Items) == 0 {
+	return nil, nil //nolint:nilnil // absence is no error
+}
+
+// pod returns the Pod of this name, or nil if there is none with this UID.
+func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := r.Client.Get(ctx, key, pod); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", key, err)
+	} else if err != nil || pod.UID != uid {
 		return nil, nil //nolint:nilnil // absence is no error
 	}
-	return &pods.Items[0], nil
+	return pod, nil
 }

@@ -1,8 +1,10 @@
 package podlisteners
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,35 +28,63 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*li
 	return existing, pod, err
 }
 
-// pod returns the Pod whose uid is in the name of a PodListeners, or nil. A Pod that is not in the cache yet is read
-// from the API server, by the name in the owner reference of the object.
+// pod returns the Pod whose uid is in the name of a PodListeners, or nil. Its name is the recorded one, or else that in
+// the owner reference of the object. If a Pod of an object is not in the cache yet, it is read from the API server.
 func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
 	uid := listenersv1alpha1.PodUID(key.Name)
 	if uid == "" {
 		return nil, nil //nolint:nilnil // a name that no Pod can have is not an error: the object is deleted
 	}
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{index.PodsByUID: string(uid)}); err != nil {
-		return nil, fmt.Errorf("finding the Pod of PodListeners %s: %w", key, err)
+	var owner string
+	if existing != nil && len(existing.OwnerReferences) > 0 {
+		owner = existing.OwnerReferences[0].Name
 	}
-	if len(pods.Items) > 0 {
-		return &pods.Items[0], nil
+	name := cmp.Or(r.pods.name(uid), owner)
+	if name == "" {
+		return nil, nil //nolint:nilnil // as above
+	}
+	pod, err := get(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: name}, &corev1.Pod{})
+	if err != nil || pod != nil && pod.UID == uid {
+		return pod, err
 	}
 	// The API server does not check the names in owner references, and the client refuses to send some of them.
-	if existing == nil || len(existing.OwnerReferences) == 0 || len(validation.IsDNS1123Subdomain(existing.OwnerReferences[0].Name)) > 0 {
+	if owner == "" || len(validation.IsDNS1123Subdomain(owner)) > 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
-	var pod corev1.Pod
-	podKey := types.NamespacedName{Namespace: key.Namespace, Name: existing.OwnerReferences[0].Name}
-	switch err := r.APIReader.Get(ctx, podKey, &pod); {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // as above
-	case err != nil:
-		return nil, fmt.Errorf("reading Pod %s: %w", podKey, err)
-	case pod.UID != uid:
-		return nil, nil //nolint:nilnil // as above
+	pod, err = get(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, &corev1.Pod{})
+	if err != nil || pod == nil || pod.UID != uid {
+		return nil, err
 	}
-	return &pod, nil
+	return pod, nil
+}
+
+// podNames has the names of the Pods with claims that the reconciler has seen in the cache, by uid. An index of the
+// cache would need ten times its memory. It is safe for concurrent use.
+type podNames struct {
+	mu    sync.Mutex
+	names map[types.UID]string
+}
+
+func (p *podNames) record(pod client.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.names == nil {
+		p.names = map[types.UID]string{}
+	}
+	p.names[pod.GetUID()] = pod.GetName()
+}
+
+// name returns the name of a Pod, or "" if it is not known.
+func (p *podNames) name(uid types.UID) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.names[uid]
+}
+
+func (p *podNames) forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.names, uid)
 }
 
 // mounts returns the listener volumes of a Pod that are bound. A change of any other volume is watched. A volume that

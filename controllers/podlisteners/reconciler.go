@@ -41,6 +41,8 @@ type Reconciler struct {
 	// Applier writes PersistentVolumes, and the Listeners of class-based claims.
 	Applier *apply.Applier
 
+	// pods has the names of the Pods that requests are for.
+	pods podNames
 	// lastEvents has the text of the last event by eventKey.
 	lastEvents sync.Map
 }
@@ -56,6 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if pod == nil {
 		r.forgetEvents(req.Name)
+		r.pods.forget(listenersv1alpha1.PodUID(req.Name))
 	}
 	var wait time.Duration
 	switch decide(existing, pod) {

@@ -144,6 +144,9 @@ func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, c
 	c := fakeclient.New(t, intercept, w.objects()...)
 	recorder := events.NewFakeRecorder(10)
 	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+	if w.pod != nil {
+		r.Receive(t.Context(), w.pod)
+	}
 	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
 	return c, recorder.Events, err
 }
@@ -374,7 +377,7 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
 			reconcileOnce := func() time.Duration {
 				t.Helper()
-				result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
+				result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -500,6 +503,44 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 	}
 }
 
+// Requests of PodListeners that were deleted have no object that names the Pod.
+func TestDeletedPodListenersAreCreatedAgainWhileTheirPodExists(t *testing.T) {
+	w := newWorld()
+	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+	request := r.Receive(t.Context(), w.pod)
+	reconcileAfter := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconcileAfter(nil)
+	reconcileAfter(c.Delete(t.Context(), newObject()))
+	if published(t, c) == nil {
+		t.Error("the PodListeners of a Pod were not created again")
+	}
+	// A Pod of the same name is another Pod.
+	second := w.pod.DeepCopy()
+	second.UID, second.ResourceVersion = "second", ""
+	if err := errors.Join(c.Delete(t.Context(), w.pod), c.Create(t.Context(), second)); err != nil {
+		t.Fatal(err)
+	}
+	reconcileAfter(nil)
+	if published(t, c) != nil {
+		t.Error("the PodListeners of a deleted Pod exist")
+	}
+	request = r.Receive(t.Context(), second)
+	reconcileAfter(nil)
+	var created listenersv1alpha1.PodListeners
+	if err := c.Get(t.Context(), request.NamespacedName, &created); err != nil {
+		t.Errorf("the PodListeners of the new Pod: %v", err)
+	}
+}
+
 func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 	w := newWorld()
 	w.classBased()
@@ -541,9 +582,8 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 	}}, append(w.objects(), second)...)
 	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(100), Applier: apply.New(c, names.FieldManagerVolume)}
 	for range 5 {
-		for _, uid := range []types.UID{podUID, second.UID} {
-			key := types.NamespacedName{Namespace: "shop", Name: listenersv1alpha1.PodListenersName(uid)}
-			if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+		for _, pod := range []*corev1.Pod{w.pod, second} {
+			if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), pod)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -838,7 +878,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
+		if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -893,11 +933,11 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 		}
 		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.objects()...)
 		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
-		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
+		_, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
 		if !errors.Is(err, broken) {
 			t.Errorf("write %d: the error is not returned: %v", n, err)
 		}
-		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); err != nil {
+		if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
 			t.Errorf("write %d: the second reconcile failed: %v", n, err)
 		}
 		if got := published(t, c).Listeners["listener"].IngressAddresses; !cmp.Equal(got, nodeAddr) {

@@ -34,7 +34,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("podlisteners").
 		For(&listenersv1alpha1.PodListeners{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToPodListeners), builder.WithPredicates(podToMountChanged())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToPodListeners), builder.WithPredicates(podToMountChanged())).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.claimToPodListeners), builder.WithPredicates(changes)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.volumeToPodListeners), builder.WithPredicates(changes)).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners), builder.WithPredicates(changes)).
@@ -68,7 +68,10 @@ func mountLabels(pod *corev1.Pod) map[string]string {
 	return labels
 }
 
-func podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
+// podToPodListeners maps a Pod to its PodListeners. The reconciler finds the Pod of a new object by the name that this
+// function records.
+func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
+	r.pods.record(o)
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
 		Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID()),
 	}}}
@@ -79,7 +82,7 @@ func (r *Reconciler) claimToPodListeners(ctx context.Context, o client.Object) [
 	index.List(ctx, r.Client, &pods, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodsByClaim: o.GetName()})
 	var requests []reconcile.Request
 	for i := range pods.Items {
-		requests = append(requests, podToPodListeners(ctx, &pods.Items[i])...)
+		requests = append(requests, r.podToPodListeners(ctx, &pods.Items[i])...)
 	}
 	return requests
 }

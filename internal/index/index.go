@@ -1,5 +1,6 @@
 // Package index has the indexes of the operator's cache. An index answers in memory what would otherwise need a list of
-// all objects of a kind.
+// all objects of a kind. It needs memory, too: an entry with a value of its own, such as a uid, needs 400 bytes, and in
+// the index of a namespaced kind twice as much. So there must be none for what names or other indexes lead to.
 package index
 
 import (
@@ -29,8 +30,6 @@ const (
 	ClaimsByClass = "claim.class"
 	// ClaimsByListener finds named claims without a volume by the name of the Listener.
 	ClaimsByListener = "claim.listener"
-	// PodsByUID finds Pods with claims by their uid.
-	PodsByUID = "pod.uid"
 	// PodsByClaim finds Pods by the name of a claim that they mount, including the claims of ephemeral volumes.
 	PodsByClaim = "pod.claim"
 	// PodListenersByListener finds PodListeners by the name of a Listener.
@@ -54,7 +53,6 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.PersistentVolume{}, VolumesByNode, VolumeNodes},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unbound(names.AnnotationListenerName)},
-		{&corev1.Pod{}, PodsByUID, PodUID},
 		{&corev1.Pod{}, PodsByClaim, PodClaims},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, PodListenersNode},
@@ -130,14 +128,6 @@ func NodeAffinity(node string) *corev1.VolumeNodeAffinity {
 			Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
 		}},
 	}}}}
-}
-
-// PodUID returns the uid of a Pod with claims. Most Pods of a cluster have none.
-func PodUID(o client.Object) []string {
-	if len(PodClaims(o)) == 0 {
-		return nil
-	}
-	return nonEmpty(string(o.GetUID()))
 }
 
 // unbound returns a function that returns an annotation of a claim without a volume.

@@ -86,16 +86,8 @@ func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 	}
 }
 
-// Most Pods of a cluster have no claims, and most claims have a volume.
-func TestPodsWithoutClaimsAndBoundClaimsAreNotIndexed(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-0", UID: "uid"}}
-	if got := index.PodUID(pod); got != nil {
-		t.Errorf("a Pod without claims is indexed by %v", got)
-	}
-	pod.Spec.Volumes = []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
-	if diff := cmp.Diff([]string{"uid"}, index.PodUID(pod)); diff != "" {
-		t.Errorf("uid of a Pod with a claim (-want +got):\n%s", diff)
-	}
+// Most claims of a cluster have a volume.
+func TestBoundClaimsAreNotIndexed(t *testing.T) {
 	indexer := extractors{}
 	if err := index.Register(t.Context(), indexer); err != nil {
 		t.Fatal(err)
