@@ -60,7 +60,7 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
 	}
-	kept := newTrimmer("operators").pod(pod.DeepCopy())
+	kept := trimPod(pod.DeepCopy())
 	if diff := cmp.Diff(index.PodClaims(pod), index.PodClaims(kept)); diff != "" {
 		t.Errorf("claims (-whole +trimmed):\n%s", diff)
 	}
@@ -103,12 +103,12 @@ func TestPodThatIsNotScheduledKeepsWhatDecidesAboutItsNode(t *testing.T) {
 		},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{verdict}},
 	}
-	if diff := cmp.Diff(want, newTrimmer("operators").pod(pod.DeepCopy())); diff != "" {
+	if diff := cmp.Diff(want, trimPod(pod.DeepCopy())); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
 	pod.Spec.NodeName = "node-1"
 	want = &corev1.Pod{ObjectMeta: trimmedMetadata(nil), Spec: corev1.PodSpec{NodeName: "node-1", Volumes: pod.Spec.Volumes}}
-	if diff := cmp.Diff(want, newTrimmer("operators").pod(pod)); diff != "" {
+	if diff := cmp.Diff(want, trimPod(pod)); diff != "" {
 		t.Errorf("pod on a node (-want +got):\n%s", diff)
 	}
 }
@@ -118,7 +118,7 @@ func TestPodWithoutClaimsKeepsMetadataNodeAndPhaseOnly(t *testing.T) {
 		ObjectMeta: metadata(map[string]string{"app": "web"}),
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}},
 	}
-	if diff := cmp.Diff(&corev1.Pod{ObjectMeta: trimmedMetadata(nil)}, newTrimmer("operators").pod(pod)); diff != "" {
+	if diff := cmp.Diff(&corev1.Pod{ObjectMeta: trimmedMetadata(nil)}, trimPod(pod)); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
 }
@@ -137,7 +137,7 @@ func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: true},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
-	if diff := cmp.Diff(want, newTrimmer("operators").node(node)); diff != "" {
+	if diff := cmp.Diff(want, trimNode(node)); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
 }
@@ -162,12 +162,12 @@ func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 		ObjectMeta: trimmedMetadata(nil, owner("Listener", true)), Spec: spec,
 		Status: corev1.ServiceStatus{LoadBalancer: whole.Status.LoadBalancer},
 	}
-	if diff := cmp.Diff(want, newTrimmer("operators").service(whole.DeepCopy())); diff != "" {
+	if diff := cmp.Diff(want, trimService(whole.DeepCopy(), "operators")); diff != "" {
 		t.Errorf("service (-want +got):\n%s", diff)
 	}
 	want = whole.DeepCopy()
 	want.ManagedFields = nil
-	if diff := cmp.Diff(want, newTrimmer("shop").service(whole.DeepCopy())); diff != "" {
+	if diff := cmp.Diff(want, trimService(whole.DeepCopy(), "shop")); diff != "" {
 		t.Errorf("service in the operator's namespace (-want +got):\n%s", diff)
 	}
 }
@@ -212,11 +212,11 @@ func TestTrimmedVolumeKeepsReservationAndReclaimPolicy(t *testing.T) {
 	want.Annotations = map[string]string{
 		names.AnnotationNode: "node-1", names.AnnotationLostSince: "then", names.AnnotationReleasedFrom: "node-2", "pv.kubernetes.io/provisioned-by": names.Driver,
 	}
-	if diff := cmp.Diff(want, newTrimmer("operators").volume(whole.DeepCopy())); diff != "" {
+	if diff := cmp.Diff(want, trimVolume(whole.DeepCopy())); diff != "" {
 		t.Errorf("volume (-want +got):\n%s", diff)
 	}
 	whole.Spec.CSI.Driver = "another.example"
-	if diff := cmp.Diff(&corev1.PersistentVolume{ObjectMeta: trimmedMetadata(nil)}, newTrimmer("operators").volume(whole)); diff != "" {
+	if diff := cmp.Diff(&corev1.PersistentVolume{ObjectMeta: trimmedMetadata(nil)}, trimVolume(whole)); diff != "" {
 		t.Errorf("volume of another driver (-want +got):\n%s", diff)
 	}
 }
@@ -230,7 +230,7 @@ func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
 	}
 	want := whole.DeepCopy()
 	want.ManagedFields = nil
-	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole.DeepCopy())); diff != "" {
+	if diff := cmp.Diff(want, trimClaim(whole.DeepCopy())); diff != "" {
 		t.Errorf("claim (-want +got):\n%s", diff)
 	}
 	whole.Spec.VolumeName = "pvc-1"
@@ -238,12 +238,12 @@ func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
 		ObjectMeta: trimmedMetadata(whole.Labels, owner("Pod", true)), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-1"},
 	}
 	whole.Annotations[names.AnnotationRelease] = "never"
-	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole.DeepCopy())); diff != "" {
+	if diff := cmp.Diff(want, trimClaim(whole.DeepCopy())); diff != "" {
 		t.Errorf("bound claim of another driver (-want +got):\n%s", diff)
 	}
 	whole.Annotations[names.AnnotationProvisioner] = names.Driver
 	want.Annotations = map[string]string{names.AnnotationProvisioner: names.Driver, names.AnnotationRelease: "never"}
-	if diff := cmp.Diff(want, newTrimmer("operators").claim(whole)); diff != "" {
+	if diff := cmp.Diff(want, trimClaim(whole)); diff != "" {
 		t.Errorf("bound claim of the driver (-want +got):\n%s", diff)
 	}
 }
@@ -253,7 +253,7 @@ func TestTrimmedNamespaceKeepsLabels(t *testing.T) {
 	whole.ObjectMeta = metadata(map[string]string{"exposure": "public"}, owner("Tenant", true))
 	want := tenancy.Namespace()
 	want.ObjectMeta = trimmedMetadata(whole.Labels)
-	if diff := cmp.Diff(want, newTrimmer("operators").namespaceLabels(whole)); diff != "" {
+	if diff := cmp.Diff(want, trimNamespace(whole)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -276,7 +276,7 @@ func TestTrimmedListenerKeepsSpecAndStatus(t *testing.T) {
 	want := &listenersv1alpha1.Listener{
 		ObjectMeta: trimmedMetadata(whole.Labels, whole.OwnerReferences...), Spec: *whole.Spec.DeepCopy(), Status: whole.Status.DeepCopy(),
 	}
-	if diff := cmp.Diff(want, newTrimmer("operators").listener(whole)); diff != "" {
+	if diff := cmp.Diff(want, trimListener(whole)); diff != "" {
 		t.Errorf("listener (-want +got):\n%s", diff)
 	}
 }
@@ -292,14 +292,13 @@ func TestTrimmedPodListenersLacksManagedFieldsOnly(t *testing.T) {
 	whole.Finalizers = []string{"example.com/x"}
 	want := &listenersv1alpha1.PodListeners{ObjectMeta: *whole.ObjectMeta.DeepCopy(), Spec: *whole.Spec.DeepCopy()}
 	want.ManagedFields = nil
-	if diff := cmp.Diff(want, newTrimmer("operators").podListeners(whole)); diff != "" {
+	if diff := cmp.Diff(want, trimPodListeners(whole)); diff != "" {
 		t.Errorf("pod listeners (-want +got):\n%s", diff)
 	}
 }
 
 // The informer passes objects that it has to the transform again, for example after its watch was interrupted.
 func TestTrimmingATrimmedObjectChangesNothing(t *testing.T) {
-	trimmer := newTrimmer("operators")
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{names.PodMountLabelPrefix + "0123": "web-0"}),
 		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}},
@@ -310,44 +309,12 @@ func TestTrimmingATrimmedObjectChangesNothing(t *testing.T) {
 			Driver: names.Driver, VolumeAttributes: map[string]string{names.AnnotationListenerClass: "public"},
 		}},
 	}}
-	once := trimmer.pod(pod)
-	if diff := cmp.Diff(once.DeepCopy(), trimmer.pod(once)); diff != "" {
+	once := trimPod(pod)
+	if diff := cmp.Diff(once.DeepCopy(), trimPod(once)); diff != "" {
 		t.Errorf("pod (-once +twice):\n%s", diff)
 	}
-	onceVolume := trimmer.volume(pv)
-	if diff := cmp.Diff(onceVolume.DeepCopy(), trimmer.volume(onceVolume)); diff != "" {
+	onceVolume := trimVolume(pv)
+	if diff := cmp.Diff(onceVolume.DeepCopy(), trimVolume(onceVolume)); diff != "" {
 		t.Errorf("volume (-once +twice):\n%s", diff)
-	}
-}
-
-// Memory for many Pods is what a large cluster needs most.
-func TestReplicasShareEqualPortsAndVolumes(t *testing.T) {
-	trimmer := newTrimmer("operators")
-	replica := func(name string, port int32) *corev1.Pod {
-		return trimmer.pod(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: name, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}}}},
-				Volumes:    []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}},
-			},
-		})
-	}
-	first, second, other := replica("web-0", 80), replica("web-1", 80), replica("shop-0", 81)
-	if &first.Spec.Containers[0] != &second.Spec.Containers[0] {
-		t.Error("replicas have copies of their ports")
-	}
-	if &first.Spec.Volumes[0] != &second.Spec.Volumes[0] {
-		t.Error("replicas have copies of their volumes")
-	}
-	if got := other.Spec.Containers[0].Ports[0].ContainerPort; got != 81 {
-		t.Errorf("a Pod with other ports has port %d", got)
-	}
-	byName := func(claim string) *corev1.Pod {
-		return trimmer.pod(&corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}}}}})
-	}
-	if a, b := byName("a"), byName("b"); a.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "a" || b.Spec.Volumes[0].PersistentVolumeClaim.ClaimName != "b" {
-		t.Error("Pods with different claims share them")
 	}
 }
