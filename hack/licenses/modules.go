@@ -102,7 +102,7 @@ func (l listed) module(goVersion string) *module {
 // list returns the packages that are linked for an architecture.
 func list(ctx context.Context, dir, architecture string, packages []string) ([]listed, error) {
 	// The settings of a release. Others could add or remove packages.
-	environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath", "GOWORK=off", "GOFIPS140=off")
+	environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath -tags=grpcnotrace", "GOWORK=off", "GOFIPS140=off")
 	out, err := goCommand(ctx, dir, environment, append([]string{"list", "-deps", "-json=Dir,Root,Standard,Module"}, packages...)...)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -103,6 +104,22 @@ func TestProgramDependsOnlyOnItsSource(t *testing.T) {
 	}
 	if sums[0] != sums[1] {
 		t.Errorf("the programs differ: %v", sums)
+	}
+}
+
+// These packages call methods by names that are known at run time only. With one of them, the linker keeps every
+// exported method of all types, which nearly doubles the size of the programs, and their memory.
+func TestProgramsLinkNoPackageThatKeepsUnusedMethods(t *testing.T) {
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-tags", tags}, commands()...)...)
+	list.Dir = root
+	output, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for linked := range strings.Lines(string(output)) {
+		if linked = strings.TrimSpace(linked); linked == "text/template" || linked == "html/template" {
+			t.Errorf("a program links %s; find out why with `go mod why`", linked)
+		}
 	}
 }
 

@@ -38,6 +38,9 @@ func (r *release) buildPrograms(ctx context.Context) error {
 	return nil
 }
 
+// tags are the build tags of the programs, as in the Makefile.
+const tags = "grpcnotrace"
+
 // programsOf returns the directory of an architecture's programs.
 func programsOf(architecture string) string {
 	return filepath.Join("programs", "linux-"+architecture)
@@ -56,7 +59,7 @@ func commands() []string {
 // architecture and the version of Go.
 func build(ctx context.Context, root, dir, version, architecture string, packages ...string) error {
 	args := []string{
-		"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X " + modulePath + "/internal/version.Version=" + version,
+		"build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -X " + modulePath + "/internal/version.Version=" + version,
 		"-o", dir + string(filepath.Separator),
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
@@ -71,8 +74,8 @@ func build(ctx context.Context, root, dir, version, architecture string, package
 // vet vets the main packages of the programs for an architecture. Their other packages are compiled for it, and linted
 // for another one.
 func vet(ctx context.Context, architecture string) error {
-	// The same flag as in build, so that its results are reused.
-	args := append([]string{"vet", "-trimpath"}, commands()...)
+	// The same flags as in build, so that its results are reused.
+	args := append([]string{"vet", "-trimpath", "-tags", tags}, commands()...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = environment(architecture)
 	if _, err := command.Output(cmd); err != nil {
