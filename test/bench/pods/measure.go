@@ -134,6 +134,9 @@ func (b *Bench) Bursts(ctx context.Context, rounds, count int) (*result.Bursts, 
 		return nil, err
 	}
 	bursts := &result.Bursts{Pods: count}
+	if bursts.Agent, err = b.agentMemory(); err != nil {
+		return nil, err
+	}
 	for _, v := range all {
 		raced, err := b.races(ctx, v.namespace())
 		if err != nil {

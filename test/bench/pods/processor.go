@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/listener-operator/listener-operator/test/bench/memory"
+	"github.com/listener-operator/listener-operator/test/bench/result"
 )
 
 // ticks is the number of clock ticks per second in /proc, which Linux defines for all architectures.
@@ -29,8 +32,8 @@ var components = map[string]string{
 	"kubelet": "kubelet", "kube-proxy": "kube-proxy", "containerd": "containerd", "operator": "operator", "node-agent": "node agent",
 }
 
-// processorTimes returns the CPU time in seconds of the cluster's processes so far, by component.
-func (b *Bench) processorTimes() (map[string]float64, error) {
+// processes returns the cluster's processes by their pid.
+func (b *Bench) processes() (map[int]process, error) {
 	dir := filepath.Dir(b.cluster.Kubeconfig())
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -46,11 +49,45 @@ func (b *Bench) processorTimes() (map[string]float64, error) {
 			all[pid] = p
 		}
 	}
-	times := map[string]float64{}
-	for _, p := range all {
-		if !belongs(all, p) {
+	own := map[int]process{}
+	for pid, p := range all {
+		if belongs(all, p) {
+			own[pid] = p
+		}
+	}
+	return own, nil
+}
+
+// agentMemory returns the memory of the node agent that has used most.
+func (b *Bench) agentMemory() (*result.Memory, error) {
+	all, err := b.processes()
+	if err != nil {
+		return nil, err
+	}
+	var most *result.Memory
+	for pid, p := range all {
+		if components[p.program] != "node agent" {
 			continue
 		}
+		m, err := memory.Of(pid)
+		if err != nil {
+			return nil, err
+		}
+		if most == nil || m.Peak > most.Peak {
+			most = &m
+		}
+	}
+	return most, nil
+}
+
+// processorTimes returns the CPU time in seconds of the cluster's processes so far, by component.
+func (b *Bench) processorTimes() (map[string]float64, error) {
+	all, err := b.processes()
+	if err != nil {
+		return nil, err
+	}
+	times := map[string]float64{}
+	for _, p := range all {
 		component, ok := components[p.program]
 		if !ok {
 			component = "containers"

@@ -91,7 +91,7 @@ func Page(parts []*result.Part) ([]byte, error) {
 	if err := parsed.Execute(&b, map[string]any{
 		"Environments": r.environments, "Last": r.last(), "Busy": r.busy(),
 		"Starts": r.startTable(), "Writes": r.writeTable(), "Timelines": r.starts != nil && len(r.starts.Timelines) > 0,
-		"Bursts": r.burstTable(), "Processor": r.processorTable(),
+		"Bursts": r.burstTable(), "Processor": r.processorTable(), "AgentMemory": r.agentMemory(),
 		"Updates": r.updateTable(), "Sizes": r.sizeTable(), "Growth": r.growth(),
 	}); err != nil {
 		return nil, fmt.Errorf("generating the page: %w", err)

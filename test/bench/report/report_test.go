@@ -20,7 +20,7 @@ import (
 // parts are results of all kinds of parts.
 func parts() []*result.Part {
 	size := func(listeners int, peak int64) *result.Size {
-		run := result.Run{New: listeners, Seconds: 3, Processor: 2, Peak: peak, Resident: peak, Requests: map[string]int{"create": listeners, "get": 7, "watch": 20}}
+		run := result.Run{New: listeners, Seconds: 3, Processor: 2, Memory: result.Memory{Peak: peak, Resident: peak, File: 40 << 20}, Requests: map[string]int{"create": listeners, "get": 7, "watch": 20}}
 		return &result.Size{Listeners: listeners, Nodes: 1000, New: run, Again: run}
 	}
 	return []*result.Part{
@@ -36,7 +36,7 @@ func parts() []*result.Part {
 				}},
 			},
 		}},
-		{Name: "bursts", Bursts: &result.Bursts{Pods: 2, Variants: []result.Burst{
+		{Name: "bursts", Bursts: &result.Bursts{Pods: 2, Agent: &result.Memory{Peak: 20 << 20, Resident: 18 << 20, File: 12 << 20}, Variants: []result.Burst{
 			{Name: "emptyDir and a Service", Last: []float64{4000}, All: []float64{3000, 4000}, Processor: map[string]float64{"kubelet": 1}},
 			{Name: "fresh claim", Last: []float64{5000}, All: []float64{4000, 5000}, Processor: map[string]float64{"kubelet": 1.2, "operator": 0.2}},
 		}}},
@@ -62,7 +62,8 @@ func TestThePageShowsAllResults(t *testing.T) {
 		"| kubelet: patch pods/status | 0 | 3 |",
 		"| all of operator and node agent | 0 | 1 |",
 		"| 2 | 10 ms | 20 ms | 20 ms |",
-		"| 1000 | 1000 | again | 1000 | 3.0 s | 2.0 s | 100 MiB |",
+		"| 1000 | 1000 | again | 1000 | 3.0 s | 2.0 s | 100 MiB | 100 MiB | 40 MiB |",
+		"The node agent of that node needed 20 MiB at most, and 18 MiB at the end, 12 MiB of it pages of files.",
 		"grows by 10 KiB between 100 and 1000 Listeners",
 		"had other work when some parts began",
 	} {

@@ -41,7 +41,13 @@ func milliseconds(value float64) string { return fmt.Sprintf("%.0f ms", value) }
 
 func seconds(value float64) string { return fmt.Sprintf("%.1f s", value) }
 
-func mebibytes(bytes int64) string { return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20)) }
+// mebibytes returns "" for 0, which stands for a value that was not measured.
+func mebibytes(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20))
+}
 
 // startTable compares how long single Pods take to start, and what the race with the node authorizer costs.
 func (r results) startTable() table {
@@ -140,6 +146,15 @@ func (r results) processorTable() table {
 	return t
 }
 
+// agentMemory describes the memory of the node agent, or is "" if it was not measured.
+func (r results) agentMemory() string {
+	if r.bursts == nil || r.bursts.Agent == nil {
+		return ""
+	}
+	m := r.bursts.Agent
+	return fmt.Sprintf("%s at most, and %s at the end, %s of it pages of files", mebibytes(m.Peak), mebibytes(m.Resident), mebibytes(m.File))
+}
+
 // writeTable shows the writes for each Pod by component and kind.
 func (r results) writeTable() table {
 	t := table{title: "writes for one Pod, from its creation until it runs", header: []string{"request"}}
@@ -199,7 +214,7 @@ func (r results) updateTable() table {
 func (r results) sizeTable() table {
 	t := table{
 		title:  "the operator with many Listeners",
-		header: []string{"Listeners", "nodes", "start", "of them new", "until idle", "CPU time", "peak memory", "at the end", "lists and watches", "reads", "writes", "events"},
+		header: []string{"Listeners", "nodes", "start", "of them new", "until idle", "CPU time", "peak memory", "at the end", "of that files", "lists and watches", "reads", "writes", "events"},
 	}
 	for _, s := range r.sizes {
 		for _, start := range []struct {
@@ -209,7 +224,7 @@ func (r results) sizeTable() table {
 			n := start.run.Requests
 			t.rows = append(t.rows, []string{
 				strconv.Itoa(s.Listeners), strconv.Itoa(s.Nodes), start.what, strconv.Itoa(start.run.New), seconds(start.run.Seconds), seconds(start.run.Processor),
-				mebibytes(start.run.Peak), mebibytes(start.run.Resident), strconv.Itoa(n["list"] + n["watch"]), strconv.Itoa(n["get"]),
+				mebibytes(start.run.Peak), mebibytes(start.run.Resident), mebibytes(start.run.File), strconv.Itoa(n["list"] + n["watch"]), strconv.Itoa(n["get"]),
 				strconv.Itoa(start.run.Writes()), strconv.Itoa(n["events"]),
 			})
 		}

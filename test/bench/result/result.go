@@ -95,6 +95,9 @@ type Bursts struct {
 	Pods int `json:"pods"`
 	// Variants have the time until the last Pod ran, for each burst. Races are numbers of Pods here.
 	Variants []Burst `json:"variants"`
+	// Agent is the memory of the node agent of that node after all bursts, in which it has published the volumes of
+	// Pods Pods at once; nil if it was not measured.
+	Agent *Memory `json:"agent,omitempty"`
 }
 
 // Burst is a kind of Pod of which many started at once, several times.
@@ -132,11 +135,19 @@ type Run struct {
 	// seconds.
 	Seconds   float64 `json:"seconds"`
 	Processor float64 `json:"processor"`
-	// Peak and Resident are the largest and the last size of its memory, in bytes.
-	Peak     int64 `json:"peak"`
-	Resident int64 `json:"resident"`
+	Memory
 	// Requests are the numbers of its requests by verb. Requests for events are counted as "events".
 	Requests map[string]int `json:"requests"`
+}
+
+// Memory is the memory of a process, in bytes, as far as it is in RAM.
+type Memory struct {
+	// Peak and Resident are its largest and its last size.
+	Peak     int64 `json:"peak"`
+	Resident int64 `json:"resident"`
+	// File is the part of Resident that has pages of files, mostly of the program itself, which the kernel can drop and
+	// read again. 0 if it was not measured.
+	File int64 `json:"file,omitempty"`
 }
 
 // Writes returns the number of requests that change something, except for events.

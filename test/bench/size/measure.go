@@ -13,8 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -26,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/test/bench/memory"
 	"github.com/listener-operator/listener-operator/test/bench/result"
 )
 
@@ -86,7 +85,7 @@ func (s *server) measure(ctx context.Context, program string) (r result.Run, err
 			fmt.Errorf("the end of its log:\n%s", tail(output)))
 	}
 	r.Seconds = idle.Sub(started).Seconds()
-	if r.Peak, r.Resident, err = memory(cmd.Process.Pid); err != nil {
+	if r.Memory, err = memory.Of(cmd.Process.Pid); err != nil {
 		return result.Run{}, err
 	}
 	if err := errors.Join(cmd.Process.Signal(unix.SIGTERM), <-ended); err != nil {
@@ -195,31 +194,6 @@ func (s *server) work(ctx context.Context, server *http.Client, url string) (wor
 		}
 	}
 	return w, nil
-}
-
-// memory returns the largest and the current size of a process's memory.
-func memory(pid int) (peak, resident int64, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, fmt.Errorf("reading the operator's memory: %w", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		fields := strings.Fields(line)
-		if len(fields) != 3 || fields[2] != "kB" {
-			continue
-		}
-		kilobytes, err := strconv.ParseInt(fields[1], 10, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("reading the operator's memory: %w", err)
-		}
-		switch fields[0] {
-		case "VmHWM:":
-			peak = kilobytes << 10
-		case "VmRSS:":
-			resident = kilobytes << 10
-		}
-	}
-	return peak, resident, nil
 }
 
 // requests counts the operator's requests in the audit log by verb, and those for events as "events". It ignores the
