@@ -184,8 +184,8 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, existing *listenersv1
 
 // publish labels the Pod and its volumes, writes the addresses that lead to the Pod, and emits events about missing
 // ones. existing is nil if there is no object yet. None is created while no listener volume of the Pod is bound, or
-// while the addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway. wait
-// is how long that moment may last, or 0.
+// while the addresses will be known in a moment, so that it need not be written twice: the node agent waits anyway.
+// wait is how long that moment may last, or 0.
 func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, _ error) {
 	mounts, err := r.mounts(ctx, pod)
 	if err != nil || existing == nil && len(mounts) == 0 {
