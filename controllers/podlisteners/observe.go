@@ -43,15 +43,20 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	if name == "" {
 		return nil, nil //nolint:nilnil // as above
 	}
-	pod, err := get(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: name}, &corev1.Pod{})
-	if err != nil || pod != nil && pod.UID == uid {
+	pod, err := podWithUID(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: name}, uid)
+	if err != nil || pod != nil {
 		return pod, err
 	}
 	// The API server does not check the names in owner references, and the client refuses to send some of them.
 	if owner == "" || len(validation.IsDNS1123Subdomain(owner)) > 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
-	pod, err = get(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, &corev1.Pod{})
+	return podWithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid)
+}
+
+// podWithUID reads a Pod, and returns nil if it does not exist or has another uid.
+func podWithUID(ctx context.Context, reader client.Reader, key types.NamespacedName, uid types.UID) (*corev1.Pod, error) {
+	pod, err := get(ctx, reader, key, &corev1.Pod{})
 	if err != nil || pod == nil || pod.UID != uid {
 		return nil, err
 	}

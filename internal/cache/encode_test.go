@@ -37,7 +37,7 @@ func TestEncodedObjectsAreDecodedAsTheyWere(t *testing.T) {
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("http")}}, ClusterIPs: []string{"10.0.0.1"}},
 	}
 	service.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: names.FieldManagerService, Operation: "Apply", APIVersion: "v1", FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:clusterIPs":{}}}`)}}}
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:clusterIPs":{}}}`)}}
 	apply.SummarizeService(service, names.FieldManagerService)
 	if len(service.ManagedFields) != 1 {
 		t.Fatal("the Service has no summary")
