@@ -145,10 +145,11 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 				pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace(t), Name: "web-listener", UID: "pvc-uid"}}
 				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", UID: "pv-uid"}}
 				applier := apply.New(operator, names.FieldManagerVolume)
-				if _, err := applier.Apply(t.Context(), claim.Listener(pvc, nil, "a-class", nil), nil); err != nil {
+				created := claim.Listener(pvc, nil, "a-class", nil)
+				if _, err := applier.Apply(t.Context(), created, nil); err != nil {
 					t.Fatal(err)
 				}
-				_, err := applier.Apply(t.Context(), claim.Listener(pvc, pv, "a-class", nil), nil)
+				_, err := applier.Apply(t.Context(), claim.Listener(pvc, pv, "a-class", nil), created)
 				return err
 			},
 			{Group: listeners, Resource: "listeners/finalizers", Verb: "update"}: func(t *testing.T, operator user) error {
@@ -179,10 +180,11 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 			{Group: "route.openshift.io", Resource: "routes/custom-host", Verb: "update"}: func(t *testing.T, operator user) error {
 				t.Helper()
 				applier, namespace := apply.New(operator, names.FieldManagerService), apiserver.Namespace(t)
-				if _, err := applier.Apply(t.Context(), route(namespace, "web.example.com"), nil); err != nil {
+				created := route(namespace, "web.example.com")
+				if _, err := applier.Apply(t.Context(), created, nil); err != nil {
 					t.Fatal(err)
 				}
-				_, err := applier.Apply(t.Context(), route(namespace, "shop.example.com"), nil)
+				_, err := applier.Apply(t.Context(), route(namespace, "shop.example.com"), created)
 				return err
 			},
 			{Group: "listener-operator.dev", Resource: "nodeagentimages", Name: "listener-operator:latest", Verb: "use"}: func(t *testing.T, operator user) error {
