@@ -297,8 +297,8 @@ func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 func TestAKilledOperatorKeepsItsLease(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	before := s.operatorLease()
 	operator := s.operatorPod()
+	before := s.operatorLease()
 	restarts := operator.Status.ContainerStatuses[0].RestartCount
 	s.killOnNode(operator.Spec.NodeName, "/operator")
 	if _, err := await(s.timeoutContext(), &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
@@ -430,20 +430,26 @@ func (s *scenario) operatorLease() *coordinationv1.Lease {
 	return lease
 }
 
-// operatorPod returns the operator's Pod.
-func (s *scenario) operatorPod() *corev1.Pod {
+// operatorPod waits until the operator's Pod is ready, and returns it.
+func (s *scenario) operatorPod() (operator *corev1.Pod) {
 	s.Helper()
-	var operators corev1.PodList
-	if err := api.List(s.ctx, &operators, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
-		s.Fatalf("listing the operator's Pods: %v", err)
-	}
-	for i := range operators.Items {
-		if operators.Items[i].DeletionTimestamp == nil && isReady(&operators.Items[i]) {
-			return &operators.Items[i]
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := api.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
+			return fmt.Errorf("listing the operator's Pods: %w", err)
 		}
+		for i := range pods.Items {
+			if pods.Items[i].DeletionTimestamp == nil && isReady(&pods.Items[i]) {
+				operator = &pods.Items[i]
+				return nil
+			}
+		}
+		return errors.New("the operator has no ready Pod")
+	})
+	if err != nil {
+		s.Fatal(err)
 	}
-	s.Fatal("the operator has no ready Pod")
-	return nil
+	return operator
 }
 
 // killOnNode kills the programs of containers on a node whose command line starts like this.
