@@ -184,12 +184,10 @@ func TestAVolumeIsReleasedByHand(t *testing.T) {
 	before := s.awaitReplica()
 	claim := &corev1.PersistentVolumeClaim{}
 	s.get(claim, s.key("listener-broker-0"))
-	release := func() {
-		s.patch(claim, func() {
-			claim.Annotations[names.AnnotationRelease] = time.Now().UTC().Format(time.RFC3339)
-		})
-	}
-	release()
+	s.patch(claim, func() {
+		// Creation times have seconds. A request concerns volumes that were created before it.
+		claim.Annotations[names.AnnotationRelease] = time.Now().Add(time.Second).UTC().Format(time.RFC3339)
+	})
 	s.awaitEvent("PersistentVolumeClaim", claim.Name, listenersv1alpha1.ReasonReleaseRefused, "broker-0", before.pod.Spec.NodeName)
 	s.cordon(nodeOf(before.pod))
 	s.remove(before.pod)
