@@ -33,8 +33,8 @@ import (
 // workers is the number of claims, and of volumes, that are processed concurrently.
 const workers = 16
 
-// Add lets the manager run the provisioner on the cache of the manager, while it is the leader. applier writes the
-// Listeners of class-based claims.
+// Add lets the manager run the provisioner on the cache of the manager, while it is the leader. applier writes
+// Listeners of earlier claims.
 func Add(mgr manager.Manager, applier *apply.Applier) error {
 	return add(mgr, applier, mgr.GetEventRecorder(names.EventReporter))
 }
