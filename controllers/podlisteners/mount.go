@@ -91,9 +91,9 @@ func (m *mount) settles() time.Duration {
 	return max(newListener-age, 0)
 }
 
-// ownListener reports whether claim and PersistentVolume are owners of the Listener. They are from the beginning, unless
-// Stackable's listener operator created it, which the claim then does not own, or it is that of an earlier claim, which
-// the volume does not own before the first mount.
+// ownListener reports whether claim and PersistentVolume are owners of the Listener. They are from the beginning,
+// unless Stackable's listener operator created it, which the claim then does not own, or it is that of an earlier
+// claim, which the volume does not own before the first mount.
 func (m *mount) ownListener() bool {
 	return claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID)
 }
