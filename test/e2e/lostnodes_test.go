@@ -111,6 +111,20 @@ func (s *scenario) cordon(nodes ...int) (uncordon func()) {
 	return uncordon
 }
 
+// startNode starts a node that joins as a new one, and returns its number and a function that deletes it, as the end of
+// the test does.
+func (s *scenario) startNode() (node int, deleteNode func() error) {
+	s.Helper()
+	nodes := testbed.Nodes()
+	node = nodes[len(nodes)-1] + 1
+	if err := testbed.StartNode(s.ctx, node); err != nil {
+		s.Fatal(err)
+	}
+	deleteNode = sync.OnceValue(func() error { return testbed.DeleteNode(context.Background(), node) })
+	s.Cleanup(func() { _ = deleteNode() })
+	return node, deleteNode
+}
+
 // TestAPodOfALostNodeStartsElsewhere: a node is deleted for good. Nobody does anything, and the Pod that was pinned to
 // it starts on another node, with the same Listener, Service and node port.
 func TestAPodOfALostNodeStartsElsewhere(t *testing.T) {
@@ -119,12 +133,7 @@ func TestAPodOfALostNodeStartsElsewhere(t *testing.T) {
 		Policy: listenersv1alpha1.PinningPolicyRequired, ReleaseAfter: &metav1.Duration{Duration: 15 * time.Second},
 	}))
 	others := testbed.Nodes()
-	lost := others[len(others)-1] + 1
-	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node
-		t.Fatal(err)
-	}
-	deleteNode := sync.OnceValue(func() error { return testbed.DeleteNode(context.Background(), lost) })
-	t.Cleanup(func() { _ = deleteNode() })
+	lost, deleteNode := s.startNode()
 	uncordon := s.cordon(others...)
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	before := s.awaitReplica()
@@ -148,12 +157,7 @@ func TestAPodWhoseMountWaitsLeavesALostNode(t *testing.T) {
 		Policy: listenersv1alpha1.PinningPolicyRequired, ReleaseAfter: &metav1.Duration{Duration: 15 * time.Second},
 	}))
 	others := testbed.Nodes()
-	lost := others[len(others)-1] + 1
-	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node
-		t.Fatal(err)
-	}
-	deleteNode := sync.OnceValue(func() error { return testbed.DeleteNode(context.Background(), lost) })
-	t.Cleanup(func() { _ = deleteNode() })
+	lost, deleteNode := s.startNode()
 	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "listener-broker-0"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
 	s.create(foreign) // so that the Listener has no address
 	uncordon := s.cordon(others...)
