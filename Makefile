@@ -48,6 +48,7 @@ demo-down: ## Delete the clusters of the demos.
 generate: ## Generate deep copies and CRDs from api/.
 	$(CONTROLLER_GEN) object paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	go -C hack run ./explain -C config/crd/bases
 
 # Without VERSION or IMG, the bundle keeps its version or image.
 .PHONY: bundle
@@ -85,8 +86,8 @@ verify: generate bundle lint ## Check that generated files are current, and that
 	@git diff --exit-code -- api config bundle bundle.Dockerfile || { echo "error: generated files are not current; run 'make generate bundle' and commit" >&2; exit 1; }
 	@$(call each,$(MODULES),go mod tidy -diff)
 	$(KUSTOMIZE) build config/default >/dev/null
-	@# One architecture with another byte order; make release builds for all.
-	CGO_ENABLED=0 GOARCH=s390x go vet -trimpath -tags $(TAGS) ./cmd/operator ./cmd/node-agent
+	@# Another architecture, of the program that makes system calls; make release builds both for all.
+	CGO_ENABLED=0 GOARCH=s390x go vet -trimpath -tags $(TAGS) ./cmd/node-agent
 
 ##@ Test
 
@@ -94,7 +95,7 @@ verify: generate bundle lint ## Check that generated files are current, and that
 test: test-apiserver validate-bundle test-e2e test-olm ## Run all tests.
 
 .PHONY: tools
-tools: ## Build all programs of test clusters from Go modules; about fifteen minutes, once.
+tools: ## Build all programs of test clusters from Go modules; about twenty minutes, once.
 	go -C test run ./cmd/cluster build-tools
 
 # The race detector needs a C compiler.

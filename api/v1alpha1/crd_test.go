@@ -40,6 +40,14 @@ var contract = map[string]struct {
 			".":                                                       {Type: "object", Required: `["spec"]`},
 			".spec":                                                   {Type: "object", Required: `["serviceType"]`},
 			".spec.serviceType":                                       {Type: "string", Enum: `["NodePort","LoadBalancer","ClusterIP"]`},
+			".spec.ingress":                                           {Type: "object", Required: `["className","hostTemplate"]`, Ours: true},
+			".spec.ingress.className":                                 {Type: "string", Ours: true},
+			".spec.ingress.hostTemplate":                              {Type: "string", Ours: true},
+			".spec.ingress.path":                                      {Type: "string", Default: `"/"`, Ours: true},
+			".spec.ingress.tls":                                       {Type: "object", Ours: true},
+			".spec.ingress.tls.secretName":                            {Type: "string", Ours: true},
+			".spec.ingress.annotations":                               {Type: "object", Items: "string", Ours: true},
+			".spec.ingress.ports":                                     {Type: "array", Items: "string", ListType: "set", Ours: true},
 			".spec.hostPort":                                          {Type: "object", Ours: true},
 			".spec.loadBalancerAllocateNodePorts":                     {Type: "boolean", Default: `true`},
 			".spec.loadBalancerClass":                                 {Type: "string", Nullable: true},
@@ -59,6 +67,14 @@ var contract = map[string]struct {
 			".spec.allowedNamespaces.selector.matchExpressions[].operator": {Type: "string", Ours: true},
 			".spec.allowedNamespaces.selector.matchExpressions[].values":   {Type: "array", Items: "string", ListType: "atomic", Ours: true},
 			".spec.allowedNamespaces.selector.matchLabels":                 {Type: "object", Items: "string", Ours: true},
+			".spec.ports":                {Type: "array", Items: "string", ListType: "set", Ours: true},
+			".spec.nodePorts":            {Type: "object", Required: `["range"]`, Ours: true},
+			".spec.nodePorts.range":      {Type: "string", Ours: true},
+			".spec.nodeAddresses":        {Type: "object", Ours: true},
+			".spec.nodeAddresses.types":  {Type: "array", Items: "string", ListType: "set", Ours: true},
+			".spec.nodeAddresses.cidrs":  {Type: "array", Items: "string", ListType: "set", Ours: true},
+			".spec.ipFamilies":           {Type: "array", Items: "string", ListType: "atomic", Ours: true},
+			".spec.ipFamilyPolicy":       {Type: "string", Enum: `["SingleStack","PreferDualStack","RequireDualStack"]`, Ours: true},
 			".spec.maxPorts":             {Type: "integer", Ours: true},
 			".spec.pinning":              {Type: "object", Required: `["policy"]`, Ours: true},
 			".spec.pinning.policy":       {Type: "string", Enum: `["Required","Preferred"]`, Ours: true},
@@ -105,7 +121,12 @@ var contract = map[string]struct {
 			".status.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
 			".status.nodePorts":                      {Type: "object", Items: "integer", Nullable: true},
 			".status.lastNodePorts":                  {Type: "object", Items: "integer", Ours: true},
+			".status.ipFamilies":                     {Type: "array", Items: "string", ListType: "atomic", Ours: true},
 			".status.keptClassName":                  {Type: "string", Ours: true},
+			".status.summary":                        {Type: "object", Ours: true},
+			".status.summary.address":                {Type: "string", Ours: true},
+			".status.summary.reason":                 {Type: "string", Ours: true},
+			".status.summary.nodes":                  {Type: "string", Ours: true},
 			".status.observedGeneration":             {Type: "integer", Ours: true},
 			".status.conditions":                     {Type: "array", Items: "object", ListType: "map", Ours: true},
 		},
@@ -117,6 +138,7 @@ var contract = map[string]struct {
 			".":                                    {Type: "object", Required: `["spec"]`},
 			".spec":                                {Type: "object", Required: `["listeners"]`},
 			".spec.nodeName":                       {Type: "string", Ours: true},
+			".spec.summary":                        {Type: "string", Ours: true},
 			".spec.listeners":                      {Type: "object", Items: "object"},
 			".spec.listeners{}":                    {Type: "object", Required: `["scope"]`},
 			".spec.listeners{}.scope":              {Type: "string", Enum: `["Node","Cluster"]`},
@@ -135,7 +157,7 @@ func TestCRDsMatchTheContract(t *testing.T) {
 	for plural, want := range contract {
 		t.Run(plural, func(t *testing.T) {
 			crd := readCRD(t, plural)
-			crd.Spec.Names.ListKind, crd.Spec.Names.ShortNames = "", nil
+			crd.Spec.Names.ListKind, crd.Spec.Names.ShortNames, crd.Spec.Names.Categories = "", nil, nil
 			if diff := cmp.Diff(want.names, crd.Spec.Names); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
@@ -177,14 +199,14 @@ func TestCRDsHaveShortNamesColumnsAndSelectableFields(t *testing.T) {
 			"Age": ".metadata.creationTimestamp",
 		}},
 		"listeners": {short: "lsn", columns: map[string]string{
-			"Class": ".spec.className", "Address": ".status.ingressAddresses[0].address",
-			"Accepted": `.status.conditions[?(@.type=="Accepted")].status`, "Ready": `.status.conditions[?(@.type=="Ready")].status`,
-			"Reason": `.status.conditions[?(@.type=="Ready")].reason`, "Age": ".metadata.creationTimestamp",
+			"Address": ".status.summary.address", "Ready": `.status.conditions[?(@.type=="Ready")].status`, "Reason": ".status.summary.reason",
+			"Class": ".spec.className", "Age": ".metadata.creationTimestamp",
+			"Pod": `.metadata.labels['statefulset\.kubernetes\.io/pod-name']`, "Nodes": ".status.summary.nodes",
 		}},
 		"podlisteners": {
 			short: "podlsn",
 			columns: map[string]string{
-				"Pod": ".metadata.ownerReferences[0].name", "Node": ".spec.nodeName", "Listeners": ".spec.listeners.*.listenerName",
+				"Pod": ".metadata.ownerReferences[0].name", "Node": ".spec.nodeName", "Addresses": ".spec.summary",
 				"Age": ".metadata.creationTimestamp",
 			},
 			selects: []apiextensionsv1.SelectableField{{JSONPath: ".spec.nodeName"}},
@@ -194,6 +216,9 @@ func TestCRDsHaveShortNamesColumnsAndSelectableFields(t *testing.T) {
 			crd := readCRD(t, plural)
 			if diff := cmp.Diff([]string{want.short}, crd.Spec.Names.ShortNames); diff != "" {
 				t.Errorf("short names (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"listener-operator"}, crd.Spec.Names.Categories); diff != "" {
+				t.Errorf("categories (-want +got):\n%s", diff)
 			}
 			columns := map[string]string{}
 			for _, c := range crd.Spec.Versions[0].AdditionalPrinterColumns {

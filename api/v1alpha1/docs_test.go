@@ -22,13 +22,17 @@ func TestExamplesInDocsAreValid(t *testing.T) {
 	if err := c.Create(t.Context(), shop); err != nil {
 		t.Fatal(err)
 	}
-	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "openshift-routes.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	examples := strings.Split(string(manual), "```yaml\n")[1:]
-	if len(examples) == 0 {
-		t.Error("docs/openshift-routes.md has no example")
+	var examples []string
+	for _, page := range []string{"openshift-routes.md", "ingress.md"} {
+		manual, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := strings.Split(string(manual), "```yaml\n")[1:]
+		if len(found) == 0 {
+			t.Errorf("docs/%s has no example", page)
+		}
+		examples = append(examples, found...)
 	}
 	for _, example := range examples {
 		example, _, _ = strings.Cut(example, "```")

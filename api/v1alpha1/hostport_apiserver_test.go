@@ -18,16 +18,21 @@ func TestInvalidHostPortExposureIsRejectedWithTheCause(t *testing.T) {
 		"pinned":               {spec: `{serviceType: ClusterIP, hostPort: {}, pinnedNodePorts: true}`},
 		"with node ports":      {spec: `{serviceType: NodePort, hostPort: {}}`, want: "hostPort needs serviceType ClusterIP"},
 		"with a load balancer": {spec: `{serviceType: LoadBalancer, hostPort: {}}`, want: "hostPort needs serviceType ClusterIP"},
-		"with a route":         {spec: `{serviceType: ClusterIP, hostPort: {}, route: {}}`, want: "at most one of route and hostPort"},
+		"with a route":         {spec: `{serviceType: ClusterIP, hostPort: {}, route: {}}`, want: "at most one of route, ingress and hostPort"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			err := apiserver.Client(t).Create(t.Context(), object(t, "", `{kind: ListenerClass, spec: `+tc.spec+`}`))
-			switch {
-			case tc.want == "" && err != nil:
-				t.Errorf("rejected: %v", err)
-			case tc.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("got %v, want an Invalid error with %q", err, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { checkClass(t, tc.spec, tc.want) })
+	}
+}
+
+// checkClass checks that the API server accepts a class with this spec, or that its message about an invalid class
+// contains a text.
+func checkClass(t *testing.T, spec, rejection string) {
+	t.Helper()
+	err := apiserver.Client(t).Create(t.Context(), object(t, "", `{kind: ListenerClass, spec: `+spec+`}`))
+	switch {
+	case rejection == "" && err != nil:
+		t.Errorf("rejected: %v", err)
+	case rejection != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), rejection)):
+		t.Errorf("got %v, want an Invalid error with %q", err, rejection)
 	}
 }

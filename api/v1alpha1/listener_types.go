@@ -33,12 +33,15 @@ const (
 	ReasonDuplicatePortName = "DuplicatePortName"
 	ReasonNotServed         = "NotServed"
 	ReasonForeignRoute      = "ForeignRoute"
+	ReasonForeignIngress    = "ForeignIngress"
+	ReasonIngressRejected   = "IngressRejected"
 	ReasonRouteRejected     = "RouteRejected"
 	ReasonNoRoutablePorts   = "NoRoutablePorts"
 	ReasonNoSinglePod       = "NoSinglePod"
 	ReasonInvalidHost       = "InvalidHost"
 
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
+	ReasonNodePortsExhausted  = "NodePortsExhausted"
 )
 
 // Reasons of ListenerReady.
@@ -51,9 +54,18 @@ const (
 	ReasonWaitingForClusterIP    = "WaitingForClusterIP"
 	ReasonNoHostPorts            = "NoHostPorts"
 	ReasonNodesMissing           = "NodesMissing"
+	ReasonInvalidNodeAddress     = "InvalidNodeAddress"
 	ReasonServiceTerminating     = "ServiceTerminating"
 	ReasonWaitingForRouter       = "WaitingForRouter"
+	ReasonWaitingForIngress      = "WaitingForIngress"
 	ReasonRouteNotAdmitted       = "RouteNotAdmitted"
+)
+
+// Reasons of ListenerReady while the Listener has addresses at which nothing responds.
+const (
+	ReasonReserved        = "Reserved"
+	ReasonNoMatchingPods  = "NoMatchingPods"
+	ReasonPortNotDeclared = "PortNotDeclared"
 )
 
 // Reasons of ListenerNodesAvailable, and of events on the claims and Pods of pinned volumes.
@@ -81,14 +93,25 @@ const (
 	ReasonWaitForFirstConsumer = "WaitForFirstConsumer"
 )
 
-// Reasons of events on Pods whose volumes cannot be mounted yet.
+// Reasons of events on Pods whose volumes cannot be mounted yet, or on Pods that wait for the node of a pinned volume.
 const (
 	ReasonWaitingForAddress = "WaitingForAddress"
+	ReasonPinnedToNode      = "PinnedToNode"
+)
+
+// Reasons of events on claims that are bound.
+const (
+	ReasonSelectorChanged = "SelectorChanged"
 )
 
 // Reasons of events on Listeners, in addition to those of the conditions.
 const (
 	ReasonNodePortsChanged = "NodePortsChanged"
+)
+
+// Reasons of events on ListenerClasses.
+const (
+	ReasonSettingsIgnored = "SettingsIgnored"
 )
 
 // AddressType is the type of an ingress address. The set of values is closed.
@@ -133,7 +156,7 @@ type ListenerSpec struct {
 	ClassName *string `json:"className,omitempty"`
 
 	// extraPodSelectorLabels are labels that a Pod must have to be exposed, in addition to mounting a volume of this
-	// Listener.
+	// Listener. Defaults to none.
 	// +optional
 	// +kubebuilder:default={}
 	ExtraPodSelectorLabels map[string]string `json:"extraPodSelectorLabels,omitempty"`
@@ -154,12 +177,31 @@ type ListenerSpec struct {
 
 	// objectOverrides are partial objects that are merged over the generated ones, as spec.serviceOverrides of the
 	// ListenerClass. Each entry applies to the object of the same apiVersion, kind, namespace and name, after the
-	// overrides of the ListenerClass, which also determines which fields may be changed.
+	// overrides of the ListenerClass, which also determines which fields may be changed. Defaults to none.
 	// +optional
 	// +kubebuilder:default={}
 	// +kubebuilder:validation:items:Type=object
 	// +kubebuilder:validation:items:XPreserveUnknownFields
 	ObjectOverrides []runtime.RawExtension `json:"objectOverrides,omitempty"`
+}
+
+// ListenerSummary is the status of a Listener in one line. It never changes alone: each of its fields follows from
+// others that change at the same time.
+type ListenerSummary struct {
+	// address is the first address with one of its ports, and how many other pairs of address and port there are, for
+	// example "203.0.113.7:30092 +2". Empty while there is no address.
+	// +optional
+	Address string `json:"address,omitempty"`
+
+	// reason is why the Listener is in its state: the reason of the condition Accepted while that is false, and
+	// otherwise that of the condition Ready.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// nodes are the names of the nodes whose addresses these are, for example "node-1,node-2 +3". Empty if the
+	// addresses are not those of nodes.
+	// +optional
+	Nodes string `json:"nodes,omitempty"`
 }
 
 // ListenerStatus reports the addresses of a Listener.
@@ -187,6 +229,11 @@ type ListenerStatus struct {
 	// +optional
 	LastNodePorts map[string]int32 `json:"lastNodePorts,omitempty"`
 
+	// ipFamilies are the IP families of the Service, in its order. Set only if the class chooses IP families.
+	// +optional
+	// +listType=atomic
+	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
+
 	// keptClassName is the name of the class that the Listener keeps although the class no longer allows its namespace.
 	// Set only in this case.
 	// +optional
@@ -195,6 +242,11 @@ type ListenerStatus struct {
 	// observedGeneration is the generation of the Listener that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// summary has the other fields in the form in which `kubectl get` prints them. It is for people; programs read the
+	// other fields.
+	// +optional
+	Summary ListenerSummary `json:"summary,omitzero"`
 
 	// conditions are the current conditions of the Listener. Accepted: class, ports, name and overrides result in valid
 	// objects. Ready: the Listener has at least one address. NodesAvailable: no volume is pinned to a node that is
@@ -210,13 +262,14 @@ type ListenerStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=lsn
-// +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.spec.className`
-// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.ingressAddresses[0].address`
-// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:resource:shortName=lsn,categories=listener-operator
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.summary.address`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.summary.reason`
+// +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.spec.className`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Pod",type=string,priority=1,JSONPath=`.metadata.labels['statefulset\.kubernetes\.io/pod-name']`
+// +kubebuilder:printcolumn:name="Nodes",type=string,priority=1,JSONPath=`.status.summary.nodes`
 type Listener struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,13 +107,32 @@ type Pinning struct {
 	ReleaseAfter *metav1.Duration `json:"releaseAfter,omitempty"`
 }
 
+// NodePorts restricts which node ports Services get.
+type NodePorts struct {
+	// range is the first and the last number that the operator allocates, with a hyphen in between, such as
+	// 31000-31999. It must be in the range of node ports of the cluster, by default 30000-32767. A Listener keeps the
+	// numbers that it has, also outside of the range. If no number is free, the Listener is not accepted.
+	//
+	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$') && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="must be two port numbers, the lower one first, such as 31000-31999"
+	Range string `json:"range"`
+}
+
 // ListenerClassSpec describes how Listeners of the class are exposed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || self.serviceType == 'ClusterIP'",message="hostPort needs serviceType ClusterIP: the Pods open the ports of their nodes, and the Service none"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || self.serviceType == 'ClusterIP'",message="ingress needs serviceType ClusterIP: the Ingress controller reaches the Pods from inside the cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route, ingress and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || !(has(self.route) || has(self.hostPort))",message="at most one of route, ingress and hostPort may be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || self.serviceType == 'NodePort' || has(self.hostPort)",message="pinning needs serviceType NodePort, or hostPort: other addresses do not depend on a node"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || !has(self.pinnedNodePorts) || !self.pinnedNodePorts || self.pinning.policy == 'Required'",message="pinnedNodePorts: true means pinning.policy Required, which contradicts the policy Preferred: remove pinnedNodePorts"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeAddresses) || self.serviceType == 'NodePort' || has(self.hostPort)",message="nodeAddresses needs serviceType NodePort, or hostPort: other addresses are not those of nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeAddresses) || !has(self.nodeAddresses.types) || !has(self.preferredAddressType) || self.preferredAddressType == 'HostnameConservative'",message="nodeAddresses.types and preferredAddressType both decide which address of a node is published: remove preferredAddressType"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) < 2 || has(self.ipFamilyPolicy) && self.ipFamilyPolicy != 'SingleStack'",message="two ipFamilies need ipFamilyPolicy PreferDualStack or RequireDualStack"
+// +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.route) || !has(self.route.ports)",message="ports and route.ports both list the ports that are exposed: remove route.ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.ingress) || !has(self.ingress.ports)",message="ports and ingress.ports both list the ports that are exposed: remove ingress.ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
@@ -128,7 +149,7 @@ type ListenerClassSpec struct {
 	// +nullable
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 
-	// serviceAnnotations are annotations of the Services.
+	// serviceAnnotations are annotations of the Services. Defaults to none.
 	// +optional
 	// +kubebuilder:default={}
 	ServiceAnnotations map[string]string `json:"serviceAnnotations,omitempty"`
@@ -152,6 +173,46 @@ type ListenerClassSpec struct {
 	// +kubebuilder:default=HostnameConservative
 	PreferredAddressType PreferredAddressType `json:"preferredAddressType,omitempty"`
 
+	// ports are the names of the ports that are exposed, the preferred one first, as far as a Listener has them. Where
+	// each port has addresses of its own, as with Routes, the addresses are in this order. A claim may restrict the
+	// ports further, by the annotation listener-operator.dev/ports. Defaults to all ports, in the order of the
+	// Listener.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Ports []string `json:"ports,omitempty"`
+
+	// nodePorts restricts which node ports the Services get. Requires serviceType NodePort. If absent, Kubernetes
+	// allocates them.
+	// +optional
+	NodePorts *NodePorts `json:"nodePorts,omitempty"`
+
+	// nodeAddresses selects which of the addresses of a node are published. Requires serviceType NodePort, or hostPort.
+	// If absent, preferredAddressType decides.
+	// +optional
+	NodeAddresses *NodeAddresses `json:"nodeAddresses,omitempty"`
+
+	// ipFamilies are the IP families of the Services, the preferred one first: IPv4, IPv6 or both, which requires an
+	// ipFamilyPolicy for two. A Service cannot change its first family. If ipFamilies or ipFamilyPolicy is set,
+	// addresses are published in the order of the families of the Service, and of a node one IP address for each
+	// family. Defaults to what the cluster chooses.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Enum=IPv4;IPv6
+	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self[0] != self[1]",message="must list each family once"
+	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
+
+	// ipFamilyPolicy states whether the Services have one IP family (SingleStack), two if the cluster has two
+	// (PreferDualStack), or always two (RequireDualStack). Defaults to SingleStack.
+	// +optional
+	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
+	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
+
 	// pinnedNodePorts states whether a volume of this class ties its Pod to the node that the Pod was first scheduled
 	// to, so that the address of the Pod survives rescheduling. True is short for pinning with policy Required and no
 	// releaseAfter: if the node is removed, the Pod stays Pending until its volume is released by hand. Applies only to
@@ -169,7 +230,7 @@ type ListenerClassSpec struct {
 	// serviceOverrides is a partial Service that is merged over the generated Services. Labels, annotations and ports
 	// are merged, ports by number and protocol; any other field is replaced, as spec.selector is. Of the metadata, only
 	// labels, annotations and finalizers may be set. Fields that a Service does not have are ignored, and named in the
-	// condition Accepted of the Listeners.
+	// condition Accepted of the Listeners. Defaults to none.
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -200,6 +261,11 @@ type ListenerClassSpec struct {
 	// +optional
 	Route *RouteExposure `json:"route,omitempty"`
 
+	// ingress exposes each port through an Ingress of its own. The addresses are then the hosts of the Ingresses, once
+	// the Ingress controller has taken them. Requires serviceType ClusterIP.
+	// +optional
+	Ingress *IngressExposure `json:"ingress,omitempty"`
+
 	// hostPort publishes the addresses of the nodes that the Pods run on, with the ports that the Pods declare as
 	// hostPort or, if they use the network of the node, all their ports. Programs then listen on the ports that they
 	// advertise. The operator changes no Pod, and the Services have no node ports. Requires serviceType ClusterIP.
@@ -215,7 +281,7 @@ type HostPortExposure struct{}
 // ListenerClass is a policy of the cluster administrator for how Listeners are exposed. Listeners refer to it by name.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Cluster,shortName=lsnclass
+// +kubebuilder:resource:scope=Cluster,shortName=lsnclass,categories=listener-operator
 // +kubebuilder:printcolumn:name="Service Type",type=string,JSONPath=`.spec.serviceType`
 // +kubebuilder:printcolumn:name="Pinned",type=boolean,JSONPath=`.spec.pinnedNodePorts`
 // +kubebuilder:printcolumn:name="Pinning",type=string,JSONPath=`.spec.pinning.policy`
@@ -253,6 +319,27 @@ func (c *ListenerClass) AddressPreference(serviceType ServiceType) AddressType {
 		}
 		return AddressTypeHostname
 	}
+}
+
+// ListedPorts returns the names of the ports that the class lists, in its order, or nothing if it does not choose
+// ports.
+func (c *ListenerClass) ListedPorts() []string {
+	switch {
+	case len(c.Spec.Ports) > 0:
+		return slices.Clone(c.Spec.Ports)
+	case c.Spec.Route != nil:
+		return slices.Clone(c.Spec.Route.Ports)
+	case c.Spec.Ingress != nil:
+		return slices.Clone(c.Spec.Ingress.Ports)
+	default:
+		return nil
+	}
+}
+
+// ChoosesIPFamilies reports whether the class sets IP families of its Services, which then also decide which addresses
+// of a node are published.
+func (c *ListenerClass) ChoosesIPFamilies() bool {
+	return len(c.Spec.IPFamilies) > 0 || c.Spec.IPFamilyPolicy != nil
 }
 
 // defaultMaxPorts applies to classes without spec.maxPorts.

@@ -49,6 +49,12 @@ type PodListenersSpec struct {
 	// the PersistentVolume).
 	Listeners map[string]PodListener `json:"listeners"`
 
+	// summary lists the volumes with their addresses in the form in which `kubectl get` prints them: the first address
+	// of each volume with one of its ports, and how many other pairs of address and port there are, for example
+	// "bootstrap=192.0.2.1:9092, broker=203.0.113.7:30092 +1". It is for people; programs read listeners.
+	// +optional
+	Summary string `json:"summary,omitempty"`
+
 	// nodeName is the name of the node that the Pod runs on. Immutable once set.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
@@ -58,11 +64,11 @@ type PodListenersSpec struct {
 // The operator creates it when the Pod is bound to a node, and an admission policy keeps others from writing it.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=podlisteners,singular=podlisteners,shortName=podlsn
+// +kubebuilder:resource:path=podlisteners,singular=podlisteners,shortName=podlsn,categories=listener-operator
 // +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.metadata.ownerReferences[0].name`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
-// +kubebuilder:printcolumn:name="Listeners",type=string,JSONPath=`.spec.listeners.*.listenerName`
+// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.spec.summary`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PodListeners struct {
 	metav1.TypeMeta `json:",inline"`

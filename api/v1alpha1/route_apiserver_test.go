@@ -3,10 +3,6 @@ package v1alpha1_test
 import (
 	"strings"
 	"testing"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 func TestInvalidRouteExposureIsRejectedWithTheCause(t *testing.T) {
@@ -59,14 +55,7 @@ func TestInvalidRouteExposureIsRejectedWithTheCause(t *testing.T) {
 			if tc.serviceType == "" {
 				tc.serviceType = "ClusterIP"
 			}
-			o := object(t, "", `{kind: ListenerClass, spec: {serviceType: `+tc.serviceType+`, route: `+tc.route+`}}`)
-			err := apiserver.Client(t).Create(t.Context(), o)
-			switch {
-			case tc.want == "" && err != nil:
-				t.Errorf("rejected: %v", err)
-			case tc.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want)):
-				t.Errorf("got %v, want an Invalid error with %q", err, tc.want)
-			}
+			checkClass(t, `{serviceType: `+tc.serviceType+`, route: `+tc.route+`}`, tc.want)
 		})
 	}
 }

@@ -77,20 +77,12 @@ type RouteExposure struct {
 	// a part between two dots ends with {hash}. A DNS label that gets too long is shortened and ends with a hash.
 	// Requires that the operator has the permission for routes/custom-host.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9.-]|[{](listener|port|namespace|className|podName|podIndex|hash)[}])+$')",message="may hold lower-case letters, digits, dots, hyphens, and the placeholders {listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}"
-	// +kubebuilder:validation:XValidation:rule="self.matches('[{]hash[}]([.]|$)') || self.matches('(^|[.])[^.{}]*[{]namespace[}][^.{}]*([.]|$)') && self.matches('(^|[.])[^.{}]*[{](listener|podName)[}][^.{}]*([.]|$)')",message="may give Listeners of different namespaces or Pods the same host; use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in {podName}.{namespace}, or end a part between two dots with {hash}, as in {podName}-{namespace}-{hash}"
-	HostTemplate string `json:"hostTemplate,omitempty"`
+	HostTemplate HostTemplate `json:"hostTemplate,omitempty"`
 
 	// subdomainTemplate is the template of the host name of each Route below the domain of the router, with the
 	// placeholders of hostTemplate. Without either template the cluster chooses the host.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9.-]|[{](listener|port|namespace|className|podName|podIndex|hash)[}])+$')",message="may hold lower-case letters, digits, dots, hyphens, and the placeholders {listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}"
-	// +kubebuilder:validation:XValidation:rule="self.matches('[{]hash[}]([.]|$)') || self.matches('(^|[.])[^.{}]*[{]namespace[}][^.{}]*([.]|$)') && self.matches('(^|[.])[^.{}]*[{](listener|podName)[}][^.{}]*([.]|$)')",message="may give Listeners of different namespaces or Pods the same host; use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in {podName}.{namespace}, or end a part between two dots with {hash}, as in {podName}-{namespace}-{hash}"
-	SubdomainTemplate string `json:"subdomainTemplate,omitempty"`
+	SubdomainTemplate HostTemplate `json:"subdomainTemplate,omitempty"`
 
 	// labels are labels of the Routes, in addition to those of the Listener, for example to select a router shard.
 	// +optional
@@ -121,8 +113,8 @@ type RouteExposure struct {
 	// +optional
 	WildcardPolicy RouteWildcardPolicy `json:"wildcardPolicy,omitempty"`
 
-	// ports are the names of the ports that get a Route. Other ports of a Listener are not exposed. Defaults to all TCP
-	// ports.
+	// ports are the names of the ports that get a Route, the preferred one first. Other ports of a Listener are reached
+	// inside the cluster only. To expose them nowhere, use ports of the class instead. Defaults to all TCP ports.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

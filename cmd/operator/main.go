@@ -23,6 +23,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -30,6 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/lostnodes"
+	clustermetrics "github.com/listener-operator/listener-operator/controllers/metrics"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/controllers/volume"
@@ -145,6 +147,9 @@ func run(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
+	if err := metrics.Registry.Register(certificate.expiry()); err != nil {
+		return fmt.Errorf("registering the expiry of the serving certificate for metrics: %w", err)
+	}
 	mgr, err := newManager(config, options, election(apis.OpenShift()), profile.Apply, certificate.apply)
 	if err != nil {
 		return err
@@ -248,5 +253,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 			APIs: apis,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
+		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},
+		{"metrics", clustermetrics.SetupWithManager},
 	}
 }

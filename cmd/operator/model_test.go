@@ -217,9 +217,15 @@ func (m *model) claim(name string) *corev1.PersistentVolumeClaim {
 	if m.random.IntN(3) == 0 {
 		annotations = map[string]string{names.AnnotationListenerName: m.name("listener")}
 	}
-	annotations["volume.kubernetes.io/storage-provisioner"] = names.Driver
+	claim := claimOf(m.namespace, name)
+	maps.Copy(claim.Annotations, annotations)
+	return claim
+}
+
+// claimOf returns a claim of the driver, which Kubernetes has annotated with it.
+func claimOf(namespace, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: name, Annotations: annotations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{names.AnnotationProvisioner: names.Driver}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: ptr.To(names.Driver), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
@@ -474,7 +480,8 @@ func observe(ctx context.Context, c client.Client, namespace string) (*world, er
 		podListeners listenersv1alpha1.PodListenersList
 		nodes        corev1.NodeList
 	)
-	for _, list := range []client.ObjectList{&classes, &listeners, &services, &claims, &volumes, &pods, &podListeners, &nodes} {
+	// Volumes before claims: a volume is created after its claim, and would else seem to have lost it.
+	for _, list := range []client.ObjectList{&classes, &listeners, &services, &volumes, &claims, &pods, &podListeners, &nodes} {
 		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return nil, err
 		}

@@ -171,7 +171,12 @@ func (f *fixture) eventuallyAddresses(want ...string) *listenersv1alpha1.Listene
 
 func (f *fixture) createNode(ip string) *corev1.Node {
 	f.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
+	return f.createNodeAs(metav1.ObjectMeta{GenerateName: "node-"}, ip)
+}
+
+func (f *fixture) createNodeAs(meta metav1.ObjectMeta, ip string) *corev1.Node {
+	f.t.Helper()
+	node := &corev1.Node{ObjectMeta: meta}
 	f.Expect(f.client.Create(f.t.Context(), node)).To(Succeed())
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
 	f.Expect(f.client.Status().Update(f.t.Context(), node)).To(Succeed())
@@ -737,8 +742,8 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 		want  []string
 	}{
 		{"a volume on a node that has a reservation", func() { f.createVolume(node.Name) }, nil},
-		{"a field of the class that does not apply to its type", func() {
-			f.change(f.class, func() { f.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") })
+		{"a field of the class that does not change the Service", func() {
+			f.change(f.class, func() { f.class.Spec.MaxPorts = ptr.To[int32](32) })
 		}, nil},
 		{"an ignored address of the node", func() {
 			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "x"})

@@ -29,7 +29,7 @@ func TestAListenerIsExposedWhateverHappensToAWrite(t *testing.T) {
 				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
 			}
 			f.Expect(c.Create(t.Context(), f.class)).To(Succeed())
-			f.createVolume(f.createNode("10.3.0.1").Name)
+			f.createVolume(f.createNodeAs(metav1.ObjectMeta{Name: namespace}, "10.3.0.1").Name) // the status has its name
 			f.createListener(nil)
 		},
 		Kinds: []client.ObjectList{&listenersv1alpha1.ListenerList{}, &corev1.ServiceList{}},

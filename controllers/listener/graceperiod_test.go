@@ -16,6 +16,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
+// idleLater is a period after which it is reported that no Pod mounts the Listener. Tests of other periods ignore it.
+const idleLater = 24 * time.Hour
+
 // transition is a Listener whose backend changes, with a fake clock and with the grace period of production.
 type transition struct {
 	*Reconciler
@@ -28,9 +31,9 @@ func (s *state) transition(t *testing.T) *transition {
 	t.Helper()
 	intercept, writes := countWrites(-1, nil)
 	c := fakeclient.NewWithBackends(t, s.backends, intercept, s.objects()...)
-	r := newReconciler(s.backends, c, c, events.NewFakeRecorder(100))
+	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	o := &transition{Reconciler: r, t: t, now: clocktesting.NewFakePassiveClock(time.Now()), writes: writes}
-	o.clock = o.now
+	o.clock, o.idlePeriod = o.now, idleLater
 	return o
 }
 
@@ -46,6 +49,9 @@ func (o *transition) reconcileAfter(d time.Duration) (requeueAfter time.Duration
 	result, err := o.Reconcile(o.t.Context(), listener)
 	if err != nil {
 		o.t.Fatal(err)
+	}
+	if result.RequeueAfter > idleLater/2 {
+		result.RequeueAfter = 0
 	}
 	return result.RequeueAfter, (*o.writes)[before:]
 }

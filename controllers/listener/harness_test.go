@@ -213,15 +213,31 @@ func (unresponsiveKind) List(context.Context, client.ObjectList, ...client.ListO
 }
 
 // newReconciler returns a Reconciler for a cluster that serves all kinds of the backends.
-func newReconciler(list backends.List, c client.WithWatch, live client.Reader, recorder events.EventRecorder) *Reconciler {
+func newReconciler(list backends.List, c client.WithWatch, recorder events.EventRecorder) *Reconciler {
 	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), Events: recorder, Backends: list}
-	r.initialize(live)
+	r.initialize()
 	for _, backend := range list {
 		for _, kind := range backend.Kinds() {
 			r.kinds[kind.GroupVersionKind] = servedKind{c}
 		}
 	}
 	return r
+}
+
+// observeNodePorts makes the node ports of the existing objects known to the Reconciler, as its watches do.
+func observeNodePorts(t *testing.T, r *Reconciler) {
+	t.Helper()
+	var services corev1.ServiceList
+	var listeners listenersv1alpha1.ListenerList
+	if err := errors.Join(r.Client.List(t.Context(), &services), r.Client.List(t.Context(), &listeners)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range services.Items {
+		r.allocated.replace(nil, &services.Items[i])
+	}
+	for i := range listeners.Items {
+		r.allocated.replace(nil, &listeners.Items[i])
+	}
 }
 
 func ipAddress(address string, port int32) listenersv1alpha1.IngressAddress {
@@ -233,7 +249,7 @@ func ipAddress(address string, port int32) listenersv1alpha1.IngressAddress {
 func newRouteState(routes ...client.Object) *state {
 	return newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
 		s.class.Spec.Route = &listenersv1alpha1.RouteExposure{}
-		s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}, {Name: "admin", Port: 81}}
+		s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
 		s.service.Spec.Ports = []corev1.ServicePort{{Name: "admin", Protocol: corev1.ProtocolTCP, Port: 81}, {Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}}
 	}).with(routes...)
 }
@@ -327,7 +343,7 @@ func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, chan
 	fake := s.newClient(t)
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
-	r := newReconciler(s.backends, c, c, recorder)
+	r := newReconciler(s.backends, c, recorder)
 	r.gracePeriod = 0
 	if change != nil {
 		change(r)

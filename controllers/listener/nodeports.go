@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,33 +35,75 @@ const (
 	releaseInterval = 100 * time.Millisecond
 )
 
+// maxRefused is the number of node ports of a range that the API server may reject, although no Service in the cache
+// has them, until the Service is retried later.
+const maxRefused = 16
+
 // applyDesiredService applies the Service. If the Service lost its node ports, because it was deleted or had another
-// type, it requests them again. Instead of those that the API server rejects, Kubernetes allocates others.
+// type, it requests them again. If the class has a range of node ports, it requests numbers of the range for the ports
+// that have none. Instead of those that the API server rejects, it requests others of the range, or Kubernetes
+// allocates them. The error is a *exposure.Refusal if the range is exhausted.
 //
 // Only this one request contains them. The next apply gives up the ownership of these fields, and the API server keeps
 // the node ports of a Service although an apply does not contain them.
 func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desired *corev1ac.ServiceApplyConfiguration) error {
-	requested := exposure.LostNodePorts(desired, o.service, lastNodePorts(o.listener.Status))
+	lost := exposure.LostNodePorts(desired, o.service, lastNodePorts(o.listener.Status))
+	refused := sets.New[int32]()
+	var failure error
 	for {
-		err := r.applyService(ctx, o, exposure.WithNodePorts(desired, requested))
-		rejected, numbers := rejectedNodePorts(err, requested)
-		if len(rejected) == 0 {
-			if err == nil {
-				r.stopWaiting(o.listener.UID)
-			}
-			return err
+		requested, err := r.requestedNodePorts(o, desired, lost, refused)
+		if err != nil {
+			return cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
+		}
+		failure = r.applyService(ctx, o, exposure.WithNodePorts(desired, requested))
+		rejected, numbers := rejectedNodePorts(failure, requested)
+		switch {
+		case failure == nil:
+			r.stopWaiting(o.listener.UID)
+			return nil
+		case len(rejected) == 0, o.class.Spec.NodePorts != nil && (!numbers || len(refused) >= maxRefused):
+			return failure
 		}
 		if numbers {
-			wait, err := r.waitForRelease(ctx, o, rejected, requested)
+			wait, err := r.waitForRelease(ctx, o, rejected, lost)
 			if err != nil || wait > 0 {
 				o.nodePortWait = wait
 				return err
 			}
 		}
-		log.FromContext(ctx).Info("The API server rejects previous node ports of the Service", "rejections", rejected)
-		maps.Copy(o.rejectedNodePorts, rejected)
-		maps.DeleteFunc(requested, func(name string, _ int32) bool { _, ok := rejected[name]; return ok })
+		log.FromContext(ctx).Info("The API server rejects node ports of the Service", "rejections", rejected)
+		for name, reason := range rejected {
+			refused.Insert(requested[name])
+			if _, ok := lost[name]; ok {
+				o.rejectedNodePorts[name] = reason
+				delete(lost, name)
+			}
+		}
 	}
+}
+
+// requestedNodePorts returns the node ports to request, by port name: those that the Service lost and, if the class has
+// a range, numbers of the range for other ports that have none, except those that the API server refused. The error is
+// a *exposure.Refusal if none is left.
+func (r *Reconciler) requestedNodePorts(o *observed, desired *corev1ac.ServiceApplyConfiguration, lost map[string]int32, refused sets.Set[int32],
+) (map[string]int32, error) {
+	if o.class.Spec.NodePorts == nil {
+		return lost, nil
+	}
+	numbers, err := utilnet.ParsePortRange(o.class.Spec.NodePorts.Range)
+	if err != nil {
+		return nil, fmt.Errorf("reading spec.nodePorts.range of listener class %s: %w", o.class.Name, err)
+	}
+	r.allocated.setWaiting(client.ObjectKeyFromObject(o.listener), true) // before the first check, so that no change is missed
+	allocated, without := exposure.AllocateNodePorts(desired, o.service, lost, *numbers, func(number int32) bool {
+		return refused.Has(number) || r.allocated.has(number)
+	})
+	if without != "" {
+		return nil, exposure.Refuse(listenersv1alpha1.ReasonNodePortsExhausted, "no node port is left for port %s: other Services and Listeners have all of %s; "+
+			"extend spec.nodePorts.range of ListenerClass %s, or delete Listeners", without, o.class.Spec.NodePorts.Range, o.class.Name)
+	}
+	maps.Copy(allocated, lost)
+	return allocated, nil
 }
 
 // lastNodePorts returns the last node ports of a Listener's Service, by port name.
@@ -107,10 +151,10 @@ func rejectedNodePorts(err error, requested map[string]int32) (rejected map[stri
 	return rejected, false
 }
 
-// waitForRelease returns how long to wait for rejected node ports that no other Service has: the API server deallocates
-// the node ports of a Service only after it has deleted the Service. It returns 0 if other Services have them all, or
-// if the wait has timed out, which starts with the first call.
-func (r *Reconciler) waitForRelease(ctx context.Context, o *observed, rejected map[string]string, requested map[string]int32) (time.Duration, error) {
+// waitForRelease returns how long to wait for rejected node ports, of those that the Service lost, that no Service has:
+// the API server deallocates the node ports of a Service only after it has deleted the Service. It returns 0 if other
+// Services have them all, or if the wait has timed out, which starts with the first call.
+func (r *Reconciler) waitForRelease(ctx context.Context, o *observed, rejected map[string]string, lost map[string]int32) (time.Duration, error) {
 	var services corev1.ServiceList
 	if err := r.Client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("listing services: %w", err)
@@ -122,7 +166,7 @@ func (r *Reconciler) waitForRelease(ctx context.Context, o *observed, rejected m
 		}
 	}
 	for name := range rejected {
-		if !used.Has(requested[name]) {
+		if number, ok := lost[name]; ok && !used.Has(number) {
 			return r.remainingWait(o.listener.UID), nil
 		}
 	}

@@ -238,8 +238,8 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			status := s.listener.Status
 			c := s.newClient(t)
 			recorder, now := events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now())
-			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), c, recorder)
-			r.clock = now
+			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), recorder)
+			r.clock, r.idlePeriod = now, idleLater
 			var waited time.Duration
 			reconcile := func() time.Duration {
 				listener := &listenersv1alpha1.Listener{}
@@ -255,7 +255,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			var intervals []time.Duration
 			for {
 				interval := reconcile()
-				if interval == 0 {
+				if interval == 0 || interval > idleLater/2 {
 					break
 				}
 				intervals = append(intervals, interval)

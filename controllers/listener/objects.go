@@ -91,8 +91,8 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	return nil, nil //nolint:nilnil // nothing is refused
 }
 
-// existing returns the object with the name of the desired one, or nil. If the cache has none it asks the API server:
-// an object that another owner created in the meantime must not be taken for the Listener's.
+// existing returns the object with the name of the desired one, or nil. One that the cache does not have yet is not
+// written to, as with Services.
 func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Kind, desired exposure.Desired) (client.Object, error) {
 	if own, ok := o.objects[kind.GroupVersionKind][desired.GetName()]; ok {
 		return own, nil
@@ -102,11 +102,7 @@ func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Ki
 		return nil, err
 	}
 	key := client.ObjectKeyFromObject(desired)
-	err = r.kinds[kind.GroupVersionKind].Get(ctx, key, object)
-	if apierrors.IsNotFound(err) {
-		err = r.live.Get(ctx, key, object)
-	}
-	switch {
+	switch err := r.kinds[kind.GroupVersionKind].Get(ctx, key, object); {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // absence is no error
 	case err != nil:

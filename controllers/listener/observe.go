@@ -56,11 +56,13 @@ type observed struct {
 	// nodes are the nodes with reservations for the Listener, sorted by name. They are observed only if the addresses
 	// of the class are those of nodes, or the Service is of type NodePort.
 	nodes []*corev1.Node
-	// mounting are the Pods that mount volumes of the Listener, sorted by name. They are observed together with nodes.
+	// mounting are the Pods that mount volumes of the Listener, sorted by name.
 	mounting []*corev1.Pod
 	// missingNodes are the names of the nodes with reservations that no longer exist, sorted.
 	missingNodes  []string
 	clusterDomain string
+	// idleReason and idleMessage state why nothing responds at the addresses, or are empty. observeIdle sets them.
+	idleReason, idleMessage string
 	// rejectedNodePorts are the messages of the API server about node ports that it rejects, by port name, and
 	// nodePortWait is the time until they are requested again, or 0. applyDesiredService sets both.
 	rejectedNodePorts map[string]string
@@ -130,15 +132,11 @@ func usedClass(listener *listenersv1alpha1.Listener) bool {
 		accepted != nil && accepted.Status == metav1.ConditionTrue && accepted.ObservedGeneration == listener.Generation
 }
 
-// observeService gets the Service with the Listener's name. If the cache has none it asks the API server: a Service
-// that another owner created in the meantime must not be taken for the Listener's.
+// observeService gets the Service with the Listener's name. One that the cache does not have yet is not written to: the
+// apply of a Service that was not observed is then in conflict with it.
 func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 	service, key := &corev1.Service{}, client.ObjectKeyFromObject(o.listener)
-	err := r.Client.Get(ctx, key, service)
-	if apierrors.IsNotFound(err) {
-		err = r.live.Get(ctx, key, service)
-	}
-	switch {
+	switch err := r.Client.Get(ctx, key, service); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("reading service %s: %w", key, err)
@@ -240,11 +238,16 @@ func (r *Reconciler) observePods(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// observeNodes gets the nodes of the Listener's reservations and the Pods that mount it, if its addresses may be those
-// of nodes.
+// observeNodes gets the Pods that mount the Listener and, if its addresses may be those of nodes, the nodes of its
+// reservations.
 func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
-	if o.class == nil || o.backend.Scope(o.class) != listenersv1alpha1.ListenerScopeNode && (o.service == nil || o.service.Spec.Type != corev1.ServiceTypeNodePort) {
+	if o.class == nil {
 		return nil
+	}
+	if o.backend.Scope(o.class) != listenersv1alpha1.ListenerScopeNode && (o.service == nil || o.service.Spec.Type != corev1.ServiceTypeNodePort) {
+		var err error
+		_, o.mounting, err = r.mountedNodes(ctx, client.ObjectKeyFromObject(o.listener))
+		return err
 	}
 	reserved, mounting, err := r.reservedNodes(ctx, client.ObjectKeyFromObject(o.listener))
 	if err != nil {

@@ -4,7 +4,8 @@
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
 // belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the
-// grace period of a previous exposure, and the deallocation of node ports of a deleted Service.
+// grace period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
+// responded at the addresses, and the content of Secrets, which the operator may not read.
 package listener
 
 import (
@@ -25,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // Reconciler reconciles Listeners. SetupWithManager makes it usable.
@@ -40,13 +42,13 @@ type Reconciler struct {
 	// them must expose every class.
 	Backends []exposure.Backend
 
-	// live reads from the API server, without the cache.
-	live     client.Reader
 	applier  *apply.Applier
 	statuses *apply.Applier
 	// kinds are the views of the backends' kinds.
 	kinds map[schema.GroupVersionKind]optionalKind
 	clock clock.PassiveClock
+	// allocated has the node ports that are not available.
+	allocated *allocatedNodePorts
 	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
 	gracePeriod time.Duration
 
@@ -57,6 +59,11 @@ type Reconciler struct {
 	// waiting is the time since which a Listener waits until the API server has deallocated the node ports of its
 	// deleted Service. It is lost in a restart, and the wait then starts again.
 	waiting map[types.UID]time.Time
+	// idle is the time since which nothing responds at the addresses of a Listener, until that is reported. It is lost
+	// in a restart, and the period then starts again.
+	idle map[types.UID]time.Time
+	// idlePeriod is how long nothing may respond before that is reported.
+	idlePeriod time.Duration
 }
 
 // gracePeriod is longer than a router takes to reload, five seconds by default, and longer than a node takes to open a
@@ -78,13 +85,14 @@ type optionalKind interface {
 }
 
 // initialize sets all unexported fields.
-func (r *Reconciler) initialize(live client.Reader) {
-	r.live = live
+func (r *Reconciler) initialize() {
 	r.applier = apply.New(r.Client, names.FieldManagerService)
 	r.statuses = apply.New(r.Client, names.FieldManagerListenerStatus)
 	r.kinds = map[schema.GroupVersionKind]optionalKind{}
 	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
-	r.ready, r.waiting = map[types.UID]readiness{}, map[types.UID]time.Time{}
+	r.idlePeriod = idlePeriod
+	r.ready, r.waiting, r.idle = map[types.UID]readiness{}, map[types.UID]time.Time{}, map[types.UID]time.Time{}
+	r.allocated = newAllocatedNodePorts()
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
@@ -94,6 +102,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if !listener.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // its objects are garbage-collected with it
 	}
+	if ending, err := tenancy.Terminating(ctx, r.Client, listener.Namespace); err != nil || ending {
+		return reconcile.Result{}, err // what is deleted there cannot be created again
+	}
 	o, err := r.observe(ctx, listener)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -102,10 +113,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if o.nodePortWait > 0 {
 		return reconcile.Result{RequeueAfter: o.nodePortWait}, err
 	}
-	a := r.addresses(o)
+	a, idleIn := r.addresses(o), r.observeIdle(o)
 	if err := errors.Join(err, r.report(ctx, o, a, refusal, err)); err != nil || refusal != nil {
 		return reconcile.Result{}, err
 	}
 	remaining, err := r.removePrevious(ctx, o, a)
-	return reconcile.Result{RequeueAfter: remaining}, err
+	touch, touchErr := r.touchRejected(ctx, a.desired.Rejected)
+	if err := errors.Join(err, touchErr); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: earliest(earliest(remaining, touch), idleIn)}, nil
 }

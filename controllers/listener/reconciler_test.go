@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -20,7 +19,6 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/conflict"
-	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 func TestStatusReportsAddressesAndConditions(t *testing.T) {
@@ -303,6 +301,20 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 	}
 }
 
+// The event about them is on the class, which many Listeners may share.
+func TestIgnoredSettingsOfTheClassAreInTheCondition(t *testing.T) {
+	o := newState(listenersv1alpha1.ServiceTypeLoadBalancer).change(func(s *state) { s.class.Spec.PinnedNodePorts = true }).reconcile(t, 1, interceptor.Funcs{}, nil)
+	accepted := o.condition(listenersv1alpha1.ListenerAccepted)
+	if o.err != nil || accepted.Status != metav1.ConditionTrue || !strings.Contains(accepted.Message, "; pinnedNodePorts of ListenerClass some-class has no effect: ") {
+		t.Errorf("error %v, condition %+v", o.err, accepted)
+	}
+	for _, e := range o.events {
+		if strings.Contains(e, "has no effect") {
+			t.Errorf("event %q", e)
+		}
+	}
+}
+
 func TestNodePortsStayInStatusWhenTheClassIsDeleted(t *testing.T) {
 	s := newState(listenersv1alpha1.ServiceTypeNodePort)
 	s.class = nil
@@ -359,24 +371,53 @@ func TestServiceIsNotApplied(t *testing.T) {
 
 // The controller must not apply its Service over a foreign one that is missing in a stale cache.
 func TestForeignServiceMissingInTheCacheIsNotModified(t *testing.T) {
-	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.service.OwnerReferences = nil })
-	live := fakeclient.New(t, interceptor.Funcs{}, s.objects()...)
-	s.service = nil
-	cached := fakeclient.New(t, interceptor.Funcs{}, s.objects()...)
-	r := newReconciler(s.backends, cached, live, events.NewFakeRecorder(10))
-	listener := &listenersv1alpha1.Listener{}
-	if err := cached.Get(t.Context(), key, listener); err != nil {
-		t.Fatal(err)
+	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.service = nil })
+	exists := apierrors.NewConflict(corev1.Resource("services"), key.Name, errors.New("a Service of this name exists"))
+	intercept, _ := countWrites(0, exists)
+	create := intercept.Apply
+	intercept.Apply = func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		if version := o.(interface{ GetResourceVersion() string }).GetResourceVersion(); version != "1" {
+			t.Errorf("a Service that was not observed is applied to version %q, want one that only a new object can have", version)
+		}
+		return create(ctx, c, o, options...)
 	}
-	if _, err := r.Reconcile(t.Context(), listener); err != nil {
-		t.Fatal(err)
-	}
-	if err := cached.Get(t.Context(), key, &corev1.Service{}); !apierrors.IsNotFound(err) {
-		t.Errorf("got %v, want no Service", err)
+	if o := s.reconcile(t, 1, intercept, nil); !apierrors.IsConflict(o.err) {
+		t.Errorf("error %v, want the conflict, after which the Listener is reconciled again", o.err)
 	}
 }
 
 // Nothing can be created there any more. It needs neither a condition nor an event, which would be rejected, too.
+// kubectl get prints the summary.
+func TestSummaryHasAddressRootReasonAndNodes(t *testing.T) {
+	missing := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.class = nil })
+	kept := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
+		s.class = nil
+		s.listener.Status = &listenersv1alpha1.ListenerStatus{
+			NodePorts: map[string]int32{"http": 30080}, IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)},
+			Summary: listenersv1alpha1.ListenerSummary{Nodes: "node-1"},
+		}
+	})
+	waiting := newState(listenersv1alpha1.ServiceTypeLoadBalancer)
+	nodes := newState(listenersv1alpha1.ServiceTypeNodePort).with(
+		newNode("node-1", "10.0.0.1"), newNode("node-2", "10.0.0.2"),
+		newVolume("pv-1", pinnedTo("node-1")), newVolume("pv-2", pinnedTo("node-2")),
+	)
+	for name, tc := range map[string]struct {
+		state *state
+		want  listenersv1alpha1.ListenerSummary
+	}{
+		"of nodes":                      {nodes, listenersv1alpha1.ListenerSummary{Address: "10.0.0.1:30080 +1", Reason: "AddressesAssigned", Nodes: "node-1,node-2"}},
+		"waiting":                       {waiting, listenersv1alpha1.ListenerSummary{Reason: "WaitingForLoadBalancer"}},
+		"without a class":               {missing, listenersv1alpha1.ListenerSummary{Reason: "ClassNotFound"}},
+		"with addresses, but not class": {kept, listenersv1alpha1.ListenerSummary{Address: "10.0.0.1:30080", Reason: "ClassNotFound", Nodes: "node-1"}},
+	} {
+		o := tc.state.reconcile(t, 1, interceptor.Funcs{}, nil)
+		if diff := cmp.Diff(tc.want, o.listener.Status.Summary); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestListenerInANamespaceThatIsBeingDeletedDoesNotChange(t *testing.T) {
 	terminating := apierrors.NewForbidden(corev1.Resource("services"), key.Name, errors.New("the namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}

@@ -36,6 +36,11 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
 	}
 	err = r.applyDesiredService(ctx, o, desired)
+	refusal, refused := errors.AsType[*exposure.Refusal](err)
+	r.allocated.setWaiting(client.ObjectKeyFromObject(o.listener), refused)
+	if refused {
+		return refusal, nil
+	}
 	if message, ok := rejection(err); ok {
 		if isFinal(err) {
 			err = nil

@@ -17,6 +17,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/summary"
 )
 
 // report updates the status if it differs, and emits events for changed conditions.
@@ -30,6 +31,9 @@ func (r *Reconciler) report(ctx context.Context, o *observed, a addresses, refus
 		return err
 	}
 	log.FromContext(ctx).Info("Updated the status", "addresses", len(after.IngressAddresses))
+	if len(before.IngressAddresses) > 0 && !reflect.DeepEqual(before.IngressAddresses, after.IngressAddresses) {
+		addressChanges.Inc()
+	}
 	r.emitEvents(o, a, before, after)
 	r.emitNodePortEvent(o, before, after)
 	return nil
@@ -59,6 +63,10 @@ func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerS
 	status.Conditions = append(status.Conditions, before.Conditions...)
 	if unanswered {
 		status.ObservedGeneration, status.KeptClassName = before.ObservedGeneration, before.KeptClassName
+		status.Summary = before.Summary
+		if o.service != nil {
+			status.Summary = summarize(o, status, before)
+		}
 		return status
 	}
 	status.ObservedGeneration = o.listener.Generation
@@ -70,7 +78,40 @@ func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerS
 		c.Message = message.Truncate(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
+	status.Summary = summarize(o, status, before)
 	return status
+}
+
+// summarize returns the summary of a status. The nodes of the previous one stay while the class does not exist, as the
+// addresses do.
+func summarize(o *observed, status, before *listenersv1alpha1.ListenerStatus) listenersv1alpha1.ListenerSummary {
+	s := listenersv1alpha1.ListenerSummary{Address: summary.Address(status.IngressAddresses), Reason: rootReason(status.Conditions)}
+	switch {
+	case len(status.IngressAddresses) == 0:
+	case o.class == nil:
+		s.Nodes = before.Summary.Nodes
+	case status.NodePorts != nil || o.backend.Scope(o.class) == listenersv1alpha1.ListenerScopeNode:
+		names := make([]string, len(o.nodes))
+		for i, node := range o.nodes {
+			names[i] = node.Name
+		}
+		s.Nodes = summary.Names(names)
+	}
+	return s
+}
+
+// rootReason returns the reason of the first condition that is false, or else that of the last one.
+func rootReason(conditions []metav1.Condition) (reason string) {
+	for _, kind := range []string{listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady} {
+		c := meta.FindStatusCondition(conditions, kind)
+		if c == nil {
+			continue
+		}
+		if reason = c.Reason; c.Status == metav1.ConditionFalse {
+			break
+		}
+	}
+	return reason
 }
 
 // reportAddresses sets the fields of the status that describe the Service and its addresses. unanswered states that the
@@ -84,17 +125,25 @@ func reportAddresses(status *listenersv1alpha1.ListenerStatus, o *observed, a ad
 	}
 	switch {
 	case o.class == nil && o.service != nil && !o.serviceTerminating(), o.service == nil && unanswered:
-		status.NodePorts = before.NodePorts
+		status.NodePorts, status.IPFamilies = before.NodePorts, before.IPFamilies
 		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
 	case refusal == nil && o.restoresNodePorts():
-		status.NodePorts = before.NodePorts
+		status.NodePorts, status.IPFamilies = before.NodePorts, before.IPFamilies
 	default:
-		status.NodePorts = a.published.NodePorts
+		status.NodePorts, status.IPFamilies = a.published.NodePorts, o.ipFamilies()
 		status.IngressAddresses = append(status.IngressAddresses, a.published.Addresses...)
 	}
 	if len(status.NodePorts) == 0 {
 		status.LastNodePorts = lastNodePorts(before)
 	}
+}
+
+// ipFamilies returns the IP families of the Service if the class chooses them.
+func (o *observed) ipFamilies() []corev1.IPFamily {
+	if o.class == nil || o.service == nil || !o.class.ChoosesIPFamilies() {
+		return nil
+	}
+	return o.service.Spec.IPFamilies
 }
 
 // restoresNodePorts reports whether the Service is being deleted, and will be created again with its node ports. These
@@ -109,12 +158,13 @@ func acceptedCondition(o *observed, refusal *exposure.Refusal) metav1.Condition 
 			Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: refusal.Reason, Message: refusal.Message,
 		}
 	}
-	message := fmt.Sprintf("Service %s follows ListenerClass %s", client.ObjectKeyFromObject(o.listener), o.class.Name)
+	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", client.ObjectKeyFromObject(o.listener), o.class.Name)}
 	if _, warning := o.warning(); warning != "" {
-		message += "; " + warning
+		notes = append(notes, warning)
 	}
+	notes = append(notes, exposure.IgnoredSettings(o.class)...) // which an event on the class reports, too
 	return metav1.Condition{
-		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted, Message: message,
+		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted, Message: strings.Join(notes, "; "),
 	}
 }
 
@@ -127,6 +177,10 @@ func (o *observed) warning() (reason, message string) {
 	if o.kept {
 		return listenersv1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf("the class no longer allows namespace %s, which new Listeners and claims cannot use it in; "+
 			"this Listener keeps it", o.listener.Namespace)
+	}
+	if ignored := exposure.IgnoredOverrides(o.listener); len(ignored) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides, fmt.Sprintf("ignored, because metadata.namespace is not set: %s; set it to %s",
+			strings.Join(ignored, ", "), o.listener.Namespace)
 	}
 	if unknown := exposure.UnknownOverrides(o.class); len(unknown) > 0 {
 		return listenersv1alpha1.ReasonInvalidOverrides,
@@ -141,14 +195,17 @@ func readyCondition(o *observed, a addresses, status *listenersv1alpha1.Listener
 		if more := len(status.IngressAddresses) - 1; more > 0 {
 			message += fmt.Sprintf(" and %d more", more)
 		}
+		reason := listenersv1alpha1.ReasonAddressesAssigned
 		switch {
+		case o.idleReason != "":
+			reason, message = o.idleReason, o.idleMessage+"; "+message
 		case a.previous:
 			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", o.class.Name, a.desired.Message)
 		case a.published.Message != "":
 			message += "; left out: " + a.published.Message
 		}
 		return metav1.Condition{
-			Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAddressesAssigned, Message: message,
+			Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message,
 		}
 	}
 	reason, message := a.desired.Reason, a.desired.Message
@@ -170,7 +227,7 @@ func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listene
 		switch {
 		case condition.Status != metav1.ConditionTrue:
 		case condition.Type == listenersv1alpha1.ListenerReady:
-			other = a.desired.Reason
+			other = cmp.Or(o.idleReason, a.desired.Reason)
 		case condition.Type == listenersv1alpha1.ListenerAccepted:
 			other, _ = o.warning()
 		}
@@ -179,7 +236,7 @@ func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listene
 		}
 		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
 		warns := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
-		if warns || reason == a.desired.Reason && a.desired.NeedsAction {
+		if warns || isMistake(reason) || reason == a.desired.Reason && a.desired.NeedsAction {
 			eventType = corev1.EventTypeWarning
 		}
 		r.Events.Eventf(o.listener, nil, eventType, reason, "Reconcile", "%s", message.Truncate(condition.Message, message.MaxEvent))

@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -42,19 +43,21 @@ const workers = 8
 
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.initialize(mgr.GetAPIReader())
+	r.initialize()
 	notInitial := predicates.NotInInitialList() // at the start, all Listeners are reconciled
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("listener").
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
 		// By name rather than by owner, because the deletion of a foreign Service matters, too.
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(serviceToListeners), builder.WithPredicates(notInitial)).
+		Watches(&corev1.Service{}, r.allocated.handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.allocated.handler()).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, predicate.Or(podFinished(), podWithClaimsReplaced()))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, predicate.Or(podFinished(), podWithClaimsReplaced(), podLabelsChanged()))).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToListeners), builder.WithPredicates(notInitial, predicates.NodeAddressesChanged())).
 		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToListeners),
 			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
@@ -71,7 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			controlled = controlled.WatchesRawSource(view)
 		}
 	}
-	return controlled.Complete(conflict.Requeue(reconcile.AsReconciler(r.Client, r)))
+	return controlled.Complete(conflict.Requeue("listener", reconcile.AsReconciler(r.Client, r)))
 }
 
 // viewOf returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.
@@ -162,6 +165,23 @@ func podWithClaimsReplaced() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return claims(e.ObjectNew) && e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
 		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// podLabelsChanged passes Pods that mount a Listener, and whose other labels changed, which the Listener may select.
+func podLabelsChanged() predicate.Predicate {
+	other := func(o client.Object) map[string]string {
+		labels := maps.Clone(o.GetLabels())
+		maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
+		return labels
+	}
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return len(index.PodClaims(e.ObjectNew)) > 0 && !maps.Equal(other(e.ObjectOld), other(e.ObjectNew))
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }

@@ -1,4 +1,5 @@
-// Package listenerclass creates the ListenerClasses of the preset in ListenerOperator/cluster (contract 1.5).
+// Package listenerclass creates the ListenerClasses of the preset in ListenerOperator/cluster (contract 1.5), and
+// reports settings of classes that have no effect.
 //
 // It must never change a class that exists: classes are policies of the administrators, who may change them at any
 // time. They have no owner, so they remain when the operator is uninstalled. The operator recreates a class that an
@@ -41,7 +42,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Named("listenerclass").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(presetOrManagementStateChanged())).
-		Complete(conflict.Requeue(reconcile.AsReconciler(r.Client, r)))
+		Complete(conflict.Requeue("listenerclass", reconcile.AsReconciler(r.Client, r)))
 }
 
 // presetOrManagementStateChanged passes configurations that are added to the cache, or whose preset or management state

@@ -85,8 +85,8 @@ func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
 
 // earlier returns the shorter of two waits, of which 0 is none.
 func earlier(a, b time.Duration) time.Duration {
-	if a == 0 {
-		return b
+	if a == 0 || b == 0 {
+		return a + b
 	}
 	return min(a, b)
 }

@@ -43,8 +43,8 @@ type Reconciler struct {
 
 	// conditions applies the condition of Listeners.
 	conditions *apply.Applier
-	// warned has the text of the last warning by claim and reason. There is one worker.
-	warned map[warning]string
+	// warned has the last warning by claim and reason. There is one worker.
+	warned map[warning]lastWarning
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -67,6 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now := r.Clock.Now()
 	d := o.decide(now)
 	r.warn(o, listenersv1alpha1.ReasonInvalidRelease, d.invalid)
+	r.warn(o, listenersv1alpha1.ReasonPinnedToNode, o.stuck(d, now))
 	if d.release == "" {
 		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, "")
 	}
@@ -81,7 +82,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: d.wait}, nil
+	return reconcile.Result{RequeueAfter: earlier(d.wait, r.repeatAfter(req.NamespacedName))}, nil
 }
 
 // record records since when the node of a volume is lost, or that it is back.

@@ -200,7 +200,7 @@ func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 	if err != nil || selector.Class == "" {
 		return nil //nolint:nilerr // a Listener that the claim names is not the claim's
 	}
-	_, err = r.Applier.Apply(ctx, claim.Listener(o.claim, nil, selector.Class, l.Spec.Ports), l)
+	_, err = r.Applier.Apply(ctx, claim.Listener(o.claim, nil, selector.Class, l.Spec.Ports, l.Labels), l)
 	return err
 }
 

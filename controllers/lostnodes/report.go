@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,22 +26,39 @@ type warning struct {
 	reason string
 }
 
-// warn emits a warning about a claim, on the claim and its Pods, unless it is equal to the last one. An empty text
-// means that the reason does not hold any more.
+// lastWarning is the text of the last warning of a reason, and when it was emitted.
+type lastWarning struct {
+	text string
+	at   time.Time
+}
+
+// warn emits a warning about a claim, on the claim and its Pods, unless it is equal to the last one, which is repeated
+// later. An empty text means that the reason does not hold any more.
 func (r *Reconciler) warn(o *observed, reason, text string) {
 	key := warning{client.ObjectKeyFromObject(o.claim), reason}
 	if text == "" {
 		delete(r.warned, key)
 		return
 	}
-	if r.warned[key] == text {
+	now := r.Clock.Now()
+	if last := r.warned[key]; last.text == text && now.Sub(last.at) < message.Repeat {
 		return
 	}
 	if r.warned == nil {
-		r.warned = map[warning]string{}
+		r.warned = map[warning]lastWarning{}
 	}
-	r.warned[key] = text
+	r.warned[key] = lastWarning{text, now}
 	r.emit(o, corev1.EventTypeWarning, reason, text)
+}
+
+// repeatAfter returns when the warnings of a claim are repeated, or 0 if there are none.
+func (r *Reconciler) repeatAfter(key types.NamespacedName) time.Duration {
+	for w := range r.warned {
+		if w.claim == key {
+			return message.Repeat
+		}
+	}
+	return 0
 }
 
 // forget removes the warnings of a claim from memory.

@@ -44,7 +44,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(conflict.Requeue(r))
+		Complete(conflict.Requeue("lostnodes", r))
 }
 
 // podMayReleaseVolume passes Pods that the scheduler finds no node for, or has found one for, and those that do not

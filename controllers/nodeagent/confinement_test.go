@@ -35,17 +35,25 @@ import (
 // effect.
 func confine(t *testing.T, operator, admin client.Client) {
 	t.Helper()
+	confined := func(manifest string) func() bool {
+		return func() bool {
+			err := operator.Create(t.Context(), object(t, manifest), client.DryRunAll)
+			return err != nil && strings.Contains(err.Error(), "the listener operator may")
+		}
+	}
+	manifests := []string{
+		`{apiVersion: v1, kind: Service, metadata: {namespace: default, name: web}, spec: {ports: [{port: 80}]}}`,
+		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: default, name: web}, spec: {ports: []}}`,
+	}
+	for _, manifest := range manifests { // the API server may still enforce the policies of the previous test
+		NewWithT(t).Eventually(confined(manifest), apiserver.Timeout, "50ms").Should(BeFalse(), manifest)
+	}
 	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
 	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, manifest := range []string{
-		`{apiVersion: v1, kind: Service, metadata: {namespace: default, name: web}, spec: {ports: [{port: 80}]}}`,
-		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: default, name: web}, spec: {ports: []}}`,
-	} {
-		NewWithT(t).Eventually(func() error {
-			return operator.Create(t.Context(), object(t, manifest), client.DryRunAll)
-		}, apiserver.Timeout, "50ms").Should(MatchError(ContainSubstring("the listener operator may")), manifest)
+	for _, manifest := range manifests {
+		NewWithT(t).Eventually(confined(manifest), apiserver.Timeout, "50ms").Should(BeTrue(), manifest)
 	}
 }
 
@@ -195,6 +203,14 @@ func attacks(namespace string) map[string]attack {
 	patch("a Route that no Listener controls", route, `{metadata: {`+owners+`}, spec: {to: {name: web}}}`, "no Routes")
 	remove("a Route that no Listener controls", route, "may delete no Routes")
 
+	const ingress = `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}}`
+	const toShop = `{host: x.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: shop, port: {number: 80}}}}]}}`
+	create("an Ingress that no Listener controls", `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: x}, spec: {rules: [`+toShop+`]}}`, "no Ingresses")
+	create("an Ingress to another Service", `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {rules: [`+toShop+`]}}`, "no Ingresses")
+	create("an Ingress for all hosts", `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}`, "no Ingresses")
+	patch("an Ingress that no Listener controls", ingress, `{metadata: {`+owners+`}, spec: {rules: [`+strings.ReplaceAll(toShop, "name: shop", "name: web")+`]}}`, "no Ingresses")
+	remove("an Ingress that no Listener controls", ingress, "may delete no Ingresses")
+
 	create("a ConfigMap", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	create("a Lease", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	patch("a NetworkPolicy for other Pods", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
@@ -292,6 +308,7 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 		`{apiVersion: v1, kind: PersistentVolume, metadata: {name: NAMESPACE}, spec: {capacity: {storage: 1}, accessModes: [ReadWriteOnce], hostPath: {path: /data}}}`,
 		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}, spec: {ports: []}}`,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
+		`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}, spec: {defaultBackend: {service: {name: shop, port: {number: 80}}}}}`,
 	} {
 		if err := admin.Create(t.Context(), object(t, strings.ReplaceAll(strings.ReplaceAll(manifest, "NAMESPACE", namespace), "\t", ""))); err != nil {
 			t.Fatal(err)
@@ -401,19 +418,19 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
     csi: {driver: listeners.stackable.tech, volumeHandle: x, volumeAttributes: {a: b}}}}`)
 	g.Expect(operator.Create(t.Context(), pv)).To(Succeed())
 	ports := []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}
-	_, err := volumes.Apply(t.Context(), claim.Listener(pvc, nil, "web", ports), nil)
+	_, err := volumes.Apply(t.Context(), claim.Listener(pvc, nil, "web", ports, nil), nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	listener := &listenersv1alpha1.Listener{}
 	g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(pvc), listener)).To(Succeed())
 	bound := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.GetName(), UID: pv.GetUID()}}
-	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443})), listener)
+	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}), nil), listener)
 	g.Expect(err).NotTo(HaveOccurred())
 
-	// The Service of a Listener of a user, its status, and a Route.
+	// The Service of a Listener of a user, its status, a Route and an Ingress.
 	listener = &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
 	g.Expect(admin.Create(t.Context(), listener)).To(Succeed())
 	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
-	var appliedService, appliedRoute client.Object
+	var appliedService, appliedRoute, appliedIngress client.Object
 	for _, name := range []string{"first", "second"} {
 		listener.Labels = map[string]string{"is": name}
 		service, err := exposure.Service(class, listener)
@@ -431,6 +448,15 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		appliedRoute = route
 	}
 	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
+	for _, host := range []string{"first.example", "second.example"} {
+		ingress := object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: shop-http}, spec: {ingressClassName: a, rules: [
+  {host: `+host+`, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: shop, port: {name: http}}}}]}}]}}`)
+		exposure.SetOwner(ingress, listener)
+		_, err = services.Apply(t.Context(), ingress, appliedIngress)
+		g.Expect(err).NotTo(HaveOccurred())
+		appliedIngress = ingress
+	}
+	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
 	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
 	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(BeTrue())
 	external, err := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{

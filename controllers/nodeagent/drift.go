@@ -3,6 +3,8 @@ package nodeagent
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 )
 
 // driftRepairs counts since the operator started. Changes that others made while it did not run are repaired as well,
@@ -12,4 +14,9 @@ var driftRepairs = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Number of times that the operator repaired an object that it had installed, because another writer had changed or deleted it.",
 }, []string{"kind", "name"})
 
-func init() { metrics.Registry.MustRegister(driftRepairs) }
+func init() {
+	metrics.Registry.MustRegister(driftRepairs)
+	for _, c := range installation.Components() {
+		driftRepairs.WithLabelValues(c.Kind, c.Name) // present at zero, so that Prometheus notices the first repair
+	}
+}

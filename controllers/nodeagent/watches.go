@@ -64,7 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 		b = b.Watches(c.Empty(), handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.isComponent(c)))
 	}
-	return b.Complete(conflict.Requeue(reconcile.AsReconciler(r.Client, r)))
+	return b.Complete(conflict.Requeue("nodeagent", reconcile.AsReconciler(r.Client, r)))
 }
 
 // optionalSource watches a component of an optional kind. Its cache holds metadata alone.

@@ -20,6 +20,28 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
+// prepare creates the Listeners of the class-based claims of a Pod whose volumes exist. Kubernetes still binds the
+// claims, and then the Pod, so their Services usually exist when the Pod is bound.
+func (r *Reconciler) prepare(ctx context.Context, pod *corev1.Pod) error {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		m := mount{volume: pod.Spec.Volumes[i].Name}
+		found, err := r.observeVolume(ctx, &m, pod, &pod.Spec.Volumes[i])
+		if err == nil && found && m.selector.Class != "" && claim.ListenerNameProblem(m.claim.Name) == "" {
+			err = r.prepareListener(ctx, pod, &m)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) prepareListener(ctx context.Context, pod *corev1.Pod, m *mount) error {
+	if err := r.observeListener(ctx, m); err != nil || m.listener != nil {
+		return err // the Listener of an earlier claim, or a foreign one, is looked at when the Pod is bound
+	}
+	return r.ensureListener(ctx, pod, m, true)
+}
+
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
 // pins the volumes of pinned classes. A mount of a volume that observed has no entry for is a new one, unless the Pod
 // has the label of the Listener, which it gets last.
@@ -108,18 +130,19 @@ func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[s
 	return nil
 }
 
-// ensureListener applies the Listener of a class-based claim, with the ports of the Pod that mounts the claim, owned by
-// claim and volume. It does not change a Listener that was not created for the claim. If the mount is not new, it only
-// adds owners: Pods that share a claim may have different ports, and must not overwrite each other's.
+// ensureListener applies the Listener of a class-based claim, with the ports, the name and the index of the Pod that
+// mounts the claim, owned by claim and volume. It does not change a Listener that was not created for the claim. If the
+// mount is not new, it only adds owners: Pods that share a claim may have different ports, and must not overwrite each
+// other's.
 func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mount, mounting bool) error {
 	if m.selector.Class == "" {
 		return nil
 	}
-	ports := claim.PodPorts(pod)
+	labels := pod.Labels
 	if m.listener != nil && !mounting {
-		ports = m.listener.Spec.Ports
+		labels = m.listener.Labels
 	}
-	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports)
+	desired := claim.Listener(m.claim, m.pv, m.selector.Class, r.ports(pod, m, mounting), labels)
 	switch {
 	case m.listener == nil:
 		return r.createListener(ctx, m, desired)
@@ -136,6 +159,23 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 		_, err := r.Applier.Apply(ctx, desired, m.listener)
 		return err
 	}
+}
+
+// ports returns the ports of the Listener of a class-based claim. If the mount is new, events name ports that cannot be
+// exposed.
+func (r *Reconciler) ports(pod *corev1.Pod, m *mount, mounting bool) []listenersv1alpha1.ListenerPort {
+	if m.listener != nil && !mounting {
+		return m.listener.Spec.Ports
+	}
+	ports, problem := claim.Ports(m.claim, pod)
+	for reason, text := range map[string]string{
+		listenersv1alpha1.ReasonInvalidClaim: problem, listenersv1alpha1.ReasonDuplicatePortName: claim.DuplicatePorts(pod),
+	} {
+		if text != "" {
+			r.emitEvent(pod, m, reason, actionMount, fmt.Sprintf("Volume %q: %s", m.volume, text))
+		}
+	}
+	return ports
 }
 
 // createListener creates the Listener of a mount, which has it from then on: the Pod is labelled with its uid.

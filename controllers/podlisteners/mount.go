@@ -2,6 +2,7 @@ package podlisteners
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -132,11 +133,46 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 		if node == nil {
 			break
 		}
-		if address, kind, ok := exposure.NodeAddress(node, m.preference()); ok {
-			entry.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: address, AddressType: kind, Ports: status.NodePorts}}
+		if addresses := m.nodeAddresses(node); len(addresses) > 0 {
+			entry.IngressAddresses = addresses
 		}
 	}
 	return entry
+}
+
+// nodeAddresses returns the addresses of the node of the Pod with the node ports of the Listener.
+func (m *mount) nodeAddresses(node *corev1.Node) []listenersv1alpha1.IngressAddress {
+	if m.class == nil {
+		if known := m.knownAddresses(node); len(known) > 0 {
+			return known
+		}
+	}
+	of, _ := exposure.NodeAddresses(node, m.nodeChoice())
+	addresses := make([]listenersv1alpha1.IngressAddress, 0, len(of))
+	for _, a := range of {
+		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: m.listener.Status.NodePorts})
+	}
+	return addresses
+}
+
+// nodeChoice returns how addresses of nodes are chosen. While the class does not exist, they have the type of the
+// addresses in the status.
+func (m *mount) nodeChoice() exposure.NodeChoice {
+	if m.class != nil {
+		return (&exposure.Listener{Listener: m.listener, Class: m.class}).NodeChoice()
+	}
+	choice := exposure.NodeChoice{Prefer: listenersv1alpha1.AddressTypeIP, Families: m.listener.Status.IPFamilies}
+	if addresses := m.listener.Status.IngressAddresses; len(addresses) > 0 {
+		choice.Prefer = addresses[0].AddressType
+	}
+	return choice
+}
+
+// knownAddresses returns the addresses in the status of the Listener that are those of the node.
+func (m *mount) knownAddresses(node *corev1.Node) []listenersv1alpha1.IngressAddress {
+	return slices.DeleteFunc(slices.Clone(m.listener.Status.IngressAddresses), func(known listenersv1alpha1.IngressAddress) bool {
+		return !slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == known.Address })
+	})
 }
 
 // addressesUnknown reports whether the addresses for the Pod cannot be determined: the Listener does not exist, its
@@ -158,18 +194,6 @@ func (m *mount) ownAddresses(pod *corev1.Pod, node *corev1.Node) *exposure.Expos
 		return nil
 	}
 	return backends.All().Of(m.class).PodAddresses(&exposure.Listener{Listener: m.listener, Class: m.class}, pod, node)
-}
-
-// preference returns the type of node addresses to publish. While the class does not exist, it is that of the addresses
-// in the status.
-func (m *mount) preference() listenersv1alpha1.AddressType {
-	if m.class != nil {
-		return m.class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort)
-	}
-	if addresses := m.listener.Status.IngressAddresses; len(addresses) > 0 {
-		return addresses[0].AddressType
-	}
-	return listenersv1alpha1.AddressTypeIP
 }
 
 // statusCurrent reports whether the status of the Listener is that of its current generation.
@@ -201,8 +225,34 @@ func (m *mount) waitReason(pod *corev1.Pod, node *corev1.Node) (action, text str
 	case node == nil:
 		return actionMount, "the Node of the Pod does not exist"
 	default:
-		return actionMount, fmt.Sprintf("node %s has %s", node.Name, exposure.NoNodeAddress)
+		_, problem := exposure.NodeAddresses(node, m.nodeChoice())
+		return actionMount, fmt.Sprintf("node %s has %s", node.Name, problem)
 	}
+}
+
+// deletedListener returns what it means that the Listener of a volume that has addresses does not exist any more, or
+// "". That of a class-based claim is created again.
+func (m *mount) deletedListener() string {
+	if m.listener != nil || m.selector.Class != "" {
+		return ""
+	}
+	return fmt.Sprintf("Listener %s/%s was deleted, and its Service with it; volume %q keeps the last addresses, which do not work any more; create the Listener again",
+		m.claim.Namespace, m.listenerName(), m.volume)
+}
+
+// changedSelector returns what it means that the claim now has other annotations than when its volume was provisioned,
+// or "".
+func (m *mount) changedSelector() string {
+	now, err := claim.ParseSelector(m.claim.Annotations)
+	if err != nil && !errors.Is(err, claim.ErrBothSelectors) || now == m.selector {
+		return ""
+	}
+	was := fmt.Sprintf("%s: %s", names.AnnotationListenerName, m.selector.Listener)
+	if m.selector.Class != "" {
+		was = fmt.Sprintf("%s: %s", names.AnnotationListenerClass, m.selector.Class)
+	}
+	return fmt.Sprintf("the annotations were changed after PersistentVolume %s was provisioned, which has no effect: the volume still uses %s; "+
+		"to use another class or Listener, delete the claim and create it again", m.pv.Name, was)
 }
 
 // missing returns which object or field does not exist without which the Listener has no addresses, or "" if none.

@@ -16,6 +16,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // observe reads a PodListeners and its Pod. Either is nil if it does not exist.
@@ -98,16 +99,19 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 	var mounts []mount
 	for i := range pod.Spec.Volumes {
 		m := mount{volume: pod.Spec.Volumes[i].Name}
-		bound, err := r.observeVolume(ctx, &m, pod, &pod.Spec.Volumes[i])
+		found, err := r.observeVolume(ctx, &m, pod, &pod.Spec.Volumes[i])
 		if err != nil {
 			return nil, err
 		}
-		if !bound {
+		if !found || m.claim.Spec.VolumeName == "" {
 			continue
 		}
 		if problem := claim.ListenerNameProblem(m.listenerName()); problem != "" {
 			r.emitEvent(pod, &m, listenersv1alpha1.ReasonInvalidName, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem))
 			continue
+		}
+		if text := m.changedSelector(); r.eventChanged(pod, &m, listenersv1alpha1.ReasonSelectorChanged, text) {
+			r.Events.Eventf(m.claim, pod, corev1.EventTypeWarning, listenersv1alpha1.ReasonSelectorChanged, actionMount, "%s", message.Truncate(text, message.MaxEvent))
 		}
 		if err := r.observeListener(ctx, &m); err != nil {
 			return nil, err
@@ -118,7 +122,7 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 }
 
 // observeVolume reads the claim and the PersistentVolume of a Pod's volume. It reports whether that is a listener
-// volume which is bound.
+// volume. The claim need not be bound to it yet.
 func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Pod, volume *corev1.Volume) (bool, error) {
 	name := index.ClaimName(pod, volume)
 	if name == "" {
@@ -126,10 +130,10 @@ func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Po
 	}
 	var err error
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
-	if m.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil || m.claim == nil || m.claim.Spec.VolumeName == "" {
+	if m.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil || m.claim == nil {
 		return false, err
 	}
-	key = types.NamespacedName{Name: m.claim.Spec.VolumeName}
+	key = types.NamespacedName{Name: cmp.Or(m.claim.Spec.VolumeName, claim.VolumeName(m.claim))}
 	if m.pv, err = get(ctx, r.Client, key, &corev1.PersistentVolume{}); err != nil || m.pv == nil {
 		return false, err
 	}

@@ -1,7 +1,7 @@
-// Package podlisteners writes the addresses of each Pod with listener volumes. When such a Pod is bound to a node, the
-// package labels the Pod, which the Service of its Listener then selects, and its PersistentVolumes, and creates the
-// PodListeners of the Pod with the addresses that lead to it, while the kubelet still sets the Pod up. The node agent
-// only reads the object.
+// Package podlisteners writes the addresses of each Pod with listener volumes. It creates the Listeners of class-based
+// claims as soon as their volumes exist. When the Pod is bound to a node, the package labels the Pod, which the Service
+// of its Listener then selects, and its PersistentVolumes, and creates the PodListeners of the Pod with the addresses
+// that lead to it, while the kubelet still sets the Pod up. The node agent only reads the object.
 //
 // It must never keep an object that does not match its Pod. Of one that does, it keeps addresses only while the Pod's
 // claims, Listeners and classes are not known well enough to compute others.
@@ -28,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/summary"
 )
 
 // Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
@@ -43,12 +44,22 @@ type Reconciler struct {
 
 	// pods has the names of the Pods that requests are for.
 	pods podNames
-	// lastEvents has the text of the last event by eventKey.
+	// lastEvents has the podEvents of Pods that have any, by the name of their PodListeners. Those of one Pod are not
+	// accessed concurrently, because a request is not processed twice at a time.
 	lastEvents sync.Map
 }
 
-// eventKey identifies the events of a volume of a Pod with the same reason.
-type eventKey struct{ podListeners, volume, reason string }
+// podEvents has the last event of a Pod by volume and reason.
+type podEvents map[eventKey]lastEvent
+
+// eventKey identifies the events of a volume with the same reason.
+type eventKey struct{ volume, reason string }
+
+// lastEvent is the text of the last event with a key, and when it was emitted.
+type lastEvent struct {
+	text string
+	at   time.Time
+}
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -57,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if pod == nil {
-		r.forgetEvents(req.Name)
+		r.lastEvents.Delete(req.Name)
 		r.pods.forget(listenersv1alpha1.PodUID(req.Name))
 	}
 	var wait time.Duration
@@ -70,7 +81,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	case publish:
 		wait, err = r.publish(ctx, existing, pod)
+	case prepare:
+		err = r.prepare(ctx, pod)
 	case keep:
+	}
+	if err == nil && wait == 0 {
+		wait = r.repeatAfter(req.Name)
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
 }
@@ -87,6 +103,8 @@ const (
 	replace
 	// publish means that the addresses have to be written, into a new object if there is none.
 	publish
+	// prepare means that the Pod will need addresses when it is bound to a node.
+	prepare
 )
 
 // decide compares a PodListeners with its Pod. Either is nil if it does not exist.
@@ -94,9 +112,7 @@ func decide(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision 
 	switch {
 	case pod == nil || !mountsClaims(pod):
 		return remove
-	case pod.Spec.NodeName == "":
-		return keep // it is reconciled when it is bound to a node
-	case existing == nil:
+	case existing == nil || pod.Spec.NodeName == "":
 		return decideNew(pod)
 	case existing.DeletionTimestamp != nil:
 		return remove // it is created again when it is deleted
@@ -110,12 +126,16 @@ func decide(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision 
 }
 
 // decideNew decides whether a Pod without PodListeners needs one: the kubelet is going to mount its volumes, or has
-// mounted them.
+// mounted them. A Pod that is not bound to a node yet is reconciled again when it is.
 func decideNew(pod *corev1.Pod) decision {
-	if pod.DeletionTimestamp != nil || claim.PodFinished(pod) {
+	switch {
+	case pod.DeletionTimestamp != nil || claim.PodFinished(pod):
 		return keep
+	case pod.Spec.NodeName == "":
+		return prepare
+	default:
+		return publish
 	}
-	return publish
 }
 
 // maxMetadata is the number of labels and annotations above which an object is no one's who had a reason to label it.
@@ -159,6 +179,7 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", client.ObjectKeyFromObject(existing), err)
 	}
+	withdrawn.Inc()
 	return nil
 }
 
@@ -206,6 +227,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
 	desired.Spec.Listeners, wait = r.entries(observed, pod, node, mounts)
+	desired.Spec.Summary = summary.Volumes(desired.Spec.Listeners)
 	switch {
 	case existing != nil:
 		return 0, r.update(ctx, existing, desired)
@@ -251,6 +273,7 @@ func (r *Reconciler) entries(
 		desired[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
 			r.eventChanged(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
+			r.emitEvent(pod, m, listenersv1alpha1.ReasonListenerNotFound, actionMount, m.deletedListener())
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
@@ -262,8 +285,9 @@ func (r *Reconciler) entries(
 	return desired, wait
 }
 
-// emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one. The recorder does not suppress
-// it: to the recorder, an event about another version of the Pod or of the Listener is another event.
+// emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one, which is repeated later. The
+// recorder does not suppress it: to the recorder, an event about another version of the Pod or of the Listener is
+// another event.
 func (r *Reconciler) emitEvent(pod *corev1.Pod, m *mount, reason, action, text string) {
 	if !r.eventChanged(pod, m, reason, text) {
 		return
@@ -271,26 +295,41 @@ func (r *Reconciler) emitEvent(pod *corev1.Pod, m *mount, reason, action, text s
 	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Truncate(text, message.MaxEvent))
 }
 
-// eventChanged records the text of an event of a volume, and reports whether it differs from that of the last event. An
-// empty text means that the reason does not hold any more, and is never an event.
+// eventChanged records the text of an event of a volume, and reports whether it differs from that of the last event, or
+// is to be repeated. An empty text means that the reason does not hold any more, and is never an event.
 func (r *Reconciler) eventChanged(pod *corev1.Pod, m *mount, reason, text string) bool {
-	key := eventKey{podListeners: listenersv1alpha1.PodListenersName(pod.UID), volume: m.volume, reason: reason}
+	name, key := listenersv1alpha1.PodListenersName(pod.UID), eventKey{volume: m.volume, reason: reason}
+	events := r.events(name)
 	if text == "" {
-		r.lastEvents.Delete(key)
+		if delete(events, key); len(events) == 0 {
+			r.lastEvents.Delete(name)
+		}
 		return false
 	}
-	last, _ := r.lastEvents.Swap(key, text)
-	return last != text
+	if last := events[key]; last.text == text && time.Since(last.at) < message.Repeat {
+		return false
+	}
+	if events == nil {
+		events = podEvents{}
+		r.lastEvents.Store(name, events)
+	}
+	events[key] = lastEvent{text, time.Now()}
+	return true
 }
 
-// forgetEvents removes the events of the volumes of a Pod from memory.
-func (r *Reconciler) forgetEvents(podListeners string) {
-	r.lastEvents.Range(func(key, _ any) bool {
-		if key.(eventKey).podListeners == podListeners {
-			r.lastEvents.Delete(key)
-		}
-		return true
-	})
+// events returns the last events of the volumes of a Pod, nil if there are none.
+func (r *Reconciler) events(podListeners string) podEvents {
+	events, _ := r.lastEvents.Load(podListeners)
+	last, _ := events.(podEvents)
+	return last
+}
+
+// repeatAfter returns when the events of the volumes of a Pod are repeated, or 0 if there are none.
+func (r *Reconciler) repeatAfter(podListeners string) time.Duration {
+	if len(r.events(podListeners)) == 0 {
+		return 0
+	}
+	return message.Repeat
 }
 
 // keepUnobserved keeps the entries of volumes of the Pod whose claims or PersistentVolumes were not observed.

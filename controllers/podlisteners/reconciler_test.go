@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -160,7 +161,7 @@ func (w *world) mustRun(t *testing.T) (client.Client, chan string) {
 	return c, recorded
 }
 
-// published returns the spec of the PodListeners, or nil if it does not exist.
+// published returns the spec of the PodListeners without its summary, or nil if it does not exist.
 func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpec {
 	t.Helper()
 	var got listenersv1alpha1.PodListeners
@@ -170,7 +171,28 @@ func published(t *testing.T, c client.Client) *listenersv1alpha1.PodListenersSpe
 	case err != nil:
 		t.Fatalf("reading PodListeners: %v", err)
 	}
+	got.Spec.Summary = "" // TestSummaryListsAllVolumes
 	return &got.Spec
+}
+
+func TestSummaryListsAllVolumes(t *testing.T) {
+	w := newWorld()
+	w.publishedBefore(map[string]listenersv1alpha1.PodListener{
+		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+		"metrics":  {Scope: "Cluster"},
+	})
+	w.existing.Spec.Summary = "outdated"
+	w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, corev1.Volume{Name: "metrics", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "not-bound"},
+	}})
+	c, _ := w.mustRun(t)
+	var got listenersv1alpha1.PodListeners
+	if err := c.Get(t.Context(), objectKey, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "listener=192.0.2.1:31234, metrics=<pending>"; got.Spec.Summary != want {
+		t.Errorf("got %q, want %q", got.Spec.Summary, want)
+	}
 }
 
 func TestPodGetsTheAddressOfItsNode(t *testing.T) {
@@ -283,6 +305,73 @@ func TestEntriesOfPodListeners(t *testing.T) {
 					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}},
 					PersistentVolumeName: "pvc-1", ListenerName: "web",
 				},
+			},
+		},
+		"the address of the node that the status has while the class does not exist": {
+			func(w *world) {
+				w.class, w.listener.Status.IngressAddresses = nil, []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}}
+				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example"})
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {
+					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}},
+					PersistentVolumeName: "pvc-1", ListenerName: "web",
+				},
+			},
+		},
+		"the address of the node that the class chooses": {
+			func(w *world) {
+				w.class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{Types: []listenersv1alpha1.NodeAddressType{"ExternalDNS", "InternalIP"}}
+				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example"})
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {
+					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "node-1.example", AddressType: "Hostname", Ports: portMap}},
+					PersistentVolumeName: "pvc-1", ListenerName: "web",
+				},
+			},
+		},
+		"the addresses of the node in the order of the Service's families": {
+			func(w *world) {
+				w.class.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
+				w.listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"})
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {
+					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{
+						{Address: "2001:db8::1", AddressType: "IP", Ports: portMap}, {Address: "192.0.2.1", AddressType: "IP", Ports: portMap},
+					},
+					PersistentVolumeName: "pvc-1", ListenerName: "web",
+				},
+			},
+		},
+		"the address that the node advertises": {
+			func(w *world) {
+				w.node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.1"}
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {
+					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "198.51.100.1", AddressType: "IP", Ports: portMap}},
+					PersistentVolumeName: "pvc-1", ListenerName: "web",
+				},
+			},
+		},
+		"no address of a node that advertises an invalid one": {
+			func(w *world) {
+				w.node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100"}
+			},
+			map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web"}},
+		},
+		"the previous addresses while the node advertises an invalid one": {
+			func(w *world) {
+				w.node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100"}
+				w.publishedBefore(map[string]listenersv1alpha1.PodListener{
+					"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
+				})
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
 		"the previous addresses while the Node does not exist": {
@@ -562,6 +651,86 @@ func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+func TestListenerOfAClassBasedClaimIsCreatedWhenItsVolumeExists(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   bool
+	}{
+		"volume of a Pod that is not bound": {func(*world) {}, true},
+		"no volume":                         {func(w *world) { w.pv = nil }, false},
+		"volume of an earlier claim":        {func(w *world) { w.pv.Spec.ClaimRef.UID = "another" }, false},
+		"Pod that is being deleted": {func(w *world) {
+			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+		}, false},
+		"Pod that was rejected": {func(w *world) { w.pod.Status.Phase = corev1.PodFailed }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.classBased()
+			w.pod.Spec.NodeName, w.pvc.Spec.VolumeName, w.pv.Name = "", "", "pvc-claim-uid"
+			tc.change(w)
+			c, _ := w.mustRun(t)
+			var listeners listenersv1alpha1.ListenerList
+			if err := c.List(t.Context(), &listeners); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(listeners.Items) == 1 && len(listeners.Items[0].OwnerReferences) == 2; got != tc.want {
+				t.Errorf("Listeners %+v, want one: %t", listeners.Items, tc.want)
+			}
+			var pod corev1.Pod
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || len(pod.Labels) > 0 {
+				t.Errorf("the Pod has the labels %v (%v) before it is bound", pod.Labels, err)
+			}
+			if got := published(t, c); got != nil {
+				t.Errorf("PodListeners %+v before the Pod is bound", got)
+			}
+		})
+	}
+}
+
+func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
+	metrics := corev1.ContainerPort{Name: "metrics", ContainerPort: 9090, Protocol: corev1.ProtocolTCP}
+	for name, tc := range map[string]struct {
+		annotation string
+		ports      []corev1.ContainerPort // of a second container
+		want       []string
+		events     []string // parts of them, in any order
+	}{
+		"in its order":                      {"metrics, http", []corev1.ContainerPort{metrics}, []string{"metrics", "http"}, nil},
+		"as far as the Pod has them":        {"http, gone", nil, []string{"http"}, []string{`Warning InvalidClaim Volume "listener": the annotation listener-operator.dev/ports lists "gone"`}},
+		"the last of several with one name": {"http", []corev1.ContainerPort{{Name: "http", ContainerPort: 81}}, []string{"http"}, []string{`Warning DuplicatePortName Volume "listener": several containers`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.classBased()
+			w.pvc.Annotations = map[string]string{names.AnnotationPorts: tc.annotation, names.AnnotationProvisioner: names.Driver}
+			w.pod.Spec.Containers = append(w.pod.Spec.Containers, corev1.Container{Ports: tc.ports})
+			c, recorded := w.mustRun(t)
+			listener := &listenersv1alpha1.Listener{}
+			if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "listener-web-0"}, listener); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range listener.Spec.Ports {
+				got = append(got, p.Name)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+			close(recorded)
+			var texts []string
+			for e := range recorded {
+				if !strings.Contains(e, listenersv1alpha1.ReasonWaitingForAddress) {
+					texts = append(texts, e)
+				}
+			}
+			if len(texts) != len(tc.events) || len(texts) == 1 && !strings.HasPrefix(texts[0], tc.events[0]) {
+				t.Errorf("events %q, want %q", texts, tc.events)
+			}
+		})
 	}
 }
 
@@ -916,6 +1085,74 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	expect("after an address was removed", listenersv1alpha1.ReasonRouteNotAdmitted)
 	reconcileAfter(c.Delete(t.Context(), newObject())) // a new one is created
 	expect("for a new object")
+}
+
+// Kubernetes deletes events after an hour.
+func TestEventIsRepeatedWhileItsCauseLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.class, w.listener.Status.NodePorts = nil, nil
+		c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+		var got recordedEvents
+		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+		for range 4 {
+			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.RequeueAfter != 30*time.Minute {
+				t.Errorf("requeued after %s", result.RequeueAfter)
+			}
+			time.Sleep(15 * time.Minute) // another object changes
+		}
+		if len(got) != 2 {
+			t.Errorf("%d events in 45 minutes: %q", len(got), got)
+		}
+	})
+}
+
+func TestSilentMistakesGetAnEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"the class of a claim is changed": {func(w *world) {
+			w.pvc.Annotations = map[string]string{names.AnnotationListenerClass: "other"}
+		}, "Mount: the annotations were changed after PersistentVolume pvc-1 was provisioned, which has no effect: the volume still uses " +
+			"listeners.stackable.tech/listener-name: web; to use another class or Listener, delete the claim and create it again"},
+		"the Listener that a Pod mounts is deleted": {func(w *world) {
+			w.listener = nil
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: nodeAddr}})
+		}, `Mount: Listener shop/web was deleted, and its Service with it; volume "listener" keeps the last addresses, which do not work any more; create the Listener again`},
+		"two containers share the name of a port": {func(w *world) {
+			w.classBased()
+			w.pod.Spec.Containers = append(w.pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 9090}}})
+		}, `Mount: Volume "listener": several containers have a port of the same name, of which the last one is exposed: http is 9090/TCP, not 8080/TCP; ` +
+			"rename one of them, so that both are exposed"},
+		"nothing is wrong": {func(w *world) {
+			w.pvc.Annotations = map[string]string{names.AnnotationListenerName: "web"}
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+			var got recordedEvents
+			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+			for range 2 {
+				if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var want recordedEvents
+			if tc.want != "" {
+				want = recordedEvents{tc.want}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -178,6 +179,17 @@ func TestAClaimIsProvisionedWhenItsStorageClassAppears(t *testing.T) {
 	claim := c.claimWithoutProvisioner()
 	c.createStorageClass()
 	c.waitForVolume(claim)
+}
+
+// A bound claim whose volume is deleted is Lost, which is another controller's work.
+func TestAVolumeThatWasDeletedBeforeItWasBoundIsProvisionedAgain(t *testing.T) {
+	c := newCluster(t)
+	c.createStorageClass()
+	claim := c.claimWithoutProvisioner()
+	first := c.waitForVolume(claim)
+	c.Expect(c.api.Delete(t.Context(), first.DeepCopy())).To(Succeed())
+	c.Expect(client.IgnoreNotFound(c.api.Patch(t.Context(), first.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
+	c.Eventually(func() types.UID { return c.waitForVolume(claim).UID }).WithTimeout(apiserver.Timeout).ShouldNot(Equal(first.UID))
 }
 
 // createStorageClass creates a StorageClass of the test with the binding mode Immediate.

@@ -1,15 +1,17 @@
 // Package volume provisions the PersistentVolumes of listener volumes. It checks that the Listener of a class-based
-// claim can be created, but leaves that, and pinning the volume to a node, to package podlisteners: the Pod cannot be
-// bound to a node before the claim has its volume.
+// claim can be created, but leaves that, and pinning the volume to a node, to package podlisteners: nothing else may
+// delay the volume, without which the Pod is not bound to a node.
 //
-// If a claim cannot be provisioned yet, the package emits an event on the claim, and handles it again when the object
-// that it waits for changes; nothing polls. It must never write to a claim.
+// If a claim cannot be provisioned yet, the package emits an event on the claim and its Pods, and handles it again when
+// the object that it waits for changes. It also does so every half hour, but only to repeat the event, which Kubernetes
+// deletes after an hour. It must never write to a claim.
 package volume
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -41,6 +44,9 @@ type Provisioner struct {
 	Events events.EventRecorder
 	// Applier writes Listeners of earlier claims.
 	Applier *apply.Applier
+
+	// pending are the claims that cannot be provisioned.
+	pending pendingClaims
 }
 
 // actionProvision is the action of the events of claims.
@@ -72,17 +78,37 @@ func (p *Provisioner) Provision(
 		return err
 	})
 	if pending, ok := errors.AsType[*pendingError](err); ok {
-		p.Events.Eventf(options.PVC, nil, corev1.EventTypeWarning, pending.reason, actionProvision, "%s",
-			message.Truncate(pending.message, message.MaxEvent))
+		p.report(ctx, options.PVC, pending)
 		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: pending.message}
 	}
+	p.pending.remove(options.PVC.UID)
 	if conflict.IsTerminating(err) {
 		return nil, controller.ProvisioningFinished, &controller.IgnoredError{Reason: err.Error()}
 	}
 	if err != nil {
+		provisioningErrors.Inc()
 		return nil, controller.ProvisioningFinished, err
 	}
 	return volume(options, listener), controller.ProvisioningFinished, nil
+}
+
+// maxPods is the number of Pods of a claim that have an event each.
+const maxPods = 10
+
+// report emits the reason why a claim is pending on the claim and on the Pods that mount it. Users look at the Pod
+// first, about which the scheduler only says that a claim is not bound.
+func (p *Provisioner) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) {
+	p.pending.add(pvc, pending.reason)
+	p.Events.Eventf(pvc, nil, corev1.EventTypeWarning, pending.reason, actionProvision, "%s", message.Truncate(pending.message, message.MaxEvent))
+	pods, err := p.consumers(ctx, pvc)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Reporting why a claim is pending on its Pods")
+		return
+	}
+	for i := range pods[:min(len(pods), maxPods)] {
+		p.Events.Eventf(&pods[i], pvc, corev1.EventTypeWarning, pending.reason, actionProvision, "%s",
+			message.Truncate(fmt.Sprintf("PersistentVolumeClaim %s has no volume: %s", pvc.Name, pending.message), message.MaxEvent))
+	}
 }
 
 // Delete implements controller.Provisioner. A volume has no storage, and its Listener is garbage-collected.
@@ -119,11 +145,19 @@ func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.Persisten
 func (p *Provisioner) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
 	selector, err := claim.ParseSelector(pvc.Annotations)
 	if err != nil {
-		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", err)
+		problem := err.Error()
+		if errors.Is(err, claim.ErrNoSelector) {
+			problem += claim.DidYouMean(pvc.Annotations)
+		}
+		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
 	}
 	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
 	if problem := claim.ListenerNameProblem(key.Name); problem != "" {
 		return key, pendingf(listenersv1alpha1.ReasonInvalidName, "%s", problem)
+	}
+	if _, ok := pvc.Annotations[names.AnnotationPorts]; ok && selector.Listener != "" {
+		return key, pendingf(listenersv1alpha1.ReasonInvalidClaim, "the annotation %s is for claims with a Listener of their own, and this one uses Listener %s; "+
+			"remove the annotation, and list the ports in spec.ports of the Listener", names.AnnotationPorts, key)
 	}
 	if selector.Listener != "" {
 		return key, p.checkListener(ctx, key)
@@ -178,7 +212,10 @@ func (p *Provisioner) adoptListener(ctx context.Context, pvc *corev1.PersistentV
 	if pod == nil {
 		return pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "the Pod that mounted the claim was deleted")
 	}
-	ports := claim.PodPorts(pod)
+	ports, problem := claim.Ports(pvc, pod)
+	if problem != "" {
+		return pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
+	}
 	if len(ports) == 0 && !exposure.AddsPorts(class) {
 		return pendingf(listenersv1alpha1.ReasonNoPorts,
 			"no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
@@ -204,22 +241,34 @@ func (p *Provisioner) adoptListener(ctx context.Context, pvc *corev1.PersistentV
 		return pendingf(listenersv1alpha1.ReasonListenerTerminating,
 			"Listener %s of an earlier claim is still being deleted", client.ObjectKeyFromObject(pvc))
 	}
-	_, err = p.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports), &existing)
+	_, err = p.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports, pod.Labels), &existing)
 	return err
 }
 
 // consumer returns a Pod that mounts the claim and is not being deleted, or nil.
 func (p *Provisioner) consumer(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*corev1.Pod, error) {
+	pods, err := p.consumers(ctx, pvc)
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	return &pods[0], nil
+}
+
+// consumers returns the Pods that mount the claim and are not being deleted.
+func (p *Provisioner) consumers(ctx context.Context, pvc *corev1.PersistentVolumeClaim) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := p.Client.List(ctx, &pods, client.InNamespace(pvc.Namespace), client.MatchingFields{index.PodsByClaim: pvc.Name}); err != nil {
 		return nil, fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(pvc), err)
 	}
-	for i := range pods.Items {
-		if pods.Items[i].DeletionTimestamp == nil {
-			return &pods.Items[i], nil
-		}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
+}
+
+// unbound returns a function that reports whether the cache has a claim of this name and uid without a volume.
+func (p *Provisioner) unbound(ctx context.Context) func(types.NamespacedName, types.UID) bool {
+	return func(key types.NamespacedName, uid types.UID) bool {
+		var pvc corev1.PersistentVolumeClaim
+		return p.Client.Get(ctx, key, &pvc) == nil && pvc.UID == uid && pvc.Spec.VolumeName == ""
 	}
-	return nil, nil //nolint:nilnil // a claim that no Pod mounts is no error
 }
 
 // volume returns the PersistentVolume of a claim, to which the library adds what it sets for all provisioners.

@@ -1,10 +1,14 @@
 package volume
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -215,8 +220,21 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		reason string
 		text   string
 	}{
-		"neither annotation":     {func(w *world) { w.pvc.Annotations = nil }, "InvalidClaim", "neither"},
-		"both annotations":       {func(w *world) { w.pvc.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
+		"neither annotation": {func(w *world) { w.pvc.Annotations = nil }, "InvalidClaim", "neither"},
+		"both annotations":   {func(w *world) { w.pvc.Annotations[names.AnnotationListenerName] = "web" }, "InvalidClaim", "both"},
+		"a port that the Pod does not have": {
+			func(w *world) { w.pvc.Annotations[names.AnnotationPorts] = "http, https" }, "InvalidClaim", `lists "https", but the containers of Pod web-0 have only the ports http`,
+		},
+		"ports of a named Listener": {func(w *world) {
+			w.byName(&listenersv1alpha1.Listener{Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")}})
+			w.pvc.Annotations[names.AnnotationPorts] = "http"
+		}, "InvalidClaim", "list the ports in spec.ports of the Listener"},
+		"annotation that nearly fits": {func(w *world) {
+			w.pvc.Annotations = map[string]string{"listener.stackable.tech/listener-class": "public"}
+		}, "InvalidClaim", "it has the annotation listener.stackable.tech/listener-class: did you mean listeners.stackable.tech/listener-class?"},
+		"Listener with a namespace": {func(w *world) {
+			w.pvc.Annotations = map[string]string{names.AnnotationListenerName: "shop/web"}
+		}, "InvalidName", "must be the name alone"},
 		"unknown class":          {func(w *world) { w.class = nil }, "ClassNotFound", `"public"`},
 		"class with a long name": {func(w *world) { w.pvc.Annotations[names.AnnotationListenerClass] = strings.Repeat("a", 5000) }, "ClassNotFound", "aaa"},
 		"unknown Listener":       {func(w *world) { w.byName(nil) }, "ListenerNotFound", "shop/web"},
@@ -280,6 +298,98 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Users look at the Pod first, and the scheduler only says that it has unbound claims.
+func TestPodsOfAClaimThatCannotBeProvisionedGetTheEvent(t *testing.T) {
+	w := newWorld()
+	w.class = nil
+	for i := range maxPods + 5 { // a Deployment that mounts one claim
+		pod := w.pod.DeepCopy()
+		pod.Name, pod.UID = fmt.Sprintf("web-%d", i+1), types.UID(fmt.Sprint("uid-", i+1))
+		w.other = append(w.other, pod)
+	}
+	p, _ := w.provisioner(t, interceptor.Funcs{})
+	var recorded eventsByKind
+	p.Events = &recorded
+	if _, _, err := p.Provision(t.Context(), controller.ProvisionOptions{PVC: w.pvc, StorageClass: &storagev1.StorageClass{}}); err == nil {
+		t.Error("no error")
+	}
+	if n := len(recorded["PersistentVolumeClaim"]); n != 1 {
+		t.Errorf("%d events of the claim", n)
+	}
+	if n := len(recorded["Pod"]); n != maxPods {
+		t.Errorf("%d events of Pods, want %d", n, maxPods)
+	}
+	const want = `ClassNotFound PersistentVolumeClaim listener-web-0 has no volume: ListenerClass "public" does not exist; the volume is provisioned as soon as it does`
+	if len(recorded["Pod"]) > 0 && recorded["Pod"][0] != want {
+		t.Errorf("event %q, want %q", recorded["Pod"][0], want)
+	}
+}
+
+// eventsByKind has the reasons and notes of warnings, by the kind of the object.
+type eventsByKind map[string][]string
+
+// Eventf implements events.EventRecorder.
+func (e *eventsByKind) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", regarding), "*v1.")
+	if *e == nil {
+		*e = eventsByKind{}
+	}
+	(*e)[kind] = append((*e)[kind], reason+" "+fmt.Sprintf(note, args...))
+}
+
+func TestWaitingClaimsAreThoseThatStillWait(t *testing.T) {
+	w := newWorld()
+	class := w.class
+	w.class = nil
+	p, _ := w.provisioner(t, interceptor.Funcs{})
+	provision := func() {
+		t.Helper()
+		_, _, _ = p.Provision(t.Context(), controller.ProvisionOptions{PVName: "pvc-claim-uid", PVC: w.pvc, StorageClass: &storagev1.StorageClass{}})
+	}
+	expect := func(when string, want ...pendingClaim) {
+		t.Helper()
+		if got := p.pending.list(p.unbound(t.Context())); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	expect("before")
+	provision()
+	provision()
+	expect("without the class", pendingClaim{client.ObjectKeyFromObject(w.pvc), "ClassNotFound"})
+	if err := p.Client.Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	provision()
+	expect("with the class")
+	if err := p.Client.Delete(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	provision()
+	if err := p.Client.Delete(t.Context(), w.pvc); err != nil {
+		t.Fatal(err)
+	}
+	expect("after the claim was deleted")
+}
+
+// Kubernetes deletes events after an hour.
+func TestEventOfAWaitingClaimIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.class = nil
+		p, _ := w.provisioner(t, interceptor.Funcs{})
+		_, _, _ = p.Provision(t.Context(), controller.ProvisionOptions{PVC: w.pvc, StorageClass: &storagev1.StorageClass{}})
+		ctx, cancel := context.WithCancel(t.Context())
+		repeated := 0
+		go p.repeat(ctx, func(*corev1.PersistentVolumeClaim) { repeated++ })
+		time.Sleep(3*time.Hour + time.Minute)
+		cancel()
+		synctest.Wait()
+		if repeated != 6 {
+			t.Errorf("repeated %d times in three hours", repeated)
+		}
+	})
 }
 
 func TestClassBasedClaimWaitsForAPodWithoutAWarning(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
@@ -93,6 +94,10 @@ func (r *runnable) Start(ctx context.Context) error {
 	if err := r.watch(ctx, claims); err != nil {
 		return err
 	}
+	list := func() []pendingClaim { return r.provisioner.pending.list(r.provisioner.unbound(ctx)) }
+	waitingClaimsMetric.list.Store(&list)
+	defer waitingClaimsMetric.list.Store(nil)
+	running.Go(func() { r.provisioner.repeat(ctx, claims.requeue) })
 	provision.Run(ctx)
 	running.Wait()
 	return nil
@@ -110,6 +115,7 @@ func (r *runnable) watch(ctx context.Context, claims *claimInformer) error {
 		{&corev1.Pod{}, waiting.podToClaims},
 		{tenancy.Namespace(), waiting.namespaceToClaims},
 		{&storagev1.StorageClass{}, waiting.storageClassToClaims},
+		{&corev1.PersistentVolume{}, waiting.volumeToClaims},
 	} {
 		informer, err := r.informer(ctx, w.object)
 		if err != nil {
@@ -307,6 +313,15 @@ func (w waitingClaims) storageClassToClaims(ctx context.Context, what change, o 
 		}
 	}
 	return keys
+}
+
+// volumeToClaims returns the claim of a volume that was deleted, for example by hand before the claim was bound to it.
+func (w waitingClaims) volumeToClaims(_ context.Context, what change, o client.Object) []types.NamespacedName {
+	ref := o.(*corev1.PersistentVolume).Spec.ClaimRef
+	if what != deleted || ref == nil || !claim.IsListenerVolume(o.(*corev1.PersistentVolume)) {
+		return nil
+	}
+	return []types.NamespacedName{{Namespace: ref.Namespace, Name: ref.Name}}
 }
 
 func (w waitingClaims) claims(ctx context.Context, field, value string, options ...client.ListOption) []types.NamespacedName {

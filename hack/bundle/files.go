@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	goyaml "go.yaml.in/yaml/v4"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,7 +88,37 @@ func manifest(o any) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding YAML: %w", err)
 	}
+	if data, err = foldLongLines(data); err != nil {
+		return "", fmt.Errorf("folding long lines: %w", err)
+	}
 	return documentStart + header + string(data), nil
+}
+
+// maxLine is the length of a line, in bytes, above which the yamllint of catalogue pipelines rejects a bundle.
+const maxLine = 180
+
+// foldLongLines turns block scalars with lines longer than maxLine, as descriptions in CustomResourceDefinitions have,
+// from the literal style, which keeps line breaks, into the folded style. The values stay the same.
+func foldLongLines(data []byte) ([]byte, error) {
+	var document goyaml.Node
+	if err := goyaml.Unmarshal(data, &document); err != nil {
+		return nil, err
+	}
+	fold(&document)
+	return goyaml.Dump(&document, goyaml.WithIndent(2), goyaml.WithLineWidth(80), goyaml.WithCompactSeqIndent(true))
+}
+
+func fold(node *goyaml.Node) {
+	if node.Style == goyaml.LiteralStyle {
+		for line := range strings.Lines(node.Value) {
+			if node.Column+len(line) > maxLine {
+				node.Style = goyaml.FoldedStyle
+			}
+		}
+	}
+	for _, child := range node.Content {
+		fold(child)
+	}
 }
 
 // removeNulls removes fields that are null, such as creationTimestamp.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // minimal is the smallest stream of manifests that results in a bundle.
@@ -255,5 +256,37 @@ func TestInvalidInputIsRejected(t *testing.T) {
 				t.Error("a bundle was written")
 			}
 		})
+	}
+}
+
+func TestLongLinesAreFolded(t *testing.T) {
+	long := strings.Repeat("word ", maxLine/5)
+	content := map[string]any{
+		"long":   long + "end.\n\n- " + long + "end.\nMore info: https://example.com",
+		"nested": []any{map[string]any{"example": long + "end:\n\n  key: value\n"}},
+		"short":  "first\nsecond\n",
+	}
+	data, err := yaml.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folded, err := foldLongLines(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(folded)) {
+		if len(line) > maxLine {
+			t.Errorf("line is too long: %q", line)
+		}
+	}
+	if !strings.Contains(string(folded), "short: |\n  first\n  second\n") {
+		t.Errorf("short lines are not kept:\n%s", folded)
+	}
+	var got map[string]any
+	if err := yaml.Unmarshal(folded, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(content, got); diff != "" {
+		t.Errorf("values changed (-want +got):\n%s", diff)
 	}
 }

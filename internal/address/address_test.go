@@ -36,3 +36,25 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 }
+
+func TestIPAddressesOfOtherMachines(t *testing.T) {
+	for s, want := range map[string]bool{
+		"192.0.2.1": true, "2001:db8::1": true, "169.254.0.1": true,
+		"0.0.0.0": false, "::": false, "127.0.0.1": false, "::1": false, "224.0.0.1": false, "ff02::1": false,
+		"fe80::1%eth0": false, "node-1": false, "192.0.2.300": false, "": false,
+	} {
+		if got := address.IsUnicastIP(s); got != want {
+			t.Errorf("%q: %t", s, got)
+		}
+	}
+}
+
+func TestHostNamesThatEndWithANumber(t *testing.T) {
+	for s, want := range map[string]bool{
+		"192.0.2.300": true, "node.1": true, "1": true, "node-1": false, "1.example": false, "node1": false, "": false,
+	} {
+		if got := address.EndsWithNumber(s); got != want {
+			t.Errorf("%q: %t", s, got)
+		}
+	}
+}

@@ -31,8 +31,8 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 	}
 }
 
-// trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels of
-// mounted Listeners. Until the Pod is bound to a node, it also keeps what decides which nodes take it, and the
+// trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels,
+// which Listeners may select. Until the Pod is bound to a node, it also keeps what decides which nodes take it, and the
 // scheduler's verdict. Of a Pod without claims it keeps node and phase.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
@@ -43,7 +43,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if len(index.PodClaims(pod)) == 0 {
 		return kept
 	}
-	kept.Labels = filter(pod.Labels, func(label string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
+	kept.Labels = pod.Labels
 	var ports []corev1.ContainerPort
 	for i := range pod.Spec.Containers {
 		ports = append(ports, pod.Spec.Containers[i].Ports...)
@@ -82,7 +82,8 @@ func keepScheduling(kept, pod *corev1.Pod) {
 	}
 }
 
-// trimNode keeps the addresses, and what scheduling depends on: labels, taints, and whether the node is cordoned.
+// trimNode keeps the addresses, the annotation that overrides them, and what scheduling depends on: labels, taints, and
+// whether the node is cordoned.
 func trimNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		ObjectMeta: trimMetadata(&node.ObjectMeta),
@@ -90,6 +91,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
 	kept.Labels = node.Labels
+	kept.Annotations = filter(node.Annotations, func(annotation string) bool { return annotation == names.AnnotationAdvertisedAddress })
 	return kept
 }
 
@@ -108,6 +110,7 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 			Ports:                         service.Spec.Ports,
 			ClusterIP:                     service.Spec.ClusterIP,
 			ClusterIPs:                    service.Spec.ClusterIPs,
+			IPFamilies:                    service.Spec.IPFamilies,
 			ExternalTrafficPolicy:         service.Spec.ExternalTrafficPolicy,
 			LoadBalancerClass:             service.Spec.LoadBalancerClass,
 			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
@@ -152,8 +155,8 @@ func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 }
 
 // trimClaim keeps a claim whole until it is bound, because provisioning depends on all of it, and then its volume, its
-// controller, the labels, which its Listener has, too, and of a claim of the driver its provisioner and the request to
-// release its volume.
+// controller, the labels, which its Listener has, too, and of a claim of the driver its provisioner, its class or
+// Listener, the ports that it lists, and the request to release its volume.
 func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 	if pvc.Spec.VolumeName == "" {
 		pvc.ManagedFields = nil
@@ -166,9 +169,9 @@ func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim 
 	kept.OwnerReferences = controller(pvc)
 	kept.Labels = pvc.Labels
 	if claim.IsListenerClaim(pvc) {
-		annotated := pvc.Annotations[names.AnnotationProvisioner] != ""
 		kept.Annotations = filter(pvc.Annotations, func(annotation string) bool {
-			return annotation == names.AnnotationProvisioner || annotation == names.AnnotationRelease || !annotated && isSelector(annotation)
+			return annotation == names.AnnotationProvisioner || annotation == names.AnnotationRelease || annotation == names.AnnotationPorts ||
+				isSelector(annotation)
 		})
 	}
 	return kept

@@ -68,7 +68,7 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 		t.Errorf("ports (-whole +trimmed):\n%s", diff)
 	}
 	want := &corev1.Pod{
-		ObjectMeta: trimmedMetadata(map[string]string{mount: "web-0"}),
+		ObjectMeta: trimmedMetadata(map[string]string{"app": "web", mount: "web-0"}),
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", HostNetwork: true,
 			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}, {ContainerPort: 9090}}}},
@@ -132,11 +132,13 @@ func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
 			Images:    []corev1.ContainerImage{{Names: []string{"image"}}},
 		},
 	}
+	node.Annotations[names.AnnotationAdvertisedAddress] = "198.51.100.1"
 	want := &corev1.Node{
 		ObjectMeta: trimmedMetadata(node.Labels),
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: true},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
 	}
+	want.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.1"}
 	if diff := cmp.Diff(want, trimNode(node)); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
@@ -145,6 +147,7 @@ func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
 func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 	spec := corev1.ServiceSpec{
 		Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"},
+		IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
 		Ports:                 []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}},
 		ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 		LoadBalancerClass:     ptr.To("lb"), AllocateLoadBalancerNodePorts: ptr.To(true),
@@ -242,7 +245,10 @@ func TestClaimIsNotTrimmedUntilItIsBound(t *testing.T) {
 		t.Errorf("bound claim of another driver (-want +got):\n%s", diff)
 	}
 	whole.Annotations[names.AnnotationProvisioner] = names.Driver
-	want.Annotations = map[string]string{names.AnnotationProvisioner: names.Driver, names.AnnotationRelease: "never"}
+	whole.Annotations[names.AnnotationListenerClass] = "public"
+	want.Annotations = map[string]string{
+		names.AnnotationProvisioner: names.Driver, names.AnnotationRelease: "never", names.AnnotationListenerClass: "public",
+	}
 	if diff := cmp.Diff(want, trimClaim(whole)); diff != "" {
 		t.Errorf("bound claim of the driver (-want +got):\n%s", diff)
 	}

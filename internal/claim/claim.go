@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -130,8 +132,12 @@ func (s Selector) ListenerName(claimName string) string {
 // Names of claims, and what users write into the annotations of claims, need not be names of Services.
 func ListenerNameProblem(name string) string {
 	problems := validation.IsDNS1035Label(name)
-	if len(problems) == 0 {
+	switch {
+	case len(problems) == 0:
 		return ""
+	case strings.Contains(name, "/"):
+		return fmt.Sprintf("the annotation %s is %q, and must be the name alone: a claim can only use a Listener of its own namespace; remove the namespace "+
+			"and the slash, or create a Listener in the claim's namespace", names.AnnotationListenerName, message.Truncate(name, maxName))
 	}
 	return fmt.Sprintf("the Service of Listener %q would have the same name, which is not valid: %s; rename the Listener, or for a class-based claim "+
 		"the Pod, volume or claim template", message.Truncate(name, maxName), problems[0])
@@ -139,25 +145,6 @@ func ListenerNameProblem(name string) string {
 
 // maxName is the maximum length of a name in a message: that of names in Kubernetes.
 const maxName = validation.DNS1123SubdomainMaxLength
-
-// PodPorts returns the ports of a Listener for a Pod: those of all containers except init containers. A port without a
-// name is named "port-<number>" (contract 1.4).
-func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
-	var ports []listenersv1alpha1.ListenerPort
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			port := listenersv1alpha1.ListenerPort{Name: p.Name, Port: p.ContainerPort}
-			if port.Name == "" {
-				port.Name = fmt.Sprintf("port-%d", p.ContainerPort)
-			}
-			if p.Protocol != "" {
-				port.Protocol = &p.Protocol
-			}
-			ports = append(ports, port)
-		}
-	}
-	return ports
-}
 
 // PodFinished reports whether a Pod has run to its end, which is final. A finished Pod mounts nothing, although it and
 // its PodListeners exist.
@@ -197,10 +184,15 @@ func OwnsListener(listener *listenersv1alpha1.Listener) bool {
 	return OwnedBy(listener, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: listener.Name}})
 }
 
+// podLabels are the labels of a Pod that its Listener has, too. Only the Pods of StatefulSets have them.
+var podLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel}
+
 // Listener returns the desired Listener of a class-based claim. It has the labels of the claim but never its owners:
-// consumers delete objects that have both (contract 1.1, rule 5). pv is nil until the volume is provisioned.
+// consumers delete objects that have both (contract 1.1, rule 5). pv is nil until the volume is provisioned. labels are
+// those of the Pod that mounts the claim or, while no Pod does, of the existing Listener: the Listener gets the name
+// and the index of the Pod from them, unless the claim has labels of these keys.
 func Listener(
-	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort,
+	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort, labels map[string]string,
 ) *unstructured.Unstructured {
 	owners := []any{owner("PersistentVolumeClaim", claim.Name, claim.UID)}
 	if pv != nil {
@@ -220,8 +212,14 @@ func Listener(
 			"publishNotReadyAddresses": true,
 		},
 	}}
-	if len(claim.Labels) > 0 {
-		desired.SetLabels(claim.Labels)
+	all := maps.Clone(labels)
+	maps.DeleteFunc(all, func(label, _ string) bool { return !slices.Contains(podLabels, label) })
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, claim.Labels)
+	if len(all) > 0 {
+		desired.SetLabels(all)
 	}
 	return desired
 }

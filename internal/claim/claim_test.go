@@ -71,24 +71,6 @@ func TestOnlyVolumesOfOurDriverAreListenerVolumes(t *testing.T) {
 	}
 }
 
-func TestPodPortsAreThoseOfAllContainersButInitContainers(t *testing.T) {
-	pod := &corev1.Pod{Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "setup", ContainerPort: 1}}}},
-		Containers: []corev1.Container{
-			{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}},
-			{Ports: []corev1.ContainerPort{{ContainerPort: 9, Protocol: corev1.ProtocolUDP}, {Name: "bare", ContainerPort: 7}}},
-		},
-	}}
-	want := []listenersv1alpha1.ListenerPort{
-		{Name: "http", Port: 8080, Protocol: ptr.To(corev1.ProtocolTCP)},
-		{Name: "port-9", Port: 9, Protocol: ptr.To(corev1.ProtocolUDP)},
-		{Name: "bare", Port: 7},
-	}
-	if diff := cmp.Diff(want, claim.PodPorts(pod)); diff != "" {
-		t.Errorf("ports (-want +got):\n%s", diff)
-	}
-}
-
 func TestClaimOwnsOnlyListenersThatWereCreatedForIt(t *testing.T) {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-0", UID: "new"}}
 	for name, tc := range map[string]struct {
@@ -121,7 +103,7 @@ func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "kafka.example/v1", Kind: "KafkaCluster", Name: "k"}},
 	}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-u1", UID: "u2"}}
-	got := claim.Listener(pvc, pv, "public", []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80, Protocol: ptr.To(corev1.ProtocolTCP)}})
+	got := claim.Listener(pvc, pv, "public", []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80, Protocol: ptr.To(corev1.ProtocolTCP)}}, nil)
 	want := map[string]any{
 		"apiVersion": "listeners.stackable.tech/v1alpha1",
 		"kind":       "Listener",
@@ -139,6 +121,28 @@ func TestListenerOfAClaimHasItsLabelsButNotItsOwners(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Object); diff != "" {
 		t.Errorf("Listener (-want +got):\n%s", diff)
+	}
+}
+
+// So `kubectl get listeners -l apps.kubernetes.io/pod-index=0` finds the Listener of the first replica.
+func TestListenerOfAClaimHasTheNameAndTheIndexOfItsPod(t *testing.T) {
+	pod := map[string]string{
+		"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "web-6f", "app": "pod",
+	}
+	for name, tc := range map[string]struct{ claim, labels, want map[string]string }{
+		"of a StatefulSet":              {map[string]string{"app": "web"}, pod, map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0"}},
+		"of another Pod":                {map[string]string{"app": "web"}, map[string]string{"app": "pod"}, map[string]string{"app": "web"}},
+		"of a claim without labels":     {nil, pod, map[string]string{"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0"}},
+		"of a claim with the same keys": {map[string]string{"apps.kubernetes.io/pod-index": "7"}, pod, map[string]string{"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "7"}},
+		"without any":                   {nil, nil, nil},
+	} {
+		pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-web-0", Namespace: "shop", UID: "u1", Labels: tc.claim}}
+		if diff := cmp.Diff(tc.want, claim.Listener(pvc, nil, "public", nil, tc.labels).GetLabels()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if len(pod) != 4 {
+		t.Errorf("the labels of the Pod are now %v", pod)
 	}
 }
 

@@ -9,19 +9,30 @@ import (
 	"errors"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // delay is how long a request waits after a conflict. The event of the newer version usually reconciles it earlier.
 const delay = 50 * time.Millisecond
 
-// Requeue returns a reconciler that returns no error if inner failed because of nothing but conflicts and namespaces
-// that are being deleted. It requeues the request after a conflict. In a namespace that is being deleted there is
-// nothing left to do until an object changes or is deleted, of which there is an event.
-func Requeue(inner reconcile.Reconciler) reconcile.Reconciler {
+// conflicts counts what would otherwise be errors of controllers.
+var conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "listener_operator_conflicts_total",
+	Help: "Number of reconciliations that are repeated because the observed object was outdated, by controller. They are no errors.",
+}, []string{"controller"})
+
+func init() { metrics.Registry.MustRegister(conflicts) }
+
+// Requeue returns a reconciler of the named controller that returns no error if inner failed because of nothing but
+// conflicts and namespaces that are being deleted. It requeues the request after a conflict. In a namespace that is
+// being deleted there is nothing left to do until an object changes or is deleted, of which there is an event.
+func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
+	counter := conflicts.WithLabelValues(controller) // present at zero
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := inner.Reconcile(ctx, req)
 		if err == nil || !expected(err) {
@@ -31,6 +42,7 @@ func Requeue(inner reconcile.Reconciler) reconcile.Reconciler {
 		if all(err, IsTerminating) {
 			return reconcile.Result{}, nil
 		}
+		counter.Inc()
 		return reconcile.Result{RequeueAfter: delay}, nil
 	})
 }

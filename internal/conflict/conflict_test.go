@@ -41,7 +41,7 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own := reconcile.Result{RequeueAfter: time.Hour}
 			inner := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return own, tc.err })
-			result, err := conflict.Requeue(inner).Reconcile(t.Context(), reconcile.Request{})
+			result, err := conflict.Requeue("test", inner).Reconcile(t.Context(), reconcile.Request{})
 			if tc.hidden != (err == nil) || !tc.hidden && !errors.Is(err, tc.err) {
 				t.Errorf("error is %v", err)
 			}

@@ -2,36 +2,219 @@ package exposure
 
 import (
 	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// NodeAddress returns the address to publish for a node (contract 1.4). The IP address is the first ExternalIP, or else
-// the first InternalIP; the host name is the first Hostname; the type that is not preferred is the fallback.
-// InternalDNS and ExternalDNS are ignored, and so is what is not a valid address of its type: Kubernetes does not
-// validate it. ok is false for a node without an address.
-func NodeAddress(node *corev1.Node, prefer listenersv1alpha1.AddressType) (published string, t listenersv1alpha1.AddressType, ok bool) {
-	ip := firstOf(node, corev1.NodeExternalIP, address.IsIP)
-	if ip == "" {
-		ip = firstOf(node, corev1.NodeInternalIP, address.IsIP)
-	}
-	return PreferredAddress(prefer, firstOf(node, corev1.NodeHostName, address.IsHostname), ip)
+// NodeChoice is how the published addresses of a node are chosen among those that it has.
+type NodeChoice struct {
+	// Prefer is the preferred type if Types is empty.
+	Prefer listenersv1alpha1.AddressType
+	// Types are types of addresses, the preferred one first. If empty, the default of contract 1.4 applies.
+	Types []listenersv1alpha1.NodeAddressType
+	// CIDRs are the ranges that IP addresses in the status of the Node must be in, or empty for all.
+	CIDRs []netip.Prefix
+	// Families are the IP families of the Service, in its order, one IP address for each of which is published. If
+	// empty, a single address is published, of any family.
+	Families []corev1.IPFamily
 }
 
-// NoNodeAddress is why a node that NodeAddress returns no address for has none, after the name of the node and "has".
-const NoNodeAddress = "neither a valid IP address nor a valid host name"
-
-func firstOf(node *corev1.Node, addressType corev1.NodeAddressType, valid func(string) bool) string {
-	for _, a := range node.Status.Addresses {
-		if a.Type == addressType && valid(a.Address) {
-			return a.Address
+// NodeChoice returns how the class chooses addresses of nodes. The families are those of the Service, or those in the
+// status of the Listener if the Service was not observed.
+func (l *Listener) NodeChoice() NodeChoice {
+	choice := NodeChoice{Prefer: l.Class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort), Families: l.IPFamilies()}
+	if nodes := l.Class.Spec.NodeAddresses; nodes != nil {
+		choice.Types = nodes.Types
+		for _, cidr := range nodes.CIDRs {
+			if prefix, err := netip.ParsePrefix(string(cidr)); err == nil { // the API server validates them
+				choice.CIDRs = append(choice.CIDRs, prefix.Masked())
+			}
 		}
 	}
-	return ""
+	return choice
+}
+
+// IPFamilies returns the IP families of the Service, in its order, or those in the status of the Listener if the
+// Service was not observed. There are none if the class does not choose them: then they do not matter.
+func (l *Listener) IPFamilies() []corev1.IPFamily {
+	switch {
+	case !l.Class.ChoosesIPFamilies():
+		return nil
+	case l.Service != nil:
+		return l.Service.Spec.IPFamilies
+	case l.Status != nil:
+		return l.Status.IPFamilies
+	default:
+		return nil
+	}
+}
+
+// NodeAddress is an address of a node to publish.
+type NodeAddress struct {
+	Address string
+	Type    listenersv1alpha1.AddressType
+}
+
+// NodeAddresses returns the addresses to publish for a node: a single one, or one for each IP family in
+// choice.Families. A host name stands for all families. problem is why there is none, after the name of the node and
+// "has", or "".
+//
+// The addresses in the annotation names.AnnotationAdvertisedAddress take precedence over those in the status, whatever
+// the class chooses; if one of them is not valid, the node has no address. By default (contract 1.4), the IP address is
+// the first ExternalIP, or else the first InternalIP; the host name is the first Hostname; the type that is not
+// preferred is the fallback. In the status, what is not a valid address of its type is ignored: Kubernetes does not
+// validate it.
+func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddress, problem string) {
+	candidates, problem := advertised(node)
+	switch {
+	case problem != "":
+		return nil, problem
+	case candidates == nil:
+		candidates, problem = choice.candidates(node), choice.problem()
+	default:
+		problem = fmt.Sprintf("no address of the Service's IP families %v in its annotation %s", choice.Families, names.AnnotationAdvertisedAddress)
+	}
+	if addresses = ofFamilies(candidates, choice.Families); len(addresses) == 0 {
+		return nil, problem
+	}
+	return addresses, ""
+}
+
+// advertised returns the addresses in the annotation of a node, or nil if it has none.
+func advertised(node *corev1.Node) (addresses []NodeAddress, problem string) {
+	value, ok := node.Annotations[names.AnnotationAdvertisedAddress]
+	if !ok {
+		return nil, ""
+	}
+	for text := range strings.SplitSeq(value, ",") {
+		switch text = strings.TrimSpace(text); {
+		case address.IsUnicastIP(text):
+			addresses = append(addresses, NodeAddress{text, listenersv1alpha1.AddressTypeIP})
+		case address.IsHostname(text) && !address.IsIP(text) && !address.EndsWithNumber(text):
+			addresses = append(addresses, NodeAddress{text, listenersv1alpha1.AddressTypeHostname})
+		default:
+			return nil, fmt.Sprintf("an invalid annotation %s: %q is neither an IP address nor a host name; correct or remove it",
+				names.AnnotationAdvertisedAddress, message.Truncate(text, maxValue))
+		}
+	}
+	return addresses, ""
+}
+
+// InvalidAdvertisedAddress reports whether the annotation names.AnnotationAdvertisedAddress of one of the nodes is not
+// valid, so that the node has no address.
+func InvalidAdvertisedAddress(nodes []*corev1.Node) bool {
+	return slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
+		_, problem := advertised(n)
+		return problem != ""
+	})
+}
+
+// AppendNew appends the addresses that the list does not have with the same ports.
+func AppendNew(list []listenersv1alpha1.IngressAddress, addresses ...listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
+	for _, a := range addresses {
+		same := func(b listenersv1alpha1.IngressAddress) bool {
+			return a.Address == b.Address && maps.Equal(a.Ports, b.Ports)
+		}
+		if !slices.ContainsFunc(list, same) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// candidates returns the valid addresses in the status of a node that may be published, the preferred one first.
+func (c NodeChoice) candidates(node *corev1.Node) []NodeAddress {
+	types := c.Types
+	switch {
+	case len(types) > 0:
+	case c.Prefer == listenersv1alpha1.AddressTypeIP:
+		types = []listenersv1alpha1.NodeAddressType{"ExternalIP", "InternalIP", "Hostname"}
+	default:
+		types = []listenersv1alpha1.NodeAddressType{"Hostname", "ExternalIP", "InternalIP"}
+	}
+	var candidates []NodeAddress
+	for _, t := range types {
+		for _, a := range node.Status.Addresses {
+			if a.Type != corev1.NodeAddressType(t) {
+				continue
+			}
+			if isIP := t == "ExternalIP" || t == "InternalIP"; isIP && c.allows(a.Address) {
+				candidates = append(candidates, NodeAddress{a.Address, listenersv1alpha1.AddressTypeIP})
+			} else if !isIP && address.IsHostname(a.Address) {
+				candidates = append(candidates, NodeAddress{a.Address, listenersv1alpha1.AddressTypeHostname})
+			}
+		}
+	}
+	return candidates
+}
+
+// allows reports whether a string is an IP address in the ranges of the class.
+func (c NodeChoice) allows(s string) bool {
+	if !address.IsIP(s) {
+		return false
+	}
+	ip := netip.MustParseAddr(s).Unmap()
+	return len(c.CIDRs) == 0 || slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// problem describes what a node without an address does not have.
+func (c NodeChoice) problem() string {
+	if len(c.Types) == 0 && len(c.CIDRs) == 0 && len(c.Families) == 0 {
+		return "neither a valid IP address nor a valid host name"
+	}
+	wanted := "no valid address"
+	if len(c.Types) > 0 {
+		wanted += fmt.Sprintf(" of the types %v", c.Types)
+	}
+	if len(c.CIDRs) > 0 {
+		wanted += fmt.Sprintf(" in %v", c.CIDRs)
+	}
+	if len(c.Families) > 0 {
+		wanted += fmt.Sprintf(" of the Service's IP families %v", c.Families)
+	}
+	return wanted
+}
+
+// ofFamilies returns the first candidate if there are no families or if it is a host name. Otherwise, it returns the
+// first IP address of each family. A family without one is left out, unless there is a host name but no address at all.
+func ofFamilies(candidates []NodeAddress, families []corev1.IPFamily) []NodeAddress {
+	var addresses []NodeAddress
+	for _, family := range families {
+		i := slices.IndexFunc(candidates, func(a NodeAddress) bool {
+			return a.Type == listenersv1alpha1.AddressTypeIP && FamilyOf(a.Address) == family
+		})
+		if i >= 0 {
+			addresses = append(addresses, candidates[i])
+		}
+	}
+	first := slices.IndexFunc(candidates, func(a NodeAddress) bool {
+		return len(families) == 0 || a.Type == listenersv1alpha1.AddressTypeHostname || slices.Contains(addresses, a)
+	})
+	if first >= 0 && !slices.Contains(addresses, candidates[first]) {
+		return candidates[first : first+1]
+	}
+	return addresses
+}
+
+// FamilyOf returns the family of an IP address, or "" for what is none.
+func FamilyOf(ip string) corev1.IPFamily {
+	switch parsed, err := netip.ParseAddr(ip); {
+	case err != nil:
+		return ""
+	case parsed.Unmap().Is4():
+		return corev1.IPv4Protocol
+	default:
+		return corev1.IPv6Protocol
+	}
 }
 
 // PreferredAddress returns the host name or the IP address, whichever is preferred, or else the other one. An empty
@@ -43,18 +226,23 @@ func PreferredAddress(prefer listenersv1alpha1.AddressType, hostname, ip string)
 	return hostname, listenersv1alpha1.AddressTypeHostname, hostname != ""
 }
 
-// maxListed is the maximum number of nodes that a message lists.
-const maxListed = 10
+const (
+	// maxListed is the maximum number of nodes that a message lists.
+	maxListed = 10
+	// maxValue is the maximum length of a value that a message quotes.
+	maxValue = 100
+)
 
 // NodesLeftOut lists the nodes with reservations that have no address, and why.
-func NodesLeftOut(l *Listener, prefer listenersv1alpha1.AddressType) string {
+func NodesLeftOut(l *Listener) string {
 	var nodes []string
 	for _, name := range l.MissingNodes {
 		nodes = append(nodes, name+" (Node does not exist)")
 	}
+	choice := l.NodeChoice()
 	for _, node := range l.Nodes {
-		if _, _, ok := NodeAddress(node, prefer); !ok {
-			nodes = append(nodes, node.Name+" ("+NoNodeAddress+")")
+		if _, problem := NodeAddresses(node, choice); problem != "" {
+			nodes = append(nodes, node.Name+" ("+problem+")")
 		}
 	}
 	if more := len(nodes) - maxListed; more > 0 {

@@ -1,6 +1,8 @@
 package exposure_test
 
 import (
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/address"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 func node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
@@ -73,12 +77,145 @@ func TestNodeAddress(t *testing.T) {
 			for prefer, want := range map[listenersv1alpha1.AddressType]chosen{
 				listenersv1alpha1.AddressTypeIP: tc.ip, listenersv1alpha1.AddressTypeHostname: tc.host,
 			} {
-				var got chosen
-				got.Address, got.Type, got.OK = exposure.NodeAddress(node("node-1", tc.addresses...), prefer)
+				got := chosen{Type: listenersv1alpha1.AddressTypeHostname}
+				if addresses, problem := exposure.NodeAddresses(node("node-1", tc.addresses...), exposure.NodeChoice{Prefer: prefer}); problem == "" {
+					got = chosen{addresses[0].Address, addresses[0].Type, len(addresses) == 1}
+				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("prefer %s (-want +got):\n%s", prefer, diff)
 				}
 			}
 		})
 	}
+}
+
+func TestNodeAddressesByTypesAndRanges(t *testing.T) {
+	all := node("node-1",
+		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
+		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::1"},
+		corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
+		corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1"},
+		corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "node-1.internal"},
+		corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example.com"},
+		corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "not/valid"},
+	)
+	const (
+		isIP   = listenersv1alpha1.AddressTypeIP
+		isName = listenersv1alpha1.AddressTypeHostname
+	)
+	type types = []listenersv1alpha1.NodeAddressType
+	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	for name, tc := range map[string]struct {
+		types    types
+		cidrs    []string
+		prefer   listenersv1alpha1.AddressType
+		families []corev1.IPFamily
+		want     []exposure.NodeAddress
+		problem  string
+	}{
+		"first type":                  {types: types{"InternalIP", "ExternalIP"}, want: []exposure.NodeAddress{{"10.0.0.1", isIP}}},
+		"types overrule a preference": {types: types{"ExternalIP"}, prefer: isName, want: []exposure.NodeAddress{{"203.0.113.1", isIP}}},
+		"internal name":               {types: types{"InternalDNS"}, want: []exposure.NodeAddress{{"node-1.internal", isName}}},
+		"external name":               {types: types{"ExternalDNS", "ExternalIP"}, want: []exposure.NodeAddress{{"node-1.example.com", isName}}},
+		"range":                       {types: types{"InternalIP"}, cidrs: []string{"192.0.2.0/24"}, want: []exposure.NodeAddress{{"192.0.2.1", isIP}}},
+		"range with host bits":        {types: types{"InternalIP"}, cidrs: []string{"192.0.2.77/24"}, want: []exposure.NodeAddress{{"192.0.2.1", isIP}}},
+		"any of the ranges":           {types: types{"ExternalIP", "InternalIP"}, cidrs: []string{"198.51.100.0/24", "fd00::/8"}, want: []exposure.NodeAddress{{"fd00::1", isIP}}},
+		"range without types":         {prefer: isIP, cidrs: []string{"10.0.0.0/8"}, want: []exposure.NodeAddress{{"10.0.0.1", isIP}}},
+		"a name is in every range":    {types: types{"Hostname"}, cidrs: []string{"10.0.0.0/8"}, want: []exposure.NodeAddress{{"node-1", isName}}},
+		"nothing in the range": {
+			types: types{"InternalIP"}, cidrs: []string{"198.51.100.0/24"}, problem: "no valid address of the types [InternalIP] in [198.51.100.0/24]",
+		},
+
+		"each family":               {prefer: isIP, families: both, want: []exposure.NodeAddress{{"203.0.113.1", isIP}, {"fd00::1", isIP}}},
+		"in the Service's order":    {types: types{"InternalIP"}, families: []corev1.IPFamily{both[1], both[0]}, want: []exposure.NodeAddress{{"fd00::1", isIP}, {"10.0.0.1", isIP}}},
+		"the only family":           {types: types{"InternalIP"}, families: both[1:], want: []exposure.NodeAddress{{"fd00::1", isIP}}},
+		"a family that is missing":  {types: types{"ExternalIP"}, families: both, want: []exposure.NodeAddress{{"203.0.113.1", isIP}}},
+		"a name is of all families": {prefer: isName, families: both, want: []exposure.NodeAddress{{"node-1", isName}}},
+		"a name is the fallback":    {types: types{"ExternalIP", "ExternalDNS"}, families: both[1:], want: []exposure.NodeAddress{{"node-1.example.com", isName}}},
+		"no address of the family": {
+			types: types{"ExternalIP"}, families: both[1:], problem: "no valid address of the types [ExternalIP] of the Service's IP families [IPv6]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			choice := exposure.NodeChoice{Types: tc.types, Prefer: tc.prefer, Families: tc.families}
+			for _, cidr := range tc.cidrs {
+				choice.CIDRs = append(choice.CIDRs, netip.MustParsePrefix(cidr).Masked())
+			}
+			got, problem := exposure.NodeAddresses(all, choice)
+			if diff := cmp.Diff(tc.want, got); diff != "" || problem != tc.problem {
+				t.Errorf("problem %q, addresses (-want +got):\n%s", problem, diff)
+			}
+		})
+	}
+}
+
+func TestAdvertisedAddressOfANode(t *testing.T) {
+	const (
+		isIP   = listenersv1alpha1.AddressTypeIP
+		isName = listenersv1alpha1.AddressTypeHostname
+	)
+	both := []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+	for value, tc := range map[string]struct {
+		want     []exposure.NodeAddress
+		families []corev1.IPFamily
+		problem  string // a part of it
+	}{
+		"198.51.100.1":                  {want: []exposure.NodeAddress{{"198.51.100.1", isIP}}},
+		"2001:db8::1":                   {want: []exposure.NodeAddress{{"2001:db8::1", isIP}}},
+		"broker.example.com":            {want: []exposure.NodeAddress{{"broker.example.com", isName}}},
+		" a.example.com , 198.51.100.1": {want: []exposure.NodeAddress{{"a.example.com", isName}}},
+		"198.51.100.1, 2001:db8::1":     {want: []exposure.NodeAddress{{"198.51.100.1", isIP}}},
+		"198.51.100.1,2001:db8::1":      {families: both, want: []exposure.NodeAddress{{"2001:db8::1", isIP}, {"198.51.100.1", isIP}}},
+		"name.example.com,2001:db8::1":  {families: both, want: []exposure.NodeAddress{{"name.example.com", isName}}},
+		"198.51.100.7":                  {families: both[:1], problem: "no address of the Service's IP families [IPv6] in its annotation"},
+		"":                              {problem: `"" is neither`},
+		"198.51.100.300":                {problem: `"198.51.100.300" is neither`},
+		"198.51.100.1:9092":             {problem: "is neither"},
+		"https://broker.example.com":    {problem: "is neither"},
+		"[2001:db8::1]":                 {problem: "is neither"},
+		"fe80::1%eth0":                  {problem: "is neither"},
+		"0.0.0.0":                       {problem: "is neither"},
+		"127.0.0.1":                     {problem: "is neither"},
+		"198.51.100.1,":                 {problem: `"" is neither`},
+		"198.51.100.1\n198.51.100.2":    {problem: "is neither"},
+		"../../etc":                     {problem: "is neither"},
+		strings.Repeat("x", 300):        {problem: "..."},
+	} {
+		t.Run(value[:min(len(value), 40)], func(t *testing.T) {
+			annotated := node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+			annotated.Annotations = map[string]string{names.AnnotationAdvertisedAddress: value}
+			// Types and ranges of a class do not apply.
+			choice := exposure.NodeChoice{
+				Types: []listenersv1alpha1.NodeAddressType{"InternalIP"}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Families: tc.families,
+			}
+			got, problem := exposure.NodeAddresses(annotated, choice)
+			if diff := cmp.Diff(tc.want, got); diff != "" || !strings.Contains(problem, tc.problem) || (problem == "") != (tc.problem == "") {
+				t.Errorf("problem %q, addresses (-want +got):\n%s", problem, diff)
+			}
+			if invalid := exposure.InvalidAdvertisedAddress([]*corev1.Node{annotated}); invalid != strings.Contains(problem, "invalid annotation") {
+				t.Errorf("invalid: %t", invalid)
+			}
+		})
+	}
+}
+
+// Whatever an annotation contains, only addresses that clients can use are published.
+func FuzzAdvertisedAddress(f *testing.F) {
+	for _, seed := range []string{"198.51.100.1", "a.example.com,2001:db8::1", "fe80::1%eth0", "a,,b", "\x00", "1.2.3.4 ,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		annotated := node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+		annotated.Annotations = map[string]string{names.AnnotationAdvertisedAddress: value}
+		addresses, problem := exposure.NodeAddresses(annotated, exposure.NodeChoice{Prefer: listenersv1alpha1.AddressTypeIP})
+		if (problem == "") != (len(addresses) == 1) {
+			t.Fatalf("problem %q, addresses %v", problem, addresses)
+		}
+		for _, a := range addresses {
+			if isIP := address.IsIP(a.Address); isIP != (a.Type == listenersv1alpha1.AddressTypeIP) || !isIP && !address.IsHostname(a.Address) {
+				t.Errorf("published %+v", a)
+			}
+		}
+	})
 }

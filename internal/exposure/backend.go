@@ -37,7 +37,7 @@ type Backend interface {
 	PodAddresses(l *Listener, pod *corev1.Pod, node *corev1.Node) *Exposed
 }
 
-// Kind is a kind of object that a backend generates. Not every cluster serves it.
+// Kind is a kind of object that a backend generates. Not every cluster serves it, unless it is BuiltIn.
 type Kind struct {
 	schema.GroupVersionKind
 	// Resource is the plural name of the kind in API paths.
@@ -45,6 +45,8 @@ type Kind struct {
 	// Aggregated states that on some platforms an aggregated API server serves the kind, rather than a
 	// CustomResourceDefinition.
 	Aggregated bool
+	// BuiltIn states that Kubernetes itself serves the kind, on every cluster.
+	BuiltIn bool
 	// AddToScheme registers the Go types of the kind and of its list.
 	AddToScheme func(scheme *runtime.Scheme) error
 	// ForeignReason and RejectedReason are the reasons of the condition listenersv1alpha1.ListenerAccepted for an
@@ -102,6 +104,15 @@ type Exposed struct {
 	// Reason, one of those of listenersv1alpha1.ListenerReady, and Message describe which addresses are missing and who
 	// has to act. A message without a reason lists what is permanently left out.
 	Reason, Message string
+	// Rejected are the objects that another controller has rejected for something that it does not watch.
+	Rejected []Rejected
 	// NeedsAction states that the missing addresses need an action of a user or administrator, not only time.
 	NeedsAction bool
+}
+
+// Rejected is an object that another controller has rejected, and accepts at its next change if the cause is remedied.
+type Rejected struct {
+	Object
+	// Since is the time of the rejection.
+	Since metav1.Time
 }

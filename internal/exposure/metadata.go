@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -21,6 +23,21 @@ func Labels(listener *listenersv1alpha1.Listener, class map[string]string) map[s
 	labels["app.kubernetes.io/instance"] = listener.Name
 	labels["app.kubernetes.io/managed-by"] = names.ServiceManagedBy
 	return labels
+}
+
+// NewObject returns an object that is generated for a Listener, in its namespace and with it as the controller. labels
+// are those of the class for this kind of object.
+func NewObject(l *Listener, kind schema.GroupVersionKind, name string, labels, annotations map[string]string, spec map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	o.SetGroupVersionKind(kind)
+	o.SetNamespace(l.Namespace)
+	o.SetName(name)
+	o.SetLabels(Labels(l.Listener, labels))
+	if len(annotations) > 0 {
+		o.SetAnnotations(annotations)
+	}
+	SetOwner(o, l.Listener)
+	return o
 }
 
 // SetOwner makes the Listener the controller of an object that is generated for it.

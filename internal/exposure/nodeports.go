@@ -1,10 +1,12 @@
 package exposure
 
 import (
+	"hash/fnv"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 )
@@ -28,6 +30,87 @@ func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1
 		}
 	}
 	return lost
+}
+
+// AllocateNodePorts returns node ports of a range, by port name, for the ports of the desired Service that have none:
+// the existing one, nil if there is none, has none for them by their names, none is requested, and overrides set none.
+// Ports of the same number and different protocols get the same, as from Kubernetes. taken reports whether a number is
+// not available. without is the name of a port for which no number is left, or "".
+//
+// Which number a port gets depends on the names of Listener and port as long as it is free, so that Listeners which are
+// created at the same time rarely want the same one, and a Listener that is created again likely gets the one it had.
+func AllocateNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, requested map[string]int32, numbers utilnet.PortRange,
+	taken func(int32) bool,
+) (allocated map[string]int32, without string) {
+	if ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort {
+		return nil, ""
+	}
+	has := presentNodePorts(desired, existing)
+	maps.Copy(has, requested)
+	allocated, shared := map[string]int32{}, map[portProtocol]int32{}
+	for i := range desired.Spec.Ports {
+		p := &desired.Spec.Ports[i]
+		name := ptr.Deref(p.Name, "")
+		number, ok := has[name]
+		if !ok {
+			if number, ok = shareable(shared, p); !ok {
+				number, ok = firstFree(numbers, *desired.Namespace+"/"+*desired.Name+"/"+name, func(n int32) bool {
+					return taken(n) || slices.Contains(slices.Collect(maps.Values(has)), n) || slices.Contains(slices.Collect(maps.Values(allocated)), n)
+				})
+			}
+			if !ok {
+				return nil, name
+			}
+			allocated[name] = number
+		}
+		shared[portProtocol{ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP)}] = number
+	}
+	return allocated, ""
+}
+
+// presentNodePorts returns the node ports, by port name, that overrides set or that the existing Service, which may be
+// nil, has.
+func presentNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) map[string]int32 {
+	present := map[string]int32{}
+	if existing != nil {
+		for _, p := range existing.Spec.Ports {
+			if p.NodePort != 0 {
+				present[p.Name] = p.NodePort
+			}
+		}
+	}
+	maps.Copy(present, FixedNodePorts(desired))
+	return present
+}
+
+// portProtocol identifies a port of a Service.
+type portProtocol struct {
+	port     int32
+	protocol corev1.Protocol
+}
+
+// shareable returns the node port of a port with the same number and another protocol, if there is one.
+func shareable(nodePorts map[portProtocol]int32, p *corev1ac.ServicePortApplyConfiguration) (number int32, ok bool) {
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
+		if number, ok := nodePorts[portProtocol{ptr.Deref(p.Port, 0), protocol}]; ok {
+			return number, true
+		}
+	}
+	return 0, false
+}
+
+// firstFree returns the first number of the range that is not taken, beginning where the name determines.
+func firstFree(numbers utilnet.PortRange, name string, taken func(int32) bool) (number int32, ok bool) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	first := int(hash.Sum32() % uint32(numbers.Size)) //nolint:gosec // at most 65535
+	for i := range numbers.Size {
+		number := int32(numbers.Base + (first+i)%numbers.Size) //nolint:gosec // at most 65535
+		if !taken(number) {
+			return number, true
+		}
+	}
+	return 0, false
 }
 
 // WithNodePorts returns a copy of the Service with these node ports, by port name.

@@ -1,12 +1,16 @@
 package exposure_test
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -56,7 +60,7 @@ func TestLostNodePorts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, exposure.LostNodePorts(desired, tc.existing, last), cmpopts.EquateEmpty()); diff != "" {
+			if diff := gocmp.Diff(tc.want, exposure.LostNodePorts(desired, tc.existing, last), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -73,4 +77,58 @@ func TestServiceWithNodePortsGolden(t *testing.T) {
 	with := exposure.WithNodePorts(without, exposure.LostNodePorts(without, nil, map[string]int32{"dns-tcp": 30053, "dns-udp": 30053, "http": 30080}))
 	golden.Compare(t, "service-nodeport-again", with)
 	golden.Compare(t, "service-nodeport-several-ports", without) // is not changed
+}
+
+func TestAllocatedNodePorts(t *testing.T) {
+	numbers := utilnet.PortRange{Base: 31000, Size: 4}
+	service := func(ports ...corev1.ServicePort) *corev1.Service {
+		return &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: ports}}
+	}
+	for name, tc := range map[string]struct {
+		serviceType listenersv1alpha1.ServiceType
+		override    string
+		existing    *corev1.Service
+		requested   map[string]int32
+		taken       []int32
+		want        []string // the ports that get a number
+		without     string
+	}{
+		"all ports":          {want: []string{"dns-tcp", "dns-udp", "http"}},
+		"another type":       {serviceType: clusterIP},
+		"requested ones":     {requested: map[string]int32{"http": 30080}, want: []string{"dns-tcp", "dns-udp"}},
+		"those that exist":   {existing: service(corev1.ServicePort{Name: "http", Port: 81, NodePort: 30080}), want: []string{"dns-tcp", "dns-udp"}},
+		"those of overrides": {override: `{spec: {ports: [{port: 80, nodePort: 31000}]}}`, want: []string{"dns-tcp", "dns-udp"}},
+		"the numbers left":   {taken: []int32{31001, 31002}, want: []string{"dns-tcp", "dns-udp", "http"}},
+		"one number left":    {taken: []int32{31000, 31001, 31003}, without: "http"},
+		"no number left":     {taken: []int32{31000, 31001, 31002, 31003}, without: "dns-tcp"},
+		"no number needed":   {taken: []int32{31000, 31001, 31002, 31003}, requested: map[string]int32{"dns-tcp": 1, "dns-udp": 1, "http": 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, listener := newClass(cmp.Or(tc.serviceType, nodePort)), newListener()
+			severalPorts(listener)
+			if tc.override != "" {
+				class.Spec.ServiceOverrides = rawYAML(t, tc.override)
+			}
+			desired, err := exposure.Service(class, listener)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, without := exposure.AllocateNodePorts(desired, tc.existing, tc.requested, numbers, func(n int32) bool { return slices.Contains(tc.taken, n) })
+			if diff := gocmp.Diff(tc.want, slices.Sorted(maps.Keys(got)), cmpopts.EquateEmpty()); diff != "" || without != tc.without {
+				t.Errorf("without %q, ports (-want +got):\n%s", without, diff)
+			}
+			again, _ := exposure.AllocateNodePorts(desired, tc.existing, tc.requested, numbers, func(n int32) bool { return slices.Contains(tc.taken, n) })
+			if diff := gocmp.Diff(got, again); diff != "" {
+				t.Errorf("the numbers are not the same again:\n%s", diff)
+			}
+			if got["dns-tcp"] != got["dns-udp"] || got["http"] != 0 && got["http"] == got["dns-tcp"] {
+				t.Errorf("got %v, want one number for each number of a port", got)
+			}
+			for _, number := range got {
+				if !numbers.Contains(int(number)) || slices.Contains(tc.taken, number) || tc.override != "" && number == 31000 {
+					t.Errorf("got %v", got)
+				}
+			}
+		})
+	}
 }

@@ -91,10 +91,10 @@ func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string,
 	fields := differences("spec.", was["spec"], is["spec"])
 	fields.Delete("spec.ports")
 	changed = changed.Union(fields)
-	identify := func(p corev1ac.ServicePortApplyConfiguration) string {
+	portID := func(p corev1ac.ServicePortApplyConfiguration) string {
 		return fmt.Sprint(ptr.Deref(p.Name, ""), " ", ptr.Deref(p.Port, 0), "/", ptr.Deref(p.Protocol, corev1.ProtocolTCP))
 	}
-	if !slices.EqualFunc(before.Spec.Ports, after.Spec.Ports, func(a, b corev1ac.ServicePortApplyConfiguration) bool { return identify(a) == identify(b) }) {
+	if !slices.EqualFunc(before.Spec.Ports, after.Spec.Ports, func(a, b corev1ac.ServicePortApplyConfiguration) bool { return portID(a) == portID(b) }) {
 		return slices.Sorted(maps.Keys(changed.Insert("spec.ports"))), nil
 	}
 	for i := range before.Spec.Ports {
@@ -146,19 +146,40 @@ func AddsPorts(class *listenersv1alpha1.ListenerClass) bool {
 // all be those of the Service (contract 1.5). An entry without one of them applies to no object, which is not an error,
 // because product operators pass on lists that are written for all of their objects.
 func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, error) {
-	var entry struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-	}
+	entry, err := identify(raw)
+	return err == nil && entry.APIVersion == *service.APIVersion && entry.Kind == *service.Kind &&
+		entry.Metadata.Name == *service.Name && entry.Metadata.Namespace == *service.Namespace, err
+}
+
+// identity is what an override of a Listener says of the object that it applies to.
+type identity struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+}
+
+func identify(raw []byte) (identity, error) {
+	var entry identity
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &entry); err != nil {
-		return false, fmt.Errorf("decoding the object: %w", err)
+		return identity{}, fmt.Errorf("decoding the object: %w", err)
 	}
-	return entry.APIVersion == *service.APIVersion && entry.Kind == *service.Kind &&
-		entry.Metadata.Name == *service.Name && entry.Metadata.Namespace == *service.Namespace, nil
+	return entry, nil
+}
+
+// IgnoredOverrides returns the paths of a Listener's overrides that name its Service, but no namespace, so that they
+// apply to no object.
+func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
+	var ignored []string
+	for i, raw := range listener.Spec.ObjectOverrides {
+		id, err := identify(raw.Raw)
+		if err == nil && id.Kind == "Service" && id.Metadata.Name == listener.Name && id.Metadata.Namespace == "" {
+			ignored = append(ignored, fmt.Sprintf("spec.objectOverrides[%d]", i))
+		}
+	}
+	return ignored
 }
 
 // merge applies a partial Service as a strategic merge patch, but for its selector, which is replaced, and its ports,

@@ -2,6 +2,7 @@ package exposure
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,10 +19,48 @@ type port struct {
 	number   int32
 }
 
+// ExposedPorts returns the ports of a Listener that its class exposes, in the order of the Listener.
+func ExposedPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) []listenersv1alpha1.ListenerPort {
+	return slices.DeleteFunc(slices.Clone(listener.Spec.Ports), func(p listenersv1alpha1.ListenerPort) bool {
+		return len(class.Spec.Ports) > 0 && !slices.Contains(class.Spec.Ports, p.Name)
+	})
+}
+
+// OrderedPorts returns the ports of the Service in the order of preference: that in which the class lists them, or else
+// the Listener. Ports that only overrides add come last.
+func (l *Listener) OrderedPorts() []corev1.ServicePort {
+	order := l.Class.ListedPorts()
+	for _, p := range l.Spec.Ports {
+		order = append(order, p.Name)
+	}
+	place := func(p corev1.ServicePort) int {
+		if i := slices.Index(order, p.Name); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	ports := slices.Clone(l.Service.Spec.Ports)
+	slices.SortStableFunc(ports, func(a, b corev1.ServicePort) int { return cmp.Compare(place(a), place(b)) })
+	return ports
+}
+
+// noPorts returns the refusal of a Listener that exposes no port.
+func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) *Refusal {
+	if len(listener.Spec.Ports) == 0 {
+		return Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")
+	}
+	names := make([]string, 0, len(listener.Spec.Ports))
+	for _, p := range listener.Spec.Ports {
+		names = append(names, p.Name)
+	}
+	return Refuse(listenersv1alpha1.ReasonNoPorts, "ListenerClass %s exposes only the ports %s, and the Listener has only %s; rename a port, or use another class",
+		class.Name, strings.Join(class.Spec.Ports, ", "), strings.Join(names, ", "))
+}
+
 // servicePorts returns the ports of the Service of a Listener, sorted by protocol and name. Of several ports with the
 // same protocol and name, the last one applies. The error is a *Refusal if no Service can have these ports.
-func servicePorts(listener *listenersv1alpha1.Listener) ([]port, error) {
-	ports := deduplicate(listener.Spec.Ports)
+func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) ([]port, error) {
+	ports := deduplicate(ExposedPorts(class, listener))
 	byName, byNumber := map[string]port{}, map[port]string{}
 	for _, p := range ports {
 		if problem := checkPort(p); problem != "" {
@@ -81,4 +120,31 @@ func checkPort(p port) string {
 	default:
 		return "the protocol " + string(p.protocol) + " is none of TCP, UDP and SCTP"
 	}
+}
+
+// PortsOf returns the names of the Service's ports with one of these protocols that the class lists, or all of them if
+// it lists none, in the order of preference. leftOut describes those that the class does not exclude, but that have
+// another protocol, which objects of this kind do not support.
+func PortsOf(l *Listener, kind string, protocols ...corev1.Protocol) (ports, leftOut []string) {
+	listed := l.Class.ListedPorts()
+	for _, p := range l.OrderedPorts() {
+		switch {
+		case p.Name == "" || len(listed) > 0 && !slices.Contains(listed, p.Name):
+		case !slices.Contains(protocols, cmp.Or(p.Protocol, corev1.ProtocolTCP)):
+			leftOut = append(leftOut, fmt.Sprintf("port %s (%s do not support %s)", p.Name, kind, p.Protocol))
+		default:
+			ports = append(ports, p.Name)
+		}
+	}
+	return ports, leftOut
+}
+
+// NoPorts returns a *Refusal for a Listener without a port that PortsOf returns.
+func NoPorts(l *Listener, kind, protocol string) *Refusal {
+	lists := ""
+	if listed := l.Class.ListedPorts(); len(listed) > 0 {
+		lists = fmt.Sprintf(", and ListenerClass %s lists the ports %s", l.Class.Name, strings.Join(listed, ", "))
+	}
+	return Refuse(listenersv1alpha1.ReasonNoRoutablePorts,
+		"no port of the Listener can be exposed by %s: %s support only %s%s; use another class, or list other ports in the class", kind, kind, protocol, lists)
 }

@@ -25,7 +25,7 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
 			strings.Join(problems, ", "))
 	}
-	ports, err := servicePorts(listener)
+	ports, err := servicePorts(class, listener)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 		err = checkNames(service)
 	}
 	if err == nil && len(service.Spec.Ports) == 0 {
-		return nil, Refuse(listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port; name at least one port to expose")
+		return nil, noPorts(class, listener)
 	}
 	if err == nil && len(service.Spec.Ports) > class.MaxPorts() {
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "the Listener has %d ports, and ListenerClass %s allows %d; remove some of spec.ports, or raise "+
@@ -50,6 +50,7 @@ func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha
 		WithSelector(listener.Spec.ExtraPodSelectorLabels).
 		WithSelector(map[string]string{names.PodMountLabel(listener.UID): listener.Name}).
 		WithPublishNotReadyAddresses(listener.PublishesNotReady())
+	spec.IPFamilies, spec.IPFamilyPolicy = class.Spec.IPFamilies, class.Spec.IPFamilyPolicy
 	for _, p := range ports {
 		spec.WithPorts(corev1ac.ServicePort().WithName(p.name).WithProtocol(p.protocol).WithPort(p.number))
 	}

@@ -114,6 +114,20 @@ func TestServiceGolden(t *testing.T) {
 				{Name: "empty", Port: 6, Protocol: ptr.To(corev1.Protocol(""))},
 			}
 		}},
+		"listed-ports": {
+			serviceType: nodePort,
+			class: func(c *listenersv1alpha1.ListenerClass) {
+				c.Spec.Ports = []string{"https", "other", "http"}
+				c.Spec.ServiceOverrides = rawYAML(t, `spec: {ports: [{name: extra, port: 1234}]}`)
+			},
+			listener: func(l *listenersv1alpha1.Listener) {
+				l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}, {Name: "metrics", Port: 9090}, {Name: "https", Port: 443}}
+			},
+		},
+		"dual-stack": {serviceType: nodePort, class: func(c *listenersv1alpha1.ListenerClass) {
+			c.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+			c.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyRequireDualStack)
+		}},
 		"overrides-of-class-then-listener": {
 			serviceType: loadBalancer,
 			class: func(c *listenersv1alpha1.ListenerClass) {
@@ -231,6 +245,13 @@ func TestServiceIsRefused(t *testing.T) {
 				}
 			},
 			listenersv1alpha1.ReasonInvalidPorts, "the Listener has 65 ports, and ListenerClass class allows 64",
+		},
+		"none of the listed ports": {
+			func(c *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				c.Spec.Ports = []string{"https", "grpc"}
+				l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "metrics", Port: 9090})
+			},
+			listenersv1alpha1.ReasonNoPorts, "ListenerClass class exposes only the ports https, grpc, and the Listener has only http, metrics",
 		},
 		"null ports":           {ports(), listenersv1alpha1.ReasonNoPorts, "spec.ports is empty, and overrides add no port"},
 		"port 0":               {ports(listenersv1alpha1.ListenerPort{Name: "a"}), listenersv1alpha1.ReasonInvalidPorts, `port "a": the port number`},

@@ -2,7 +2,10 @@
 // the status invalid.
 package message
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Maximum lengths in bytes.
 const (
@@ -11,6 +14,10 @@ const (
 	// MaxCondition is that of the message of a condition.
 	MaxCondition = 32768
 )
+
+// Repeat is when a warning is repeated whose cause lasts: Kubernetes deletes events an hour after the last one, and
+// users look at them later. So each cause has at most two events.
+const Repeat = 30 * time.Minute
 
 // Truncate returns s, or the beginning of an s that is too long.
 func Truncate(s string, limit int) string {

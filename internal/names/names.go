@@ -70,6 +70,14 @@ const (
 	// mounts the volume, the Listener keeps the address of this node.
 	AnnotationNode = "listeners.stackable.tech/node"
 
+	// AnnotationAdvertisedAddress on a Node is the address to publish for it instead of those in its status: an IP
+	// address, a host name, or several of them with commas in between, the preferred one first.
+	AnnotationAdvertisedAddress = "listener-operator.dev/advertised-address"
+
+	// AnnotationPorts on a class-based claim lists the names of the ports that its Listener exposes, with commas in
+	// between, the preferred one first.
+	AnnotationPorts = "listener-operator.dev/ports"
+
 	// AnnotationRelease on a claim is a request to release its volume from the node that it is pinned to: the time of
 	// the request, in the format of RFC 3339, or ReleaseNever. A volume that was created since then has been released.
 	AnnotationRelease = "listener-operator.dev/release"
@@ -81,6 +89,10 @@ const (
 	// AnnotationReleasedFrom on a PersistentVolume is the node that it is being released from, or was released from
 	// while its Pod is on no other node yet.
 	AnnotationReleasedFrom = "listener-operator.dev/released-from"
+
+	// AnnotationTouched on a Route that a router has rejected is the time at which the operator last changed it, so
+	// that the router looks at it again, in the format of RFC 3339.
+	AnnotationTouched = "listener-operator.dev/touched"
 
 	// Operator is the name of the operator's Deployment, ServiceAccount and image.
 	Operator = "listener-operator"

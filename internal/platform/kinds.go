@@ -6,7 +6,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// OptionalKind is a kind that some clusters serve.
+// OptionalKind is a kind that some clusters serve, or a kind of a backend.
 type OptionalKind struct {
 	schema.GroupVersionKind
 	// Resource is the plural name of the kind in API paths. Resource and group form the name of the
@@ -14,6 +14,8 @@ type OptionalKind struct {
 	Resource string
 	// Aggregated states that on some platforms an aggregated API server serves the group version.
 	Aggregated bool
+	// BuiltIn states that Kubernetes itself serves the kind, on every cluster. No object is watched for it.
+	BuiltIn bool
 }
 
 // kinds returns the optional kinds that the operator uses, apart from those of the backends that expose Listeners. The

@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,12 +49,13 @@ type APIs struct {
 	changed chan struct{}
 }
 
-// origin is the kind of an object that can define an API.
+// origin is what can define an API: the kind of an object, or Kubernetes itself.
 type origin string
 
 const (
 	byCRD        origin = "CustomResourceDefinition"
 	byAPIService origin = "APIService"
+	byKubernetes origin = "Kubernetes"
 )
 
 // Watch returns which optional kinds the cluster serves now, and follows changes until ctx is done, even if it returns
@@ -78,7 +80,11 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 	optional := append(kinds(), backendKinds...)
 	for _, o := range optional {
 		a.definitions[o.GroupVersionKind] = map[origin]bool{}
+		if o.BuiltIn {
+			a.definitions[o.GroupVersionKind][byKubernetes] = true
+		}
 	}
+	optional = slices.DeleteFunc(optional, func(o OptionalKind) bool { return o.BuiltIn })
 	if err := a.follow(ctx, reader, optional); err != nil {
 		return nil, err
 	}

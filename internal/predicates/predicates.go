@@ -9,12 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// NodeAddressesChanged passes Nodes that are created, deleted, or change their addresses, but not their heartbeats.
+// NodeAddressesChanged passes Nodes that are created, deleted, or change their addresses or the annotation that
+// overrides them, but not their heartbeats.
 func NodeAddressesChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Status.Addresses, e.ObjectNew.(*corev1.Node).Status.Addresses)
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return before.Annotations[names.AnnotationAdvertisedAddress] != after.Annotations[names.AnnotationAdvertisedAddress] ||
+			!equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses)
 	}}
 }
 

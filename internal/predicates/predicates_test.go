@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 )
 
@@ -17,6 +18,27 @@ func TestOnlyTheInitialListIsDropped(t *testing.T) {
 	if !p.Create(event.CreateEvent{Object: service}) || !p.Update(event.UpdateEvent{ObjectOld: service, ObjectNew: service}) ||
 		!p.Delete(event.DeleteEvent{Object: service}) || !p.Generic(event.GenericEvent{Object: service}) {
 		t.Error("a later event is dropped")
+	}
+}
+
+func TestNodesPassWhenTheirAddressesChange(t *testing.T) {
+	p, before := predicates.NodeAddressesChanged(), &corev1.Node{}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"heartbeat":          {func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }, false},
+		"another annotation": {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, false},
+		"address":            {func(n *corev1.Node) { n.Status.Addresses = []corev1.NodeAddress{{Address: "192.0.2.1"}} }, true},
+		"advertised address": {func(n *corev1.Node) {
+			n.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "192.0.2.1"}
+		}, true},
+	} {
+		after := before.DeepCopy()
+		tc.change(after)
+		if got := p.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+			t.Errorf("%s passes: %t", name, got)
+		}
 	}
 }
 

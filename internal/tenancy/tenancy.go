@@ -1,5 +1,5 @@
-// Package tenancy decides which namespaces may use a class. It reads the labels of namespaces, and must never read
-// anything else of them.
+// Package tenancy decides which namespaces may use a class. It reads the labels of namespaces, and whether they are
+// being deleted, and must never read anything else of them.
 package tenancy
 
 import (
@@ -20,6 +20,17 @@ func Namespace() *metav1.PartialObjectMetadata {
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return namespace
+}
+
+// Terminating reports whether a namespace is being deleted. reader must read namespaces from the cache. In one that
+// does not exist any more, or not yet, the API server decides.
+func Terminating(ctx context.Context, reader client.Reader, namespace string) (bool, error) {
+	object := Namespace()
+	err := reader.Get(ctx, client.ObjectKey{Name: namespace}, object)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading namespace %s: %w", namespace, err)
+	}
+	return err == nil && object.DeletionTimestamp != nil, nil
 }
 
 // Check returns why Listeners and claims of a namespace may not use a class, or "" if they may. The error is that of

@@ -527,13 +527,13 @@ func TestNumberOfFilesInAVolumeIsLimited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			written := n.write(tc.addresses...)
-			if got := len(inodes(t, n.mount)); got > 4*1024+10 {
+			if got := len(inodes(t, n.mount)); got > 4*4096+10 {
 				t.Errorf("the volume has %d inodes", got)
 			}
 			if got := n.read("default-address/address"); got != "10.0.0.0" {
 				t.Errorf("the default address is %q", got)
 			}
-			if len(written.Skipped) != 11 || !strings.HasPrefix(written.Skipped[0], tc.kind) || !strings.HasSuffix(written.Skipped[0], "at most 1024 addresses and ports") ||
+			if len(written.Skipped) != 11 || !strings.HasPrefix(written.Skipped[0], tc.kind) || !strings.HasSuffix(written.Skipped[0], "at most 4096 addresses and ports") ||
 				!strings.HasPrefix(written.Skipped[10], "and 2") {
 				t.Errorf("skipped: %q", written.Skipped)
 			}

@@ -36,8 +36,9 @@ func (d *directory) path() string { return path.Join(addressesDir, d.address) }
 // Limits of what is written into a volume. The operator writes far less; other content of a PodListeners object, which
 // may have more than a MiB, must not use up the inodes of the node.
 const (
-	// maxFiles is the maximum number of addresses and ports of a volume.
-	maxFiles = 1024
+	// maxFiles is the maximum number of addresses and ports of a volume: three addresses with as many ports as a class
+	// can permit.
+	maxFiles = 4096
 	// maxSkipped is the maximum number of descriptions of what was left out.
 	maxSkipped = 10
 )

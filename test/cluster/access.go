@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -52,4 +53,14 @@ func (c *Cluster) ClientDial(ctx context.Context, network, address string) (net.
 		return err
 	})
 	return conn, err
+}
+
+// RunKubectl runs kubectl on the cluster with input, which may be nil. An error contains its output.
+func (c *Cluster) RunKubectl(ctx context.Context, input []byte, args ...string) error {
+	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
+	cmd.Stdin = bytes.NewReader(input)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("running kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(output))
+	}
+	return nil
 }

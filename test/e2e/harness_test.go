@@ -522,7 +522,12 @@ func request(ctx context.Context, a listenersv1alpha1.IngressAddress, path strin
 
 func requestWith(ctx context.Context, by *http.Client, a listenersv1alpha1.IngressAddress, path string) (string, error) {
 	target := net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports["http"])))
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+target+path, nil)
+	return fetch(ctx, by, "http://"+target+path)
+}
+
+// fetch sends one request, and returns the body of the response. Any status but 200 is an error.
+func fetch(ctx context.Context, by *http.Client, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -531,11 +536,11 @@ func requestWith(ctx context.Context, by *http.Client, a listenersv1alpha1.Ingre
 		return "", err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
+	content, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %s: %s", response.Status, body)
+		err = fmt.Errorf("status %s: %s", response.Status, content)
 	}
-	return string(body), err
+	return string(content), err
 }
 
 // awaitAnswer waits until an address answers a request from outside of the cluster with the name of the expected Pod.
@@ -620,21 +625,27 @@ func (s *scenario) readFiles(a listenersv1alpha1.IngressAddress) map[string]stri
 func (s *scenario) awaitFilesAt(through listenersv1alpha1.IngressAddress, want ...listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		body, err := request(ctx, through, "/files")
+		raw, err := request(ctx, through, "/files")
 		if err != nil {
 			return err
 		}
-		var files map[string]string
-		if err := json.Unmarshal([]byte(body), &files); err != nil {
-			return err
-		}
-		if diff := cmp.Diff(wantFiles("listener", want...), files); diff != "" {
-			return fmt.Errorf("files (-want +got):\n%s", diff)
-		}
-		return nil
+		return checkFiles(raw, want...)
 	}); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// checkFiles returns an error unless the files that the test server has read are those of exactly these addresses in
+// its volume "listener".
+func checkFiles(raw string, want ...listenersv1alpha1.IngressAddress) error {
+	var files map[string]string
+	if err := json.Unmarshal([]byte(raw), &files); err != nil {
+		return fmt.Errorf("parsing the files: %w", err)
+	}
+	if diff := cmp.Diff(wantFiles("listener", want...), files); diff != "" {
+		return fmt.Errorf("files (-want +got):\n%s", diff)
+	}
+	return nil
 }
 
 // wantFiles returns the expected files of a volume with these addresses.

@@ -32,9 +32,8 @@ var loadBalancer struct {
 	taken atomic.Int32
 }
 
-// createBalancedClass creates a class whose Services the cluster's load balancer serves, and installs the load balancer
-// if it does not run yet. Each scenario has a pool of addresses of its own, which is empty at first.
-func (s *scenario) createBalancedClass(change func(*listenersv1alpha1.ListenerClassSpec)) *listenersv1alpha1.ListenerClass {
+// ensureLoadBalancer installs the cluster's load balancer if it does not run yet.
+func (s *scenario) ensureLoadBalancer() {
 	s.Helper()
 	loadBalancer.install.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 2*timeout)
@@ -44,6 +43,13 @@ func (s *scenario) createBalancedClass(change func(*listenersv1alpha1.ListenerCl
 	if loadBalancer.err != nil {
 		s.Fatalf("the load balancer was not installed: %v", loadBalancer.err)
 	}
+}
+
+// createBalancedClass creates a class whose Services the cluster's load balancer serves, and installs the load balancer
+// if it does not run yet. Each scenario has a pool of addresses of its own, which is empty at first.
+func (s *scenario) createBalancedClass(change func(*listenersv1alpha1.ListenerClassSpec)) *listenersv1alpha1.ListenerClass {
+	s.Helper()
+	s.ensureLoadBalancer()
 	spec := listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To(metallb.LoadBalancerClass),
 	}
@@ -58,12 +64,12 @@ func (s *scenario) createBalancedClass(change func(*listenersv1alpha1.ListenerCl
 	return s.createClass(spec)
 }
 
-// freeAddress returns an address that no other test uses.
+// freeAddress returns an address that no other test uses. The last one is Traefik's.
 func (s *scenario) freeAddress() string {
 	s.Helper()
 	i := int(loadBalancer.taken.Add(1))
-	if i > cluster.MaxFree {
-		s.Fatalf("all %d free addresses are taken", cluster.MaxFree)
+	if i >= cluster.MaxFree {
+		s.Fatalf("all %d free addresses are taken", cluster.MaxFree-1)
 	}
 	return testbed.FreeIP(i)
 }

@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/cert"
@@ -69,20 +72,60 @@ func admit(id Identity, routes []routev1.Route, secrets secretReader) []decision
 		if route.Spec.Host == "" && route.Spec.Subdomain != "" && id.Domain != "" {
 			route.Spec.Host = route.Spec.Subdomain + "." + id.Domain
 		}
-		decisions = append(decisions, decision{route: route, rejection: decide(route, claims, secrets)})
+		decisions = append(decisions, decision{route: route, rejection: decide(id, route, claims, secrets)})
 	}
 	return decisions
 }
 
+// rejections are the Routes that were rejected for their Secrets, by uid, as they were then.
+type rejections map[types.UID]remembered
+
+type remembered struct {
+	route     *routev1.Route
+	rejection *rejection
+}
+
+// remember replaces decisions about Secrets by earlier ones about the same version of a Route: the platform's router
+// looks at a Secret again when the Route changes, or after half an hour. A change of the status does not count.
+func (r rejections) remember(decisions []decision, routes []routev1.Route) {
+	given := map[types.UID]*routev1.Route{}
+	for i := range routes {
+		given[routes[i].UID] = &routes[i]
+	}
+	maps.DeleteFunc(r, func(uid types.UID, _ remembered) bool { return given[uid] == nil })
+	for i := range decisions {
+		d, uid := &decisions[i], decisions[i].route.UID
+		last, ok := r[uid]
+		concernsSecret := d.rejection == nil || d.rejection.reason == reasonExternalCertificate || d.rejection.reason == reasonInvalidTLS
+		if ok && concernsSecret && sameVersion(last.route, given[uid]) {
+			d.rejection = last.rejection
+		}
+		delete(r, uid)
+		if usesSecret(d.route) && d.rejection != nil && concernsSecret {
+			r[uid] = remembered{given[uid], d.rejection}
+		}
+	}
+}
+
+// sameVersion reports whether only the status of a Route has changed.
+func sameVersion(before, after *routev1.Route) bool {
+	return equality.Semantic.DeepEqual(before.Spec, after.Spec) && maps.Equal(before.Labels, after.Labels) && maps.Equal(before.Annotations, after.Annotations)
+}
+
+// usesSecret reports whether a Route refers to a Secret with its certificate.
+func usesSecret(route *routev1.Route) bool {
+	return route.Spec.TLS != nil && route.Spec.TLS.ExternalCertificate != nil && route.Spec.TLS.ExternalCertificate.Name != ""
+}
+
 // decide runs the checks of the platform's router in the same order.
-func decide(route *routev1.Route, claims map[string][]*routev1.Route, secrets secretReader) *rejection {
+func decide(id Identity, route *routev1.Route, claims map[string][]*routev1.Route, secrets secretReader) *rejection {
 	if r := checkWildcard(route); r != nil {
 		return r
 	}
 	if r := checkHost(route); r != nil {
 		return r
 	}
-	if r := claim(route, claims); r != nil {
+	if r := claim(id, route, claims); r != nil {
 		return r
 	}
 	if r := readCertificate(route, secrets); r != nil {
@@ -139,19 +182,36 @@ func checkHost(route *routev1.Route) *rejection {
 	return &rejection{reasonInvalidHost, "host name validation errors: " + strings.Join(messages, ", ")}
 }
 
-// claim adds a Route to the claims of its host, unless it conflicts with an older Route.
-func claim(route *routev1.Route, claims map[string][]*routev1.Route) *rejection {
+// claim adds a Route to the claims of its host, unless it conflicts with an older Route. One that was admitted before
+// is replaced by the older one, which then has just got the host.
+func claim(id Identity, route *routev1.Route, claims map[string][]*routev1.Route) *rejection {
 	host := route.Spec.Host
 	holders := claims[host]
+	message := ""
 	switch {
 	case len(holders) == 0:
 	case holders[0].Namespace != route.Namespace:
-		return &rejection{reasonHostClaimed, fmt.Sprintf("a route in another namespace holds %s and is older than %s", host, route.Name)}
+		message = fmt.Sprintf("a route in another namespace holds %s and is older than %s", host, route.Name)
 	case slices.ContainsFunc(holders, func(holder *routev1.Route) bool { return conflicts(holder, route) }):
-		return &rejection{reasonHostClaimed, fmt.Sprintf("route %s already exposes %s and is older", holders[0].Name, host)}
+		message = fmt.Sprintf("route %s already exposes %s and is older", holders[0].Name, host)
 	}
-	claims[host] = append(holders, route)
-	return nil
+	if message == "" {
+		claims[host] = append(holders, route)
+		return nil
+	}
+	if replaced := "replaced by older route " + holders[0].Name; hadHost(id, route, replaced) {
+		message = replaced
+	}
+	return &rejection{reasonHostClaimed, message}
+}
+
+// hadHost reports whether the router admitted the Route with its host, or rejected it last with the message.
+func hadHost(id Identity, route *routev1.Route, message string) bool {
+	return slices.ContainsFunc(route.Status.Ingress, func(e routev1.RouteIngress) bool {
+		return e.RouterName == id.Name && e.Host == route.Spec.Host && slices.ContainsFunc(e.Conditions, func(c routev1.RouteIngressCondition) bool {
+			return c.Type == routev1.RouteAdmitted && (c.Status == corev1.ConditionTrue || c.Message == message)
+		})
+	})
 }
 
 // conflicts reports whether two Routes of a namespace cannot share their host: they must differ by path, which the
@@ -163,7 +223,7 @@ func conflicts(holder, route *routev1.Route) bool {
 
 // readCertificate copies the certificate of the Secret that a Route refers to into the Route.
 func readCertificate(route *routev1.Route, secrets secretReader) *rejection {
-	if route.Spec.TLS == nil || route.Spec.TLS.ExternalCertificate == nil || route.Spec.TLS.ExternalCertificate.Name == "" {
+	if !usesSecret(route) {
 		return nil
 	}
 	name := route.Spec.TLS.ExternalCertificate.Name
@@ -198,7 +258,8 @@ func checkTLS(route *routev1.Route) *rejection {
 	if config.Certificate != "" {
 		if _, err := cert.ParseCertsPEM([]byte(config.Certificate)); err != nil {
 			errs = append(errs, field.Invalid(path.Child("certificate"), "redacted certificate data", err.Error()))
-		} else if err := checkKey(config); err != nil {
+		}
+		if err := checkKey(config); err != nil {
 			errs = append(errs, field.Invalid(path.Child("key"), "redacted key data", err.Error()))
 		}
 	}

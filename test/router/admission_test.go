@@ -53,6 +53,15 @@ func subdomain(name string) func(*routev1.Route) {
 	return func(r *routev1.Route) { r.Spec.Subdomain = name }
 }
 
+// inStatus gives a Route the entry of the router without a name.
+func inStatus(host string, admitted corev1.ConditionStatus, message string) func(*routev1.Route) {
+	return func(r *routev1.Route) {
+		r.Status.Ingress = []routev1.RouteIngress{{Host: host, Conditions: []routev1.RouteIngressCondition{
+			{Type: routev1.RouteAdmitted, Status: admitted, Message: message},
+		}}}
+	}
+}
+
 // noSecrets is for Routes that refer to no Secret.
 func noSecrets(string, string) (*corev1.Secret, []string) { return nil, nil }
 
@@ -98,6 +107,21 @@ func TestHostBelongsToOldestRoute(t *testing.T) {
 				"a/through": "x.test", "a/sub": "x.test: HostAlreadyClaimed: route through already exposes x.test and is older",
 			},
 		},
+		"an older Route replaces one that was admitted": {
+			routes: []routev1.Route{newRoute(1, "a", "old", "x.test"), newRoute(2, "a", "young", "x.test", inStatus("x.test", corev1.ConditionTrue, ""))},
+			want:   map[string]string{"a/old": "x.test", "a/young": "x.test: HostAlreadyClaimed: replaced by older route old"},
+		},
+		"a Route that was replaced keeps the message": {
+			routes: []routev1.Route{
+				newRoute(1, "a", "old", "x.test"),
+				newRoute(2, "b", "young", "x.test", inStatus("x.test", corev1.ConditionFalse, "replaced by older route old")),
+			},
+			want: map[string]string{"a/old": "x.test", "b/young": "x.test: HostAlreadyClaimed: replaced by older route old"},
+		},
+		"a Route that was admitted with another host is not replaced": {
+			routes: []routev1.Route{newRoute(1, "a", "old", "x.test"), newRoute(2, "a", "young", "x.test", inStatus("y.test", corev1.ConditionTrue, ""))},
+			want:   map[string]string{"a/old": "x.test", "a/young": "x.test: HostAlreadyClaimed: route old already exposes x.test and is older"},
+		},
 		"the UID decides between Routes of the same age": {
 			routes: []routev1.Route{
 				newRoute(1, "a", "second", "x.test", func(r *routev1.Route) { r.UID = "b" }),
@@ -111,8 +135,8 @@ func TestHostBelongsToOldestRoute(t *testing.T) {
 				newRoute(2, "a", "young", "x.test"),
 			},
 			want: map[string]string{
-				"a/broken": `x.test: ExtendedValidationFailed: spec.tls.certificate: Invalid value: "redacted certificate data": ` +
-					"data does not contain any valid RSA or ECDSA certificates",
+				"a/broken": `x.test: ExtendedValidationFailed: [spec.tls.certificate: Invalid value: "redacted certificate data": ` +
+					`data does not contain any valid RSA or ECDSA certificates, spec.tls.key: Invalid value: "redacted key data": no key specified]`,
 				"a/young": "x.test: HostAlreadyClaimed: route broken already exposes x.test and is older",
 			},
 		},
@@ -208,8 +232,9 @@ func TestCertificateIsReadFromSecretOfRoute(t *testing.T) {
 		"not permitted": {secret: secret(corev1.SecretTypeTLS, pair.Cert, pair.Key), missing: []string{"get"}, want: where + "Forbidden: router serviceaccount does not have permission to get this secret"},
 		"not a certificate": {
 			secret: secret(corev1.SecretTypeTLS, []byte("none"), pair.Key),
-			want: `x.test: ExtendedValidationFailed: spec.tls.certificate: Invalid value: "redacted certificate data": ` +
-				"data does not contain any valid RSA or ECDSA certificates",
+			want: `x.test: ExtendedValidationFailed: [spec.tls.certificate: Invalid value: "redacted certificate data": ` +
+				`data does not contain any valid RSA or ECDSA certificates, spec.tls.key: Invalid value: "redacted key data": ` +
+				"tls: failed to find any PEM data in certificate input]",
 		},
 		"not its key": {
 			secret: secret(corev1.SecretTypeTLS, pair.Cert, other.Key),
@@ -234,5 +259,49 @@ func TestCertificateIsReadFromSecretOfRoute(t *testing.T) {
 				t.Error("the Route is not served with the Secret's certificate")
 			}
 		})
+	}
+}
+
+func TestRouteRejectedForItsSecretIsLookedAtAgainWhenItChanges(t *testing.T) {
+	t.Parallel()
+	authority, err := pki.NewAuthority("authority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := authority.Issue(pki.Request{DNSNames: []string{"x.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var secret *corev1.Secret
+	seen := rejections{}
+	run := func(routes ...routev1.Route) string {
+		decisions := admit(Identity{}, routes, func(string, string) (*corev1.Secret, []string) { return secret, nil })
+		seen.remember(decisions, routes)
+		reasons := ""
+		for _, d := range decisions {
+			if d.rejection != nil {
+				reasons += d.rejection.reason
+			}
+		}
+		return reasons
+	}
+	route := newRoute(1, "a", "r", "x.test", withTLS(routev1.TLSConfig{
+		Termination: routev1.TLSTerminationEdge, ExternalCertificate: &routev1.LocalObjectReference{Name: "cert"},
+	}))
+	other := newRoute(2, "a", "other", "y.test")
+	if got := run(route); got != reasonExternalCertificate {
+		t.Errorf("without a Secret: %q", got)
+	}
+	secret = &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": pair.Cert, "tls.key": pair.Key}}
+	inStatus("x.test", corev1.ConditionFalse, "words")(&route)
+	if got := run(route, other); got != reasonExternalCertificate {
+		t.Errorf("after a change of the Secret, of the status and of other Routes: %q", got)
+	}
+	route.Annotations = map[string]string{"touched": "yes"}
+	if got := run(route, other); got != "" {
+		t.Errorf("after a change of the Route: %q", got)
+	}
+	if run(other); len(seen) > 0 {
+		t.Errorf("remembers %v", seen)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"time"
 
@@ -45,6 +46,9 @@ type Options struct {
 	// ServiceCA is a file with the authority that signs the platform's certificates for Services. Servers of Routes
 	// that re-encrypt, and have no authority of their own, must have such a certificate for the name of their Service.
 	ServiceCA string
+	// ReloadInterval is the minimum time from one reload of HAProxy to the next. A Route that is admitted in between is
+	// served that much later. On the platform, it is five seconds by default.
+	ReloadInterval time.Duration
 	// Output gets the output of HAProxy. Nil discards it.
 	Output io.Writer
 	// Serving is called once, when the Routes that existed at the start are served. It may be nil.
@@ -63,6 +67,10 @@ type router struct {
 	client  client.Client
 	cache   cache.Cache
 	haproxy haproxy
+	// rejected are the Routes that were rejected for their Secrets.
+	rejected rejections
+	// reloaded is the time of the last reload.
+	reloaded time.Time
 	// changed has an element if something has changed since the last reconciliation started.
 	changed chan struct{}
 }
@@ -73,7 +81,7 @@ func Run(ctx context.Context, options Options) error {
 	if err != nil {
 		return fmt.Errorf("registering types: %w", err)
 	}
-	r := &router{options: options, changed: make(chan struct{}, 1), haproxy: haproxy{dir: options.Dir, output: options.Output}}
+	r := &router{options: options, changed: make(chan struct{}, 1), rejected: rejections{}, haproxy: haproxy{dir: options.Dir, output: options.Output}}
 	if r.client, err = client.New(options.Config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
@@ -168,8 +176,8 @@ func (r *router) loop(ctx context.Context) error {
 	}
 }
 
-// reconcile configures HAProxy and writes the status of all Routes. It reports a Route as admitted after the Route is
-// served; the platform's router does so a moment before.
+// reconcile writes the status of all Routes, and then configures HAProxy: as on the platform, a Route is admitted
+// before it is served.
 func (r *router) reconcile(ctx context.Context) error {
 	var routes routev1.RouteList
 	var endpoints discoveryv1.EndpointSliceList
@@ -184,12 +192,33 @@ func (r *router) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.writeDecisions(ctx, routes.Items, decisions); err != nil {
+		return err
+	}
+	return r.reload(ctx, files)
+}
+
+// reload configures HAProxy, or starts another reconciliation when the next reload may be.
+func (r *router) reload(ctx context.Context, files map[string]string) error {
+	if wait := time.Until(r.reloaded.Add(r.options.ReloadInterval)); wait > 0 {
+		time.AfterFunc(wait, r.enqueue)
+		return nil
+	}
+	reloads := !maps.Equal(files, r.haproxy.files)
 	if err := r.haproxy.apply(ctx, files); err != nil {
 		return err
 	}
+	if reloads {
+		r.reloaded = time.Now()
+	}
+	return nil
+}
+
+// writeDecisions writes the status of all Routes.
+func (r *router) writeDecisions(ctx context.Context, routes []routev1.Route, decisions []decision) error {
 	current := map[client.ObjectKey]*routev1.Route{}
-	for i := range routes.Items {
-		current[client.ObjectKeyFromObject(&routes.Items[i])] = &routes.Items[i]
+	for i := range routes {
+		current[client.ObjectKeyFromObject(&routes[i])] = &routes[i]
 	}
 	var errs []error
 	for _, d := range decisions {
@@ -215,7 +244,11 @@ func (r *router) admit(ctx context.Context, routes []routev1.Route) ([]decision,
 		}
 		return &secret, missing
 	})
-	return decisions, errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err == nil {
+		r.rejected.remember(decisions, routes)
+	}
+	return decisions, err
 }
 
 // missingVerbs returns the verbs for which the platform's router has no permission on a Secret. The owner of the Secret

@@ -199,7 +199,7 @@ type ListenerOperatorStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,path=listeneroperators,singular=listeneroperator
+// +kubebuilder:resource:scope=Cluster,path=listeneroperators,singular=listeneroperator,shortName=lsnop,categories=listener-operator
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'cluster'",message="the only ListenerOperator is named 'cluster'"
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`
 // +kubebuilder:printcolumn:name="Progressing",type=string,JSONPath=`.status.conditions[?(@.type=="Progressing")].status`

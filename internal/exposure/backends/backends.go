@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/hostport"
+	"github.com/listener-operator/listener-operator/internal/exposure/ingress"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
 	"github.com/listener-operator/listener-operator/internal/platform"
@@ -27,6 +28,7 @@ type List []exposure.Backend
 func All() List {
 	return List{
 		route.Backend{},
+		ingress.Backend{},
 		hostport.Backend{},
 		serviceaddresses.Backend{}, // exposes every class
 	}
@@ -55,7 +57,7 @@ func (l List) OptionalKinds() []platform.OptionalKind {
 	for _, backend := range l {
 		for _, kind := range backend.Kinds() {
 			kinds = append(kinds, platform.OptionalKind{
-				GroupVersionKind: kind.GroupVersionKind, Resource: kind.Resource, Aggregated: kind.Aggregated,
+				GroupVersionKind: kind.GroupVersionKind, Resource: kind.Resource, Aggregated: kind.Aggregated, BuiltIn: kind.BuiltIn,
 			})
 		}
 	}

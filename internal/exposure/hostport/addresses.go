@@ -3,7 +3,6 @@ package hostport
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -29,71 +28,60 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	for _, node := range l.Nodes {
 		pods := slices.DeleteFunc(slices.Clone(l.Mounting), func(p *corev1.Pod) bool { return p.Spec.NodeName != node.Name })
 		for _, pod := range pods {
-			of := podAddress(l, pod, node)
-			e.Addresses = appendNew(e.Addresses, of.Addresses...)
+			of := podAddresses(l, pod, node)
+			e.Addresses = exposure.AppendNew(e.Addresses, of.Addresses...)
 			note(of.Message)
 		}
 		if len(pods) == 0 {
-			e.Addresses = appendNew(e.Addresses, lastAddresses(l, node)...)
+			e.Addresses = exposure.AppendNew(e.Addresses, lastAddresses(l, node)...)
 		}
 	}
 	e.Complete = len(e.Addresses) > 0
-	if e.Complete {
-		note(exposure.NodesLeftOut(l, preference(l)))
-		e.Message = strings.Join(notes, "; ")
-		return e
-	}
+	leftOut := exposure.NodesLeftOut(l)
 	switch {
+	case e.Complete:
+		note(leftOut)
+		e.Message = strings.Join(notes, "; ")
 	case len(notes) > 0:
 		e.Reason, e.Message, e.NeedsAction = listenersv1alpha1.ReasonNoHostPorts, strings.Join(notes, "; "), true
-	case exposure.NodesLeftOut(l, preference(l)) != "":
+	case leftOut != "":
 		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonNodesMissing, true
-		e.Message = "none of the Listener's nodes has an address: " + exposure.NodesLeftOut(l, preference(l))
+		e.Message = "none of the Listener's nodes has an address: " + leftOut
 	default:
 		e.Reason = listenersv1alpha1.ReasonWaitingForPods
 		e.Message = "no Pod mounts a volume of this Listener yet; its addresses are those of the nodes of these Pods, with their host ports"
 	}
-	return e
-}
-
-// appendNew appends the addresses that the list does not have.
-func appendNew(list []listenersv1alpha1.IngressAddress, addresses ...listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
-	for _, a := range addresses {
-		same := func(b listenersv1alpha1.IngressAddress) bool {
-			return a.Address == b.Address && maps.Equal(a.Ports, b.Ports)
-		}
-		if !slices.ContainsFunc(list, same) {
-			list = append(list, a)
-		}
+	if exposure.InvalidAdvertisedAddress(l.Nodes) {
+		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonInvalidNodeAddress, true
 	}
-	return list
+	return e
 }
 
 // lastAddresses returns the addresses of a node in the status of the Listener. Those of another exposure are not among
 // them.
 func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.IngressAddress {
-	address, _, ok := exposure.NodeAddress(node, preference(l))
-	if !ok || l.Status == nil || l.Status.NodePorts != nil {
+	if l.Status == nil || l.Status.NodePorts != nil {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(l.Status.IngressAddresses), func(a listenersv1alpha1.IngressAddress) bool { return a.Address != address })
+	addresses, _ := exposure.NodeAddresses(node, l.NodeChoice())
+	return slices.DeleteFunc(slices.Clone(l.Status.IngressAddresses), func(last listenersv1alpha1.IngressAddress) bool {
+		return !slices.ContainsFunc(addresses, func(a exposure.NodeAddress) bool { return a.Address == last.Address })
+	})
 }
 
-// podAddress returns the address of a Pod: that of its node, with the host ports of the Pod. The message lists the
+// podAddresses returns the addresses of a Pod: those of its node, with the host ports of the Pod. The message lists the
 // ports of the Listener that the Pod has no host port for.
-func podAddress(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
+func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
 	e := &exposure.Exposed{}
-	address, addressType, ok := exposure.NodeAddress(node, preference(l))
-	if !ok {
-		e.Message = fmt.Sprintf("node %s has %s", node.Name, exposure.NoNodeAddress)
+	addresses, problem := exposure.NodeAddresses(node, l.NodeChoice())
+	if problem != "" {
+		e.Message = fmt.Sprintf("node %s has %s", node.Name, problem)
 		return e
 	}
-	ports := map[string]int32{}
+	exposed := exposure.ExposedPorts(l.Class, l.Listener)
 	var missing []string
-	for _, p := range l.Spec.Ports {
-		if number := hostPort(pod, node, p); number != 0 {
-			ports[p.Name] = number
-		} else {
+	for _, p := range exposed {
+		if !slices.ContainsFunc(addresses, func(a exposure.NodeAddress) bool { return hostPort(pod, node, a, p) != 0 }) {
 			missing = append(missing, fmt.Sprintf("%q (%d/%s)", p.Name, p.Port, protocol(p)))
 		}
 	}
@@ -101,22 +89,30 @@ func podAddress(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *expos
 		e.Message = fmt.Sprintf("Pod %s/%s declares no hostPort for %s; set hostPort in the ports of its containers, "+
 			"or hostNetwork: true", pod.Namespace, pod.Name, strings.Join(missing, ", "))
 	}
-	if len(ports) > 0 {
-		e.Addresses = []listenersv1alpha1.IngressAddress{{Address: address, AddressType: addressType, Ports: ports}}
+	for _, a := range addresses {
+		ports := map[string]int32{}
+		for _, p := range exposed {
+			if number := hostPort(pod, node, a, p); number != 0 {
+				ports[p.Name] = number
+			}
+		}
+		if len(ports) > 0 {
+			e.Addresses = append(e.Addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: ports})
+		}
 	}
-	e.Complete = len(ports) > 0
+	e.Complete = len(e.Addresses) > 0
 	return e
 }
 
-// hostPort returns the port of the node that leads to a port of the Pod, or 0. A Pod in the network of the node has all
-// its ports there.
-func hostPort(pod *corev1.Pod, node *corev1.Node, port listenersv1alpha1.ListenerPort) int32 {
+// hostPort returns the port of the node, at one of its addresses, that leads to a port of the Pod, or 0. A Pod in the
+// network of the node has all its ports there.
+func hostPort(pod *corev1.Pod, node *corev1.Node, at exposure.NodeAddress, port listenersv1alpha1.ListenerPort) int32 {
 	if pod.Spec.HostNetwork {
 		return port.Port
 	}
 	for i := range pod.Spec.Containers {
 		for _, p := range pod.Spec.Containers[i].Ports {
-			if p.ContainerPort == port.Port && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol(port) && p.HostPort != 0 && open(p.HostIP, node) {
+			if p.ContainerPort == port.Port && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol(port) && p.HostPort != 0 && open(p.HostIP, node, at) {
 				return p.HostPort
 			}
 		}
@@ -124,19 +120,20 @@ func hostPort(pod *corev1.Pod, node *corev1.Node, port listenersv1alpha1.Listene
 	return 0
 }
 
-// open reports whether a host port with this hostIP, which may be empty, is open to clients outside of the node: on all
-// its addresses, or on one of those that the Node has.
-func open(hostIP string, node *corev1.Node) bool {
+// open reports whether a host port with this hostIP, which may be empty, is open to clients outside of the node at one
+// of its addresses: it is on all addresses, or on one of those that the Node has, of the same IP family.
+func open(hostIP string, node *corev1.Node, at exposure.NodeAddress) bool {
 	ip, err := netip.ParseAddr(hostIP)
-	return err != nil || ip.IsUnspecified() ||
-		slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == hostIP })
+	switch {
+	case err != nil, ip == netip.IPv6Unspecified():
+		return true
+	case at.Type == listenersv1alpha1.AddressTypeIP && exposure.FamilyOf(at.Address) != exposure.FamilyOf(hostIP):
+		return false
+	default:
+		return ip.IsUnspecified() || slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == hostIP })
+	}
 }
 
 func protocol(port listenersv1alpha1.ListenerPort) corev1.Protocol {
 	return cmp.Or(ptr.Deref(port.Protocol, ""), corev1.ProtocolTCP)
-}
-
-// preference is the type of address that the class prefers for nodes, whatever the type of the Service.
-func preference(l *exposure.Listener) listenersv1alpha1.AddressType {
-	return l.Class.AddressPreference(listenersv1alpha1.ServiceTypeNodePort)
 }

@@ -12,6 +12,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/hostport"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 func node(name, ip string) *corev1.Node {
@@ -234,5 +235,50 @@ func TestBackendExposesClassesWithHostPort(t *testing.T) {
 	b := hostport.Backend{}
 	if !b.Exposes(listener().Class) || b.Exposes(&listenersv1alpha1.ListenerClass{}) {
 		t.Error("the backend does not expose exactly the classes with spec.hostPort")
+	}
+}
+
+func TestHostPortsAtAddressesOfBothFamilies(t *testing.T) {
+	both := node("a", "10.0.0.1")
+	both.Status.Addresses = append(both.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::1"})
+	l := listener()
+	l.Class.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+	l.Status = &listenersv1alpha1.ListenerStatus{IPFamilies: l.Class.Spec.IPFamilies}
+	onIPv4 := func(p *corev1.ContainerPort) { p.HostIP, p.Protocol = "0.0.0.0", corev1.ProtocolUDP }
+	web := pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, onIPv4))
+
+	want := []listenersv1alpha1.IngressAddress{ip("fd00::1", map[string]int32{"http": 18080}), ip("10.0.0.1", map[string]int32{"http": 18080, "dns": 15353})}
+	got := hostport.Backend{}.PodAddresses(l, web, both)
+	if diff := cmp.Diff(want, got.Addresses); diff != "" || got.Message != "" {
+		t.Errorf("message %q, addresses of the Pod (-want +got):\n%s", got.Message, diff)
+	}
+	l.Nodes, l.Mounting = []*corev1.Node{both}, []*corev1.Pod{web}
+	if diff := cmp.Diff(want, hostport.Backend{}.Addresses(l).Addresses); diff != "" {
+		t.Errorf("addresses of the Listener (-want +got):\n%s", diff)
+	}
+}
+
+func TestHostPortsAtTheAdvertisedAddress(t *testing.T) {
+	a, b := node("a", "10.0.0.1"), node("b", "10.0.0.2")
+	a.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.1"}
+	b.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "b/example"}
+	l := listener()
+	l.Spec.Ports = l.Spec.Ports[:1]
+	l.Nodes, l.Mounting = []*corev1.Node{a, b}, []*corev1.Pod{pod("web-0", "a", port(8080, 18080, nil)), pod("web-1", "b", port(8080, 18080, nil))}
+	got := hostport.Backend{}.Addresses(l)
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ip("198.51.100.1", map[string]int32{"http": 18080})}, got.Addresses); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+	if got.Reason != listenersv1alpha1.ReasonInvalidNodeAddress || !got.Complete || !strings.Contains(got.Message, "node b has an invalid annotation") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestOnlyListedPortsAreExposed(t *testing.T) {
+	l := listener()
+	l.Class.Spec.Ports = []string{"http"}
+	got := hostport.Backend{}.PodAddresses(l, pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, udp)), node("a", "10.0.0.1"))
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ip("10.0.0.1", map[string]int32{"http": 18080})}, got.Addresses); diff != "" || got.Message != "" {
+		t.Errorf("message %q, addresses (-want +got):\n%s", got.Message, diff)
 	}
 }

@@ -41,5 +41,5 @@ func (Backend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.Listene
 
 // PodAddresses implements exposure.Backend.
 func (Backend) PodAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
-	return podAddress(l, pod, node)
+	return podAddresses(l, pod, node)
 }

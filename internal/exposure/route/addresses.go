@@ -7,6 +7,7 @@ import (
 
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
@@ -19,8 +20,8 @@ const (
 	portHTTPS = 443
 )
 
-// Addresses implements exposure.Backend. It returns the admitted hosts of each port's Route, in the order of the
-// Service's ports. If the class no longer has spec.route, they are those of the remaining Routes.
+// Addresses implements exposure.Backend. It returns the admitted hosts of each port's Route, in the order of
+// preference of the ports. If the class no longer has spec.route, they are those of the remaining Routes.
 func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var ports, missing, leftOut []string
@@ -34,6 +35,9 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	for _, port := range ports {
 		name := nameOf(l, port)
 		hosts, cause := admittedHosts(find(l, name), routers)
+		if since := rejectedForCertificate(find(l, name), routers); since != nil {
+			e.Rejected = append(e.Rejected, exposure.Rejected{Object: find(l, name), Since: *since})
+		}
 		if cause.message != "" {
 			missing = append(missing, fmt.Sprintf("Route %s/%s %s", l.Namespace, name, cause.message))
 			if e.Reason == "" || cause.reason == listenersv1alpha1.ReasonRouteNotAdmitted {
@@ -55,7 +59,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 // portsWithRoute returns the names of the ports that have a Route.
 func portsWithRoute(l *exposure.Listener) []string {
 	var ports []string
-	for _, p := range l.Service.Spec.Ports {
+	for _, p := range l.OrderedPorts() {
 		if find(l, nameOf(l, p.Name)) != nil {
 			ports = append(ports, p.Name)
 		}
@@ -110,6 +114,32 @@ func admittedHost(ingress routev1.RouteIngress) (host, rejection string) {
 	default:
 		return ingress.Host, ""
 	}
+}
+
+// The reasons for which a router rejects a Route because of the Secret with its certificate: the Secret, or its
+// content, is not valid. A router looks at the Secret again when the Route changes, or after half an hour.
+const (
+	reasonExternalCertificate = "ExternalCertificateValidationFailed"
+	reasonContent             = "ExtendedValidationFailed"
+)
+
+// rejectedForCertificate returns since when a router rejects a Route, which may be nil, because of the Secret that the
+// Route refers to, or nil.
+func rejectedForCertificate(route *routev1.Route, routers []string) *metav1.Time {
+	if route == nil || route.Spec.TLS == nil || route.Spec.TLS.ExternalCertificate == nil {
+		return nil
+	}
+	for _, ingress := range ingressesOf(route.Status.Ingress, routers) {
+		condition := admittedCondition(ingress)
+		if condition == nil || condition.Status != corev1.ConditionFalse || condition.Reason != reasonExternalCertificate && condition.Reason != reasonContent {
+			continue
+		}
+		if condition.LastTransitionTime == nil {
+			return &route.CreationTimestamp
+		}
+		return condition.LastTransitionTime
+	}
+	return nil
 }
 
 // ingressesOf returns the entries of the given routers, in their order, or all entries if none is given. Routers append

@@ -155,3 +155,47 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 		})
 	}
 }
+
+// A router does not watch the Secret that a Route refers to.
+func TestRoutesThatAreRejectedForTheirCertificate(t *testing.T) {
+	since, created := metav1.Unix(1700000000, 0), metav1.Unix(1600000000, 0)
+	rejected := func(router, reason string, at *metav1.Time) routev1.RouteIngress {
+		ingress := reported(router, "a.example.com", corev1.ConditionFalse, reason, "words")
+		ingress.Conditions[1].LastTransitionTime = at
+		return ingress
+	}
+	for name, tc := range map[string]struct {
+		ingresses []routev1.RouteIngress
+		plain     bool // the Route refers to no Secret
+		routers   []string
+		want      []metav1.Time
+	}{
+		"the Secret is not valid":             {ingresses: []routev1.RouteIngress{rejected("default", "ExternalCertificateValidationFailed", &since)}, want: []metav1.Time{since}},
+		"its content is not valid":            {ingresses: []routev1.RouteIngress{rejected("default", "ExtendedValidationFailed", &since)}, want: []metav1.Time{since}},
+		"at an unknown time":                  {ingresses: []routev1.RouteIngress{rejected("default", "ExtendedValidationFailed", nil)}, want: []metav1.Time{created}},
+		"by the second router":                {ingresses: []routev1.RouteIngress{reported("first", "a.example.com", corev1.ConditionTrue), rejected("default", "ExtendedValidationFailed", &since)}, want: []metav1.Time{since}},
+		"by a router that the class excludes": {ingresses: []routev1.RouteIngress{rejected("default", "ExtendedValidationFailed", &since)}, routers: []string{"other"}},
+		"for its host":                        {ingresses: []routev1.RouteIngress{rejected("default", "HostAlreadyClaimed", &since)}},
+		"for a certificate of its own":        {ingresses: []routev1.RouteIngress{rejected("default", "ExtendedValidationFailed", &since)}, plain: true},
+		"admitted":                            {ingresses: []routev1.RouteIngress{reported("default", "a.example.com", corev1.ConditionTrue)}},
+		"not decided":                         {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoute("kafka", tc.ingresses...)
+			r.CreationTimestamp = created
+			r.Spec.TLS.Termination = routev1.TLSTerminationEdge
+			if !tc.plain {
+				r.Spec.TLS.ExternalCertificate = &routev1.LocalObjectReference{Name: "cert"}
+			}
+			l := newListener(listenersv1alpha1.RouteExposure{Routers: tc.routers})
+			l.Objects = []exposure.Object{r}
+			var got []metav1.Time
+			for _, rejected := range (route.Backend{}).Addresses(l).Rejected {
+				got = append(got, rejected.Since)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("rejected since (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -2,25 +2,17 @@ package route
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
-const (
-	// annotationPod is the name of the Pod that the host of a Route is made from.
-	annotationPod = "listeners.stackable.tech/pod"
-	// annotationGenerated is set by OpenShift's API server on a Route whose host it has chosen.
-	annotationGenerated = "openshift.io/host.generated"
-)
+// annotationGenerated is set by OpenShift's API server on a Route whose host it has chosen.
+const annotationGenerated = "openshift.io/host.generated"
 
 const (
 	// maxLabel is the maximum length of a DNS label.
@@ -33,51 +25,23 @@ const (
 func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
 	ports, _ := routedPorts(l)
 	if len(ports) == 0 {
-		return nil, exposure.Refuse(listenersv1alpha1.ReasonNoRoutablePorts,
-			"no port of the Listener can have a Route: Routes support only TCP%s; use another class, or list other ports in the class", listedPorts(l.Class))
+		return nil, exposure.NoPorts(l, "Routes", "TCP")
 	}
-	pod, err := podOf(l)
+	hosts, err := templateOf(l.Class).Of(l, ports)
 	if err != nil {
 		return nil, err
 	}
 	var routes []exposure.Desired
-	portOf := map[string]string{} // by host
 	for _, port := range ports {
-		host, err := hostOf(l, port, pod)
-		if err != nil {
-			return nil, err
-		}
-		if other, taken := portOf[host]; taken && host != "" {
-			return nil, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "ports %s and %s would have the same host %s; add {port} to %s of ListenerClass %s, "+
-				"or list only one of them in its spec.route.ports", other, port, host, templateOf(l.Class).classField, l.Class.Name)
-		}
-		portOf[host] = port
-		routes = append(routes, desiredRoute(l, port, host, pod))
+		routes = append(routes, desiredRoute(l, port, hosts))
 	}
 	return routes, nil
 }
 
-// routedPorts returns the names of the ports that have a Route, in the order of the Service, and descriptions of those
+// routedPorts returns the names of the ports that have a Route, in the order of preference, and descriptions of those
 // that cannot have one although the class does not exclude them.
 func routedPorts(l *exposure.Listener) (ports, leftOut []string) {
-	for _, p := range l.Service.Spec.Ports {
-		switch {
-		case p.Name == "" || len(l.Class.Spec.Route.Ports) > 0 && !slices.Contains(l.Class.Spec.Route.Ports, p.Name):
-		case p.Protocol != corev1.ProtocolTCP && p.Protocol != "":
-			leftOut = append(leftOut, fmt.Sprintf("port %s (Routes do not support %s)", p.Name, p.Protocol))
-		default:
-			ports = append(ports, p.Name)
-		}
-	}
-	return ports, leftOut
-}
-
-// listedPorts is the part of a message about the ports that the class lists.
-func listedPorts(class *listenersv1alpha1.ListenerClass) string {
-	if len(class.Spec.Route.Ports) == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", and ListenerClass %s lists the ports %s", class.Name, strings.Join(class.Spec.Route.Ports, ", "))
+	return exposure.PortsOf(l, "Routes", corev1.ProtocolTCP)
 }
 
 // nameOf returns the name of a port's Route. Without a template, the cluster makes the first DNS label of the host from
@@ -87,14 +51,14 @@ func nameOf(l *exposure.Listener, port string) string {
 }
 
 // desiredRoute returns the Route of a port. It does not set fields that the cluster chooses.
-func desiredRoute(l *exposure.Listener, port, host, pod string) exposure.Desired {
+func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.Desired {
 	class := l.Class.Spec.Route
 	spec := map[string]any{
 		"to":   map[string]any{"kind": "Service", "name": l.Service.Name},
 		"port": map[string]any{"targetPort": port},
 	}
-	if host != "" {
-		spec[templateOf(l.Class).routeField] = host
+	if hosts.ByPort[port] != "" {
+		spec[routeField(class)] = hosts.ByPort[port]
 	}
 	if tls := tlsOf(class); tls != nil {
 		spec["tls"] = tls
@@ -102,21 +66,8 @@ func desiredRoute(l *exposure.Listener, port, host, pod string) exposure.Desired
 	if class.WildcardPolicy != "" {
 		spec["wildcardPolicy"] = string(class.WildcardPolicy)
 	}
-	route := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	route.SetGroupVersionKind(routeKind)
-	route.SetNamespace(l.Namespace)
-	route.SetName(nameOf(l, port))
-	route.SetLabels(exposure.Labels(l.Listener, class.Labels))
-	annotations := map[string]string{}
-	maps.Copy(annotations, class.Annotations)
-	if pod != "" {
-		annotations[annotationPod] = pod
-	}
-	if len(annotations) > 0 {
-		route.SetAnnotations(annotations)
-	}
-	exposure.SetOwner(route, l.Listener)
-	return exposure.Desired{Unstructured: route, Recreate: mustRecreate(l, route.GetName(), host)}
+	route := exposure.NewObject(l, routeKind, nameOf(l, port), class.Labels, hosts.Annotations(class.Annotations), spec)
+	return exposure.Desired{Unstructured: route, Recreate: mustRecreate(l, route.GetName(), hosts.ByPort[port])}
 }
 
 // tlsOf returns the spec.tls of the Routes, or nil without TLS.
@@ -143,7 +94,7 @@ func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 
 // mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift ignores the removal
 // of a host, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
-func mustRecreate(l *exposure.Listener, name, host string) bool {
+func mustRecreate(l *exposure.Listener, name, desiredHost string) bool {
 	existing := find(l, name)
 	if existing == nil {
 		return false
@@ -154,9 +105,9 @@ func mustRecreate(l *exposure.Listener, name, host string) bool {
 	switch {
 	case current != desired:
 		return true
-	case host == "":
+	case desiredHost == "":
 		return existing.Spec.Subdomain != "" || existing.Spec.Host != "" && existing.Annotations[annotationGenerated] != "true"
-	case templateOf(l.Class).routeField == "subdomain":
+	case routeField(l.Class.Spec.Route) == "subdomain":
 		return existing.Spec.Host != ""
 	default:
 		return false

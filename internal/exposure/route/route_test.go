@@ -14,6 +14,7 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -50,6 +51,47 @@ func threePorts() []corev1.ServicePort {
 	return []corev1.ServicePort{
 		{Name: "kafka", Protocol: corev1.ProtocolTCP, Port: 9093}, {Name: "metrics", Protocol: corev1.ProtocolTCP, Port: 9404},
 		{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53},
+	}
+}
+
+func TestRoutesAreInTheOrderOfPreference(t *testing.T) {
+	all := []listenersv1alpha1.ListenerPort{{Name: "web", Port: 80}, {Name: "metrics", Port: 9404}, {Name: "kafka", Port: 9093}}
+	service := []corev1.ServicePort{ // sorted by name, and one that only an override adds
+		{Name: "kafka", Protocol: corev1.ProtocolTCP}, {Name: "metrics", Protocol: corev1.ProtocolTCP}, {Name: "web", Protocol: corev1.ProtocolTCP},
+		{Name: "added", Protocol: corev1.ProtocolTCP},
+	}
+	for name, tc := range map[string]struct{ ports, routePorts, want []string }{
+		"that of the Listener":            {nil, nil, []string{"web", "metrics", "kafka", "added"}},
+		"that of the class":               {[]string{"metrics", "other", "web"}, nil, []string{"metrics", "web"}},
+		"that of the Routes of the class": {nil, []string{"metrics", "kafka"}, []string{"metrics", "kafka"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newListener(listenersv1alpha1.RouteExposure{Ports: tc.routePorts}, service...)
+			l.Spec.Ports, l.Class.Spec.Ports = all, tc.ports
+			desired, err := route.Backend{}.Objects(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var objects []exposure.Object
+			var got []string
+			for _, d := range desired {
+				port, _, _ := unstructured.NestedString(d.Object, "spec", "port", "targetPort")
+				got = append(got, port)
+				objects = append(objects, &routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: d.GetName()}, Status: routev1.RouteStatus{Ingress: []routev1.RouteIngress{{
+					Host: port + ".example.com", Conditions: []routev1.RouteIngressCondition{{Type: routev1.RouteAdmitted, Status: corev1.ConditionTrue}},
+				}}}})
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("ports of the Routes (-want +got):\n%s", diff)
+			}
+			l.Objects, got = objects, nil
+			for _, a := range (route.Backend{}).Addresses(l).Addresses {
+				got = append(got, strings.TrimSuffix(a.Address, ".example.com"))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("ports of the addresses (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -176,10 +218,11 @@ func TestHostsFollowTheTemplate(t *testing.T) {
 			if listener == nil {
 				listener = newListener(listenersv1alpha1.RouteExposure{})
 			}
+			template := listenersv1alpha1.HostTemplate(tc.template)
 			for _, field := range []string{"host", "subdomain"} {
-				listener.Class.Spec.Route.HostTemplate, listener.Class.Spec.Route.SubdomainTemplate = tc.template, ""
+				listener.Class.Spec.Route.HostTemplate, listener.Class.Spec.Route.SubdomainTemplate = template, ""
 				if field == "subdomain" {
-					listener.Class.Spec.Route.HostTemplate, listener.Class.Spec.Route.SubdomainTemplate = "", tc.template
+					listener.Class.Spec.Route.HostTemplate, listener.Class.Spec.Route.SubdomainTemplate = "", template
 					tc.message = strings.ReplaceAll(tc.message, "hostTemplate", "subdomainTemplate")
 				}
 				desired, err := route.Backend{}.Objects(listener)
@@ -208,7 +251,7 @@ func digest(s string) string {
 }
 
 func TestRoutesOfAWholeDomainAreRefusedUnlessTheDomainIsThatOfANamespace(t *testing.T) {
-	for template, accepted := range map[string]bool{
+	for template, accepted := range map[listenersv1alpha1.HostTemplate]bool{
 		"{listener}-{hash}.example.com": false, "{namespace}.{listener}.example.com": false, "{listener}.{namespace}.example.com": true, "www.{hash}.example.com": true,
 	} {
 		_, err := route.Backend{}.Objects(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template, WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}))
@@ -238,9 +281,10 @@ func TestHostsOfEarlierVersionsStay(t *testing.T) {
 		"same in both versions":                     {template: "{listener}.{namespace}", existing: "broker.shop", want: "broker.shop"},
 	} {
 		for _, field := range []string{"host", "subdomain"} {
-			exposed, spec := listenersv1alpha1.RouteExposure{HostTemplate: tc.template}, routev1.RouteSpec{Host: tc.existing}
+			template := listenersv1alpha1.HostTemplate(tc.template)
+			exposed, spec := listenersv1alpha1.RouteExposure{HostTemplate: template}, routev1.RouteSpec{Host: tc.existing}
 			if field == "subdomain" {
-				exposed, spec = listenersv1alpha1.RouteExposure{SubdomainTemplate: tc.template}, routev1.RouteSpec{Subdomain: tc.existing}
+				exposed, spec = listenersv1alpha1.RouteExposure{SubdomainTemplate: template}, routev1.RouteSpec{Subdomain: tc.existing}
 			}
 			l := newListener(exposed)
 			if tc.existing != "" {
@@ -279,7 +323,7 @@ func TestReplicasNeverShareAHost(t *testing.T) {
 		"{hash}", "x.{listener}{hash}", "{podName}-{namespace}.x", "{listener}-{namespace}", "{listener}.x", "{listener}-{port}.{namespace}", "www.{namespace}", "www.x", "{podIndex}.{namespace}",
 	}
 	host := func(template string, r replica) string {
-		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template}, corev1.ServicePort{Name: r.Port}), r.Pod)
+		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: listenersv1alpha1.HostTemplate(template)}, corev1.ServicePort{Name: r.Port}), r.Pod)
 		l.Namespace, l.Name = r.Namespace, r.Listener
 		desired, err := route.Backend{}.Objects(l)
 		if err != nil {
@@ -388,7 +432,7 @@ func FuzzTemplate(f *testing.F) {
 	f.Add("{podIndex}.{className}.{", "web", "a.b", "web.0-1")
 	f.Add("..{}-{{podName}}", strings.Repeat("x", 63), strings.Repeat("x.", 120), "")
 	f.Fuzz(func(t *testing.T, template, name, class, pod string) {
-		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template}), pod)
+		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: listenersv1alpha1.HostTemplate(template)}), pod)
 		l.Name, l.Class.Name = name, class
 		desired, err := route.Backend{}.Objects(l)
 		if err != nil {

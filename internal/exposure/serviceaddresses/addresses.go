@@ -1,6 +1,8 @@
 package serviceaddresses
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -11,38 +13,42 @@ import (
 func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
 	case listenersv1alpha1.ServiceTypeNodePort:
-		return nodePortAddresses(l.Service, l.Nodes, prefer)
+		return nodePortAddresses(l.Service, l.Nodes, l.NodeChoice())
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
-		return loadBalancerAddresses(l.Service, prefer)
+		return loadBalancerAddresses(l.Service, l.IPFamilies(), prefer)
 	default:
 		return clusterIPAddresses(l.Service, l.ClusterDomain, prefer)
 	}
 }
 
-// nodePortAddresses returns one address for each node that has one, in the given order, with the Service's node ports.
-// It is empty while no node port is allocated.
-func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
+// nodePortAddresses returns the addresses of the nodes, in the given order, with the Service's node ports. Nodes that
+// advertise the same address have it once. It is empty while no node port is allocated.
+func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, choice exposure.NodeChoice) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	if len(nodePorts(service)) == 0 {
 		return addresses
 	}
 	for _, node := range nodes {
-		if address, t, ok := exposure.NodeAddress(node, prefer); ok {
-			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: address, AddressType: t, Ports: nodePorts(service)})
+		of, _ := exposure.NodeAddresses(node, choice)
+		for _, a := range of {
+			addresses = exposure.AppendNew(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: nodePorts(service)})
 		}
 	}
 	return addresses
 }
 
 // loadBalancerAddresses returns one address for each ingress in the Service's load balancer status, in its order, with
-// the Service's ports. The API server validates them.
-func loadBalancerAddresses(service *corev1.Service, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
+// the Service's ports. The API server validates them. If there are families, IP addresses are in their order.
+func loadBalancerAddresses(service *corev1.Service, families []corev1.IPFamily, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		if address, t, ok := exposure.PreferredAddress(prefer, ingress.Hostname, ingress.IP); ok {
 			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: address, AddressType: t, Ports: ports(service)})
 		}
 	}
+	slices.SortStableFunc(addresses, func(a, b listenersv1alpha1.IngressAddress) int {
+		return slices.Index(families, exposure.FamilyOf(a.Address)) - slices.Index(families, exposure.FamilyOf(b.Address))
+	})
 	return addresses
 }
 

@@ -1,15 +1,18 @@
 package serviceaddresses_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 const (
@@ -133,6 +136,91 @@ func TestAddressesByServiceType(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("preferring %q (-want +got):\n%s", prefer, diff)
 				}
+			}
+		})
+	}
+}
+
+func TestAddressesFollowTheFamiliesOfTheService(t *testing.T) {
+	numbers, nodeNumbers := map[string]int32{"http": 80}, map[string]int32{"http": 30080}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
+		Spec: corev1.ServiceSpec{
+			IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol},
+			Ports:      []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}},
+		},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{
+			{IP: "203.0.113.1"}, {IP: "2001:db8::1"}, {IP: "203.0.113.2"},
+		}}},
+	}
+	nodes := []*corev1.Node{
+		node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::1"}),
+		node("node-2", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}),
+	}
+	both := ptr.To(corev1.IPFamilyPolicyPreferDualStack)
+	for name, tc := range map[string]struct {
+		spec listenersv1alpha1.ListenerClassSpec
+		want []listenersv1alpha1.IngressAddress
+	}{
+		"nodes": {
+			listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort, IPFamilyPolicy: both},
+			[]listenersv1alpha1.IngressAddress{ip("fd00::1", nodeNumbers), ip("10.0.0.1", nodeNumbers), ip("10.0.0.2", nodeNumbers)},
+		},
+		"nodes of a class that does not choose families": {
+			listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort},
+			[]listenersv1alpha1.IngressAddress{ip("10.0.0.1", nodeNumbers), ip("10.0.0.2", nodeNumbers)},
+		},
+		"load balancer": {
+			listenersv1alpha1.ListenerClassSpec{ServiceType: loadBalancer, IPFamilyPolicy: both},
+			[]listenersv1alpha1.IngressAddress{ip("2001:db8::1", numbers), ip("203.0.113.1", numbers), ip("203.0.113.2", numbers)},
+		},
+		"load balancer of a class that does not choose families": {
+			listenersv1alpha1.ListenerClassSpec{ServiceType: loadBalancer},
+			[]listenersv1alpha1.IngressAddress{ip("203.0.113.1", numbers), ip("2001:db8::1", numbers), ip("203.0.113.2", numbers)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{
+				Listener: &listenersv1alpha1.Listener{}, Class: &listenersv1alpha1.ListenerClass{Spec: tc.spec}, Service: service, Nodes: nodes,
+			}).Addresses
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodesAdvertiseOtherAddresses(t *testing.T) {
+	numbers := map[string]int32{"http": 30080}
+	annotated := func(name, advertised string) *corev1.Node {
+		n := node(name, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+		n.Annotations = map[string]string{names.AnnotationAdvertisedAddress: advertised}
+		return n
+	}
+	for name, tc := range map[string]struct {
+		nodes  []*corev1.Node
+		want   []listenersv1alpha1.IngressAddress
+		reason string
+	}{
+		"another address":  {[]*corev1.Node{annotated("node-1", "198.51.100.1")}, []listenersv1alpha1.IngressAddress{ip("198.51.100.1", numbers)}, ""},
+		"the same address": {[]*corev1.Node{annotated("node-1", "a.example.com"), annotated("node-2", "a.example.com")}, []listenersv1alpha1.IngressAddress{hostname("a.example.com", numbers)}, ""},
+		"one is not valid": {
+			[]*corev1.Node{annotated("node-1", "10.0.0"), annotated("node-2", "198.51.100.2")}, []listenersv1alpha1.IngressAddress{ip("198.51.100.2", numbers)},
+			listenersv1alpha1.ReasonInvalidNodeAddress,
+		},
+		"none is valid": {[]*corev1.Node{annotated("node-1", "10.0.0")}, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonInvalidNodeAddress},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{
+				Listener: &listenersv1alpha1.Listener{}, Nodes: tc.nodes,
+				Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort}},
+				Service: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}}}},
+			})
+			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" || got.Reason != tc.reason || got.NeedsAction != (tc.reason != "") || got.Complete != (len(tc.want) > 0) {
+				t.Errorf("got %+v; addresses (-want +got):\n%s", got, diff)
+			}
+			if tc.reason != "" && !strings.Contains(got.Message, "node-1 (an invalid annotation "+names.AnnotationAdvertisedAddress) {
+				t.Errorf("message %q", got.Message)
 			}
 		})
 	}

@@ -54,10 +54,13 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	}
 	e.Complete = len(e.Addresses) > 0
 	if e.Complete {
-		e.Message = exposure.NodesLeftOut(l, l.Class.AddressPreference(l.Class.Spec.ServiceType))
+		e.Message = exposure.NodesLeftOut(l)
 	} else {
 		e.Reason, e.Message = missing(l, e.NodePorts)
 		e.NeedsAction = e.Reason == listenersv1alpha1.ReasonNodesMissing
+	}
+	if e.NodePorts != nil && exposure.InvalidAdvertisedAddress(l.Nodes) {
+		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonInvalidNodeAddress, true
 	}
 	return e
 }
@@ -68,7 +71,8 @@ func missing(l *exposure.Listener, ports map[string]int32) (reason, message stri
 	switch {
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
 		return listenersv1alpha1.ReasonWaitingForLoadBalancer, "Service " + service + " has no load balancer address yet; " +
-			responsible(l.Class) + " has to assign one"
+			responsible(l.Class) + " has to assign one; if the cluster has no such controller, its administrator has to install one, or the Listener needs a class " +
+			"with serviceType NodePort"
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
 	case len(ports) == 0:
@@ -76,7 +80,7 @@ func missing(l *exposure.Listener, ports map[string]int32) (reason, message stri
 	case len(l.Nodes)+len(l.MissingNodes) == 0:
 		return listenersv1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the nodes of these Pods"
 	default:
-		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + exposure.NodesLeftOut(l, l.Class.AddressPreference(l.Class.Spec.ServiceType))
+		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + exposure.NodesLeftOut(l)
 	}
 }
 

@@ -48,6 +48,7 @@ const Timeout = time.Minute
 // server is an API server of this test binary.
 type server struct {
 	plugins []string // admission plugins that are not enabled by default
+	ranges  string   // of cluster IPs, or "" for a single IPv4 range
 	once    sync.Once
 	env     *envtest.Environment
 	config  *rest.Config
@@ -61,13 +62,15 @@ var (
 	shared = &server{plugins: []string{"OwnerReferencesPermissionEnforcement"}}
 	// plain has the default admission plugins of Kubernetes.
 	plain = &server{}
+	// dualStack has cluster IPs of both families. Services have one of IPv4 unless they ask for others.
+	dualStack = &server{ranges: "10.0.0.0/24,fd00:10::/112"}
 )
 
 // Run runs the tests of a package, stops the API servers that tests started, and returns the exit code.
 func Run(m *testing.M) int {
 	running = true
 	code := m.Run()
-	for _, s := range []*server{shared, plain} {
+	for _, s := range []*server{shared, plain, dualStack} {
 		if s.env == nil {
 			continue
 		}
@@ -94,6 +97,12 @@ func Config(t testing.TB) *rest.Config {
 func PlainConfig(t testing.TB) *rest.Config {
 	t.Helper()
 	return plain.get(t)
+}
+
+// DualStackConfig is like PlainConfig, for an API server that allocates cluster IPs of both IP families.
+func DualStackConfig(t testing.TB) *rest.Config {
+	t.Helper()
+	return dualStack.get(t)
 }
 
 // get starts the API server if it does not run yet.
@@ -126,6 +135,9 @@ func (s *server) start() (*rest.Config, error) {
 	}
 	if len(s.plugins) > 0 {
 		s.env.ControlPlane.GetAPIServer().Configure().Append("enable-admission-plugins", s.plugins...)
+	}
+	if s.ranges != "" {
+		s.env.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", s.ranges)
 	}
 	cfg, err := s.env.Start()
 	if err != nil {

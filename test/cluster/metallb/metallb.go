@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/listener-operator/listener-operator/hack/image"
-	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
@@ -69,11 +68,11 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := kubectl(ctx, c, manifests, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	if err := c.RunKubectl(ctx, manifests, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("installing the load balancer: %w", err)
 	}
 	for _, workload := range []string{"deployment/controller", "daemonset/speaker"} {
-		if err := kubectl(ctx, c, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", workload); err != nil {
+		if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", workload); err != nil {
 			return fmt.Errorf("waiting for %s: %w", workload, err)
 		}
 	}
@@ -85,7 +84,7 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 // empty namespace means all.
 func SetPool(ctx context.Context, c *cluster.Cluster, name, namespace string, ranges ...string) error {
 	if len(ranges) == 0 {
-		return kubectl(ctx, c, nil, "delete", "ipaddresspools.metallb.io", name, "--namespace="+Namespace, "--ignore-not-found")
+		return c.RunKubectl(ctx, nil, "delete", "ipaddresspools.metallb.io", name, "--namespace="+Namespace, "--ignore-not-found")
 	}
 	spec := map[string]any{"addresses": ranges}
 	if namespace != "" {
@@ -98,7 +97,7 @@ func SetPool(ctx context.Context, c *cluster.Cluster, name, namespace string, ra
 	if err != nil {
 		return fmt.Errorf("encoding IPAddressPool %s: %w", name, err)
 	}
-	if err := kubectl(ctx, c, pool, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	if err := c.RunKubectl(ctx, pool, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("setting IPAddressPool %s: %w", name, err)
 	}
 	return nil
@@ -109,7 +108,7 @@ func SetPool(ctx context.Context, c *cluster.Cluster, name, namespace string, ra
 func advertise(ctx context.Context, c *cluster.Cluster) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, webhookTimeout, true, func(ctx context.Context) (bool, error) {
-		last = kubectl(ctx, c, advertisement, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		last = c.RunKubectl(ctx, advertisement, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		return last == nil, nil
 	})
 	if err != nil {
@@ -139,7 +138,7 @@ func push(ctx context.Context, c *cluster.Cluster, program, user string) (string
 
 // render returns the manifests as YAML.
 func render(ctx context.Context, c *cluster.Cluster, controller, speaker string) (_ []byte, err error) {
-	source, err := moduleDir(ctx)
+	source, err := tools.ModuleDir(ctx, toolSet, module)
 	if err != nil {
 		return nil, err
 	}
@@ -173,33 +172,4 @@ func render(ctx context.Context, c *cluster.Cluster, controller, speaker string)
 		return nil, fmt.Errorf("building the manifests: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return output, nil
-}
-
-// moduleDir returns the directory of the load balancer's module, and downloads it first if necessary.
-func moduleDir(ctx context.Context) (string, error) {
-	root, err := checkout.Root()
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	cmd.Dir = filepath.Join(root, "hack", "tools", toolSet)
-	output, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("downloading module %s: %w", module, err)
-	}
-	var downloaded struct{ Dir string }
-	if err := json.Unmarshal(output, &downloaded); err != nil {
-		return "", fmt.Errorf("reading where module %s is: %w", module, err)
-	}
-	return downloaded.Dir, nil
-}
-
-// kubectl runs kubectl on the cluster with input. An error contains its output.
-func kubectl(ctx context.Context, c *cluster.Cluster, input []byte, args ...string) error {
-	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
-	cmd.Stdin = bytes.NewReader(input)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(output))
-	}
-	return nil
 }

@@ -52,21 +52,21 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	if err != nil {
 		return err
 	}
-	if err := kubectl(ctx, c, definitions, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	if err := c.RunKubectl(ctx, definitions, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("installing the manager's CRDs: %w", err)
 	}
-	if err := kubectl(ctx, c, definitions, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
+	if err := c.RunKubectl(ctx, definitions, "wait", "--for=condition=Established", "--timeout=60s", "-f", "-"); err != nil {
 		return fmt.Errorf("waiting for the manager's CRDs: %w", err)
 	}
 	objects, err := render(ref)
 	if err != nil {
 		return err
 	}
-	if err := kubectl(ctx, c, objects, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+	if err := c.RunKubectl(ctx, objects, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		return fmt.Errorf("installing the manager: %w", err)
 	}
 	for _, name := range []string{"olm-operator", "catalog-operator"} {
-		if err := kubectl(ctx, c, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", "deployment/"+name); err != nil {
+		if err := c.RunKubectl(ctx, nil, "rollout", "status", "--namespace="+Namespace, "--timeout=120s", "deployment/"+name); err != nil {
 			return fmt.Errorf("waiting for %s: %w", name, err)
 		}
 	}
@@ -127,14 +127,4 @@ func render(ref string) ([]byte, error) {
 		return nil, fmt.Errorf("rendering the manager's manifests: %w", err)
 	}
 	return all.Bytes(), nil
-}
-
-// kubectl runs kubectl on the cluster with input. An error contains its output.
-func kubectl(ctx context.Context, c *cluster.Cluster, input []byte, args ...string) error {
-	cmd := exec.CommandContext(ctx, c.Kubectl(), append([]string{"--kubeconfig=" + c.Kubeconfig()}, args...)...)
-	cmd.Stdin = bytes.NewReader(input)
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(output))
-	}
-	return nil
 }

@@ -8,6 +8,9 @@ type Set struct {
 	LDFlags string
 	// Tags are build tags.
 	Tags []string
+	// Missing are the files that a module leaves out although its packages embed them, by module and path in it. The
+	// set is built with a copy of the module that has them, empty.
+	Missing map[string][]string
 	// Rename maps the name that the go command gives a program to its usual name.
 	Rename map[string]string
 	// Hint describes what is built, and how long that takes. It is printed when the build starts.
@@ -31,6 +34,11 @@ var sets = map[string]Set{
 		// Without a version its log says "commit unknown".
 		LDFlags: "-X go.universe.tf/metallb/internal/version.version=0.16.1",
 		Hint:    "the load balancer MetalLB, about 1 minute on two cores",
+	},
+	"traefik": {
+		// The user interface, which is generated.
+		Missing: map[string][]string{"github.com/traefik/traefik/v3": {"webui/static/index.html"}},
+		Hint:    "the Ingress and Gateway controller Traefik, about 5 minutes on two cores",
 	},
 	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
 	"operator-sdk": {

@@ -118,6 +118,9 @@ func (s Set) hash(ctx context.Context, source string) (string, error) {
 		return "", fmt.Errorf("reading Go's version: %w", err)
 	}
 	fmt.Fprintln(h, string(version), runtime.GOOS, runtime.GOARCH, buildArgs(s, ""), s.Rename)
+	if len(s.Missing) > 0 {
+		fmt.Fprintln(h, s.Missing)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
@@ -138,7 +141,20 @@ func (s Set) build(ctx context.Context, name, source, dir string) error {
 		return fmt.Sprintf("still building %s after %s", name, time.Since(start).Round(time.Second))
 	})
 	defer stop()
-	if err := runGo(ctx, source, append(buildArgs(s, temp), "tool")...); err != nil {
+	args := buildArgs(s, temp)
+	if len(s.Missing) > 0 {
+		modules, err := os.MkdirTemp("", "modules-")
+		if err != nil {
+			return fmt.Errorf("creating a directory for modules: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(modules) }()
+		modFile, err := s.withMissing(ctx, source, modules)
+		if err != nil {
+			return err
+		}
+		args = append(args, "-modfile", modFile)
+	}
+	if err := runGo(ctx, source, append(args, "tool")...); err != nil {
 		return err
 	}
 	for from, to := range s.Rename {
@@ -170,7 +186,7 @@ func runGo(ctx context.Context, dir string, args ...string) error {
 	var output strings.Builder
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, output.String())
+		return fmt.Errorf("go %s: %w\n%s", args[0], err, output.String())
 	}
 	return nil
 }

@@ -63,10 +63,26 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	check("other flags", Set{LDFlags: "-X a.b=c"})
 	check("other tags", Set{Tags: []string{"x"}})
 	check("other names", Set{Rename: map[string]string{"a": "b"}})
+	check("missing files", Set{Missing: map[string][]string{"a": {"b"}}})
 	write("go.sum", "x")
 	check("another go.sum", Set{})
 	write("go.mod", "module example.com/y\n")
 	check("another go.mod", Set{})
+}
+
+func TestCopyOfAModuleHasTheMissingFiles(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "example.com", "copy")
+	if err := os.WriteFile(filepath.Join(from, "go.mod"), []byte("module example.com/x\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	if err := copyModule(from, to, []string{"ui/static/index.html"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"go.mod": "module example.com/x\n", "ui/static/index.html": ""} {
+		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q (%v), want %q", name, got, err, want)
+		}
+	}
 }
 
 func TestLockIsExclusiveEvenIfItsFileIsRemoved(t *testing.T) {

@@ -61,6 +61,7 @@ func parse(args []string) (router.Options, error) {
 	flags.StringVar(&o.Address, "address", "", "IP address to listen on")
 	flags.IntVar(&o.HTTP, "http-port", 80, "port without TLS")
 	flags.IntVar(&o.HTTPS, "https-port", 443, "port with TLS")
+	flags.DurationVar(&o.ReloadInterval, "reload-interval", 0, "minimum time from one reload of HAProxy to the next; 5s on OpenShift")
 	flags.StringVar(&o.Dir, "dir", "", "directory for HAProxy's files, on a short path")
 	flags.StringVar(&o.DefaultPair, "default-certificate", "", "file with the certificate, and its key, of Routes without one")
 	flags.StringVar(&o.ServiceCA, "service-ca", "", "file with the authority of Services' certificates")

@@ -1,0 +1,69 @@
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestInvalidChoiceOfAddressesIsRejectedWithTheCause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec string
+		want string // part of the message; "" means that the class is valid
+	}{
+		"types":             {spec: `{serviceType: NodePort, nodeAddresses: {types: [ExternalDNS, InternalIP]}}`},
+		"all types":         {spec: `{serviceType: NodePort, nodeAddresses: {types: [Hostname, InternalIP, ExternalIP, InternalDNS, ExternalDNS]}}`},
+		"ranges":            {spec: `{serviceType: NodePort, nodeAddresses: {cidrs: [192.0.2.0/24, "2001:db8::/32"]}}`},
+		"with host ports":   {spec: `{serviceType: ClusterIP, hostPort: {}, nodeAddresses: {types: [ExternalIP]}}`},
+		"preferred default": {spec: `{serviceType: NodePort, preferredAddressType: HostnameConservative, nodeAddresses: {types: [ExternalIP]}}`},
+		"ranges and preference": {
+			spec: `{serviceType: NodePort, preferredAddressType: Hostname, nodeAddresses: {cidrs: [192.0.2.0/24]}}`,
+		},
+
+		"empty":           {spec: `{serviceType: NodePort, nodeAddresses: {}}`, want: "at least 1 propert"},
+		"no type":         {spec: `{serviceType: NodePort, nodeAddresses: {types: []}}`, want: "at least 1 item"},
+		"unknown type":    {spec: `{serviceType: NodePort, nodeAddresses: {types: [PublicIP]}}`, want: "Unsupported value"},
+		"type twice":      {spec: `{serviceType: NodePort, nodeAddresses: {types: [ExternalIP, ExternalIP]}}`, want: "Duplicate value"},
+		"no range":        {spec: `{serviceType: NodePort, nodeAddresses: {cidrs: [192.0.2.1]}}`, want: "must be a range of IP addresses"},
+		"without nodes":   {spec: `{serviceType: LoadBalancer, nodeAddresses: {types: [ExternalIP]}}`, want: "nodeAddresses needs serviceType NodePort"},
+		"with a Route":    {spec: `{serviceType: ClusterIP, route: {}, nodeAddresses: {types: [ExternalIP]}}`, want: "nodeAddresses needs serviceType NodePort"},
+		"with preference": {spec: `{serviceType: NodePort, preferredAddressType: IP, nodeAddresses: {types: [Hostname]}}`, want: "remove preferredAddressType"},
+
+		"ports":               {spec: `{serviceType: NodePort, ports: [https, http]}`},
+		"ports with Routes":   {spec: `{serviceType: ClusterIP, route: {}, ports: [https]}`},
+		"ports of the Routes": {spec: `{serviceType: ClusterIP, route: {ports: [https]}}`},
+		"no ports":            {spec: `{serviceType: NodePort, ports: []}`, want: "at least 1 item"},
+		"a port twice":        {spec: `{serviceType: NodePort, ports: [a, a]}`, want: "Duplicate value"},
+		"ports twice":         {spec: `{serviceType: ClusterIP, ports: [a], route: {ports: [a]}}`, want: "remove route.ports"},
+
+		"node ports":                    {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31999}}`},
+		"a single node port":            {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31000}}`},
+		"no range of node ports":        {spec: `{serviceType: NodePort, nodePorts: {}}`, want: "range"},
+		"a number":                      {spec: `{serviceType: NodePort, nodePorts: {range: "31000"}}`, want: "must be two port numbers"},
+		"a range that ends too early":   {spec: `{serviceType: NodePort, nodePorts: {range: 31001-31000}}`, want: "must be two port numbers"},
+		"a range that ends too late":    {spec: `{serviceType: NodePort, nodePorts: {range: 31000-65536}}`, want: "must be two port numbers"},
+		"node ports of a load balancer": {spec: `{serviceType: LoadBalancer, nodePorts: {range: 31000-31999}}`, want: "nodePorts needs serviceType NodePort"},
+
+		"one family":          {spec: `{serviceType: NodePort, ipFamilies: [IPv6]}`},
+		"two families":        {spec: `{serviceType: LoadBalancer, ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack}`},
+		"policy alone":        {spec: `{serviceType: ClusterIP, ipFamilyPolicy: RequireDualStack}`},
+		"family twice":        {spec: `{serviceType: NodePort, ipFamilies: [IPv4, IPv4], ipFamilyPolicy: PreferDualStack}`, want: "list each family once"},
+		"two without policy":  {spec: `{serviceType: NodePort, ipFamilies: [IPv4, IPv6]}`, want: "two ipFamilies need ipFamilyPolicy"},
+		"two in a single one": {spec: `{serviceType: NodePort, ipFamilies: [IPv4, IPv6], ipFamilyPolicy: SingleStack}`, want: "two ipFamilies need ipFamilyPolicy"},
+		"unknown family":      {spec: `{serviceType: NodePort, ipFamilies: [IPv5]}`, want: "Unsupported value"},
+		"unknown policy":      {spec: `{serviceType: NodePort, ipFamilyPolicy: Both}`, want: "Unsupported value"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := apiserver.Client(t).Create(t.Context(), object(t, "", `{kind: ListenerClass, spec: `+tc.spec+`}`))
+			switch {
+			case tc.want == "" && err != nil:
+				t.Errorf("rejected: %v", err)
+			case tc.want != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want an Invalid error with %q", err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package listener
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// idlePeriod is how long nothing may respond at the addresses of a Listener before that is reported. A Pod that is
+// replaced, or becomes the leader, takes less, and changes no status then.
+const idlePeriod = time.Minute
+
+// observeIdle records in o why nothing responds at the addresses, if that lasts. It returns the rest of the period
+// after which it is reported, or 0.
+func (r *Reconciler) observeIdle(o *observed) time.Duration {
+	reason, message := o.nothingListens()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reason == "" {
+		delete(r.idle, o.listener.UID)
+		return 0
+	}
+	if !o.reportedIdle() {
+		since, ok := r.idle[o.listener.UID]
+		if !ok {
+			// Entries this old belong to Listeners that were deleted.
+			maps.DeleteFunc(r.idle, func(_ types.UID, since time.Time) bool { return r.clock.Since(since) > time.Hour })
+			since = r.clock.Now()
+			r.idle[o.listener.UID] = since
+		}
+		if remaining := since.Add(r.idlePeriod).Sub(r.clock.Now()); remaining > 0 {
+			return remaining
+		}
+	}
+	delete(r.idle, o.listener.UID)
+	o.idleReason, o.idleMessage = reason, message
+	return 0
+}
+
+// reportedIdle reports whether the status says already that nothing responds.
+func (o *observed) reportedIdle() bool {
+	if o.listener.Status == nil {
+		return false
+	}
+	ready := meta.FindStatusCondition(o.listener.Status.Conditions, listenersv1alpha1.ListenerReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && isIdle(ready.Reason)
+}
+
+// isIdle reports whether a reason of the condition Ready states that nothing responds.
+func isIdle(reason string) bool {
+	return reason == listenersv1alpha1.ReasonReserved || reason == listenersv1alpha1.ReasonNoMatchingPods || reason == listenersv1alpha1.ReasonPortNotDeclared
+}
+
+// isMistake reports whether nothing responds because of a mistake.
+func isMistake(reason string) bool {
+	return isIdle(reason) && reason != listenersv1alpha1.ReasonReserved
+}
+
+// nothingListens returns why nothing can respond at an address of the Listener, or empty strings: no Pod mounts it, no
+// Pod has the labels that it selects, or no container declares a port. Programs may listen on ports that no container
+// declares, so that is no error. If overrides replace the selector of the Service, other Pods respond.
+func (o *observed) nothingListens() (reason, message string) {
+	if o.class == nil || o.service == nil || o.serviceTerminating() {
+		return "", ""
+	}
+	selected := slices.DeleteFunc(slices.Clone(o.mounting), func(pod *corev1.Pod) bool {
+		return !labels.SelectorFromSet(o.listener.Spec.ExtraPodSelectorLabels).Matches(labels.Set(pod.Labels))
+	})
+	switch undeclared := undeclaredPorts(o.service, selected); {
+	case len(o.mounting) == 0:
+		reason, message = listenersv1alpha1.ReasonReserved, "reserved; no Pod mounts it"
+	case len(selected) == 0:
+		reason = listenersv1alpha1.ReasonNoMatchingPods
+		message = fmt.Sprintf("no Pod that mounts it has the labels of spec.extraPodSelectorLabels: %s", labels.FormatLabels(o.listener.Spec.ExtraPodSelectorLabels))
+	case len(undeclared) > 0:
+		reason = listenersv1alpha1.ReasonPortNotDeclared
+		message = fmt.Sprintf("no container of its Pods declares these ports, on which a program has to listen: %s", strings.Join(undeclared, ", "))
+	}
+	if reason != "" && o.replacesSelector() {
+		return "", ""
+	}
+	return reason, message
+}
+
+// undeclaredPorts returns the ports of a Service that no container of the Pods declares, or nil if there are no Pods.
+func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod) []string {
+	var undeclared []string
+	for i := range service.Spec.Ports {
+		port := &service.Spec.Ports[i]
+		if len(pods) > 0 && !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return declares(pod, port) }) {
+			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", target(port), port.Name))
+		}
+	}
+	return undeclared
+}
+
+// declares reports whether a container of the Pod declares the port that a port of a Service leads to.
+func declares(pod *corev1.Pod, port *corev1.ServicePort) bool {
+	protocol := func(p corev1.Protocol) corev1.Protocol {
+		if p == "" {
+			return corev1.ProtocolTCP
+		}
+		return p
+	}
+	to := target(port)
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			if protocol(p.Protocol) == protocol(port.Protocol) && (to == fmt.Sprint(p.ContainerPort) || to == p.Name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// target returns the number or the name of the container port that a port of a Service leads to.
+func target(port *corev1.ServicePort) string {
+	if port.TargetPort == (intstr.IntOrString{}) {
+		return fmt.Sprint(port.Port)
+	}
+	return port.TargetPort.String()
+}
+
+// replacesSelector reports whether overrides replace the selector of the Service.
+func (o *observed) replacesSelector() bool {
+	service, err := exposure.Service(o.class, o.listener)
+	if err != nil {
+		return false
+	}
+	selector := maps.Clone(o.listener.Spec.ExtraPodSelectorLabels)
+	if selector == nil {
+		selector = map[string]string{}
+	}
+	selector[names.PodMountLabel(o.listener.UID)] = o.listener.Name
+	return !maps.Equal(selector, service.Spec.Selector)
+}

@@ -1,0 +1,189 @@
+package listener
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// mountedBy returns a Pod with these labels and ports that mounts the Listener, and its PodListeners.
+func mountedBy(name string, labels map[string]string, ports ...corev1.ContainerPort) []client.Object {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name, UID: "pod-uid", Labels: labels},
+		Spec: corev1.PodSpec{
+			NodeName: "node-1", Containers: []corev1.Container{{Ports: ports}},
+			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener"},
+			}}},
+		},
+	}
+	mounts := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, "node-1")
+	mounts.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{Scope: "Cluster", PersistentVolumeName: "pv", ListenerName: key.Name}
+	return []client.Object{pod, mounts}
+}
+
+func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
+	http := corev1.ContainerPort{Name: "web", ContainerPort: 80}
+	for name, tc := range map[string]struct {
+		change  func(*state)
+		reason  string
+		message string
+	}{
+		"no Pod": {func(*state) {}, "Reserved", "reserved; no Pod mounts it; reachable at web.shop.svc.cluster.local"},
+		"a Pod that listens": {func(s *state) {
+			s.with(mountedBy("web-0", nil, http)...)
+		}, "AddressesAssigned", "reachable at"},
+		"a Pod without the selected labels": {func(s *state) {
+			s.listener.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader"}
+			s.with(mountedBy("web-0", map[string]string{"role": "replica"}, http)...)
+		}, "NoMatchingPods", "no Pod that mounts it has the labels of spec.extraPodSelectorLabels: role=leader"},
+		"a Pod with the selected labels": {func(s *state) {
+			s.listener.Spec.ExtraPodSelectorLabels = map[string]string{"role": "leader"}
+			s.with(mountedBy("web-0", map[string]string{"role": "leader", "app": "web"}, http)...)
+		}, "AddressesAssigned", "reachable at"},
+		"a port that no container declares": {func(s *state) {
+			s.with(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 8080})...)
+		}, "PortNotDeclared", "on which a program has to listen: 80 (http)"},
+		"a port of another protocol": {func(s *state) {
+			s.with(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80, Protocol: corev1.ProtocolUDP})...)
+		}, "PortNotDeclared", "80 (http)"},
+		"a target port by name": {func(s *state) {
+			s.service.Spec.Ports[0].TargetPort = intstr.FromString("web")
+			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)
+			s.with(mountedBy("web-0", nil, http)...)
+		}, "AddressesAssigned", "reachable at"},
+		"a selector of the class": {func(s *state) {
+			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"selector":{"app":"other"}}}`)
+		}, "AddressesAssigned", "reachable at"},
+		"a Pod that has finished": {func(s *state) {
+			objects := mountedBy("web-0", nil, http)
+			objects[0].(*corev1.Pod).Status.Phase = corev1.PodSucceeded
+			s.with(objects...)
+		}, "Reserved", "no Pod mounts it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(listenersv1alpha1.ServiceTypeClusterIP)
+			tc.change(s)
+			o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.idlePeriod = 0 })
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			ready := o.condition(listenersv1alpha1.ListenerReady)
+			if ready.Status != metav1.ConditionTrue || ready.Reason != tc.reason || !strings.Contains(ready.Message, tc.message) {
+				t.Errorf("condition %+v", ready)
+			}
+			if got := o.listener.Status.Summary.Reason; got != tc.reason {
+				t.Errorf("summary %q", got)
+			}
+		})
+	}
+}
+
+// A Pod that is replaced within a minute costs no write, and a Listener that has been idle says so at once after the
+// operator restarts.
+func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
+	s := newState(listenersv1alpha1.ServiceTypeClusterIP)
+	c := s.newClient(t)
+	recorder := events.NewFakeRecorder(100)
+	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	newOperator := func() *Reconciler {
+		r := newReconciler(s.backends, c, recorder)
+		r.clock = clock
+		return r
+	}
+	r := newOperator()
+	reconcileOnce := func() (reason string, after time.Duration) {
+		t.Helper()
+		listener := &listenersv1alpha1.Listener{}
+		if err := c.Get(t.Context(), key, listener); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.Reconcile(t.Context(), listener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), key, listener); err != nil {
+			t.Fatal(err)
+		}
+		return outcome{listener: listener}.condition(listenersv1alpha1.ListenerReady).Reason, result.RequeueAfter
+	}
+	expect := func(when, wantReason string, wantAfter time.Duration) {
+		t.Helper()
+		if reason, after := reconcileOnce(); reason != wantReason || after != wantAfter {
+			t.Errorf("%s: reason %s, again after %s; want %s and %s", when, reason, after, wantReason, wantAfter)
+		}
+	}
+	expect("at first", "AddressesAssigned", time.Minute)
+	clock.SetTime(clock.Now().Add(40 * time.Second))
+	expect("after 40 seconds", "AddressesAssigned", 20*time.Second)
+	clock.SetTime(clock.Now().Add(20 * time.Second))
+	expect("after a minute", "Reserved", 0)
+	expect("later", "Reserved", 0)
+	r = newOperator()
+	expect("after a restart", "Reserved", 0)
+	mounted := mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80})
+	for _, o := range mounted {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("with a Pod", "AddressesAssigned", 0)
+	for _, o := range mounted {
+		if err := c.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("while the Pod is replaced", "AddressesAssigned", time.Minute)
+}
+
+func TestWarningOfNothingListening(t *testing.T) {
+	s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(mountedBy("web-0", nil)...)
+	o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.idlePeriod = 0 })
+	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Warning PortNotDeclared no container of its Pods declares") {
+		t.Errorf("events %q", o.events)
+	}
+	o = newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.idlePeriod = 0 })
+	if len(o.events) != 1 || !strings.HasPrefix(o.events[0], "Normal Reserved reserved; no Pod mounts it") {
+		t.Errorf("events %q", o.events)
+	}
+}
+
+// An override without namespace applies to no object.
+func TestOverrideWithoutNamespaceIsReported(t *testing.T) {
+	s := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) {
+		s.listener.Spec.ObjectOverrides = append(s.listener.Spec.ObjectOverrides, runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","labels":{"a":"b"}}}`)},
+			runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web"}}`)})
+	})
+	o := s.reconcile(t, 2, interceptor.Funcs{}, nil)
+	accepted := o.condition(listenersv1alpha1.ListenerAccepted)
+	const want = "ignored, because metadata.namespace is not set: spec.objectOverrides[0]; set it to shop"
+	if accepted.Status != metav1.ConditionTrue || !strings.HasSuffix(accepted.Message, want) {
+		t.Errorf("condition %+v", accepted)
+	}
+	if !slices.ContainsFunc(o.events, func(e string) bool { return strings.HasPrefix(e, "Warning InvalidOverrides ") }) {
+		t.Errorf("events %q", o.events)
+	}
+}
+
+// Whatever is created in a namespace that is being deleted is deleted again.
+func TestNothingIsWrittenInANamespaceThatIsBeingDeleted(t *testing.T) {
+	namespace := terminating(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}})
+	intercept, writes := countWrites(-1, nil)
+	o := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service = nil }).with(namespace).reconcile(t, 2, intercept, nil)
+	if o.err != nil || len(*writes) > 0 {
+		t.Errorf("error %v, writes %q", o.err, *writes)
+	}
+}

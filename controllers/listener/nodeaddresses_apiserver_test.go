@@ -1,0 +1,108 @@
+package listener_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f.createListener(nil)
+	node := f.createNode("10.3.0.1")
+	f.createVolume(node.Name)
+	f.eventuallyAddresses("10.3.0.1")
+
+	f.change(node, func() { node.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.7"} })
+	f.eventuallyAddresses("198.51.100.7")
+
+	f.change(node, func() { node.Annotations[names.AnnotationAdvertisedAddress] = "198.51.100.7:30080" })
+	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonInvalidNodeAddress)
+	f.Expect(l.Status.IngressAddresses).To(BeEmpty())
+	ready := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerReady)
+	f.Expect(ready.Message).To(ContainSubstring(`"198.51.100.7:30080" is neither an IP address nor a host name`))
+
+	f.change(node, func() { delete(node.Annotations, names.AnnotationAdvertisedAddress) })
+	f.eventuallyAddresses("10.3.0.1")
+}
+
+func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f.createListener(nil)
+	node := f.createNode("10.3.1.1")
+	node.Status.Addresses = append(node.Status.Addresses,
+		corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node.example.com"}, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"})
+	f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+	f.createVolume(node.Name)
+	f.eventuallyAddresses("10.3.1.1")
+
+	f.change(f.class, func() {
+		f.class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{Types: []listenersv1alpha1.NodeAddressType{"ExternalDNS"}}
+	})
+	f.eventuallyAddresses("node.example.com")
+	f.change(f.class, func() {
+		f.class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{CIDRs: []listenersv1alpha1.CIDR{"192.0.2.0/24"}}
+	})
+	f.eventuallyAddresses("192.0.2.1")
+}
+
+// The Service has the families of its class, and the addresses of a node are in the order of the Service.
+func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
+	cfg := apiserver.DualStackConfig(t)
+	c, err := client.New(cfg, client.Options{Scheme: apiserver.Scheme()})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	f := &fixture{
+		WithT: NewWithT(t), t: t, client: c, key: client.ObjectKey{Namespace: "default", Name: "web"},
+		class: &listenersv1alpha1.ListenerClass{},
+	}
+	f.class.GenerateName = "dual-stack-"
+	f.class.Spec = listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol},
+		IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+	}
+	f.SetDefaultEventuallyTimeout(apiserver.Timeout)
+	f.Expect(c.Create(t.Context(), f.class)).To(Succeed())
+	apis, err := platform.Watch(t.Context(), cfg, backends.All().OptionalKinds()...)
+	f.Expect(err).NotTo(HaveOccurred())
+	apiserver.StartManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
+		f.Expect(backends.All().AddToScheme(mgr.GetScheme())).To(Succeed())
+		return (&listener.Reconciler{
+			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: backends.All(),
+		}).SetupWithManager(mgr)
+	})
+	l := &listenersv1alpha1.Listener{}
+	l.Namespace, l.Name = f.key.Namespace, f.key.Name
+	l.Spec = listenersv1alpha1.ListenerSpec{ClassName: &f.class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}}
+	f.Expect(c.Create(t.Context(), l)).To(Succeed())
+	node := f.createNode("10.3.2.1")
+	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:3::1"})
+	f.Expect(c.Status().Update(t.Context(), node)).To(Succeed())
+	f.createVolume(node.Name)
+
+	l = f.eventuallyAddresses("fd00:3::1", "10.3.2.1")
+	f.Expect(f.service().Spec.IPFamilies).To(Equal(f.class.Spec.IPFamilies))
+	f.Expect(l.Status.IPFamilies).To(Equal(f.class.Spec.IPFamilies))
+
+	// A Service can give up its second family.
+	f.change(f.class, func() {
+		f.class.Spec.IPFamilies, f.class.Spec.IPFamilyPolicy = f.class.Spec.IPFamilies[:1], ptr.To(corev1.IPFamilyPolicySingleStack)
+	})
+	f.eventuallyAddresses("fd00:3::1")
+
+	// But it cannot change the first one.
+	f.change(f.class, func() { f.class.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol} })
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
+	f.eventuallyAddresses("fd00:3::1")
+}

@@ -1,0 +1,126 @@
+package listener
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// withRange makes the class one with a range of node ports.
+func withRange(numbers string) func(*state) {
+	return func(s *state) { s.class.Spec.NodePorts = &listenersv1alpha1.NodePorts{Range: numbers} }
+}
+
+// newListenerState returns a new Listener with a port.
+func newListenerState(numbers string) *state {
+	return newState(listenersv1alpha1.ServiceTypeNodePort).change(withRange(numbers)).change(func(s *state) { s.service = nil })
+}
+
+func TestNodePortsOfARange(t *testing.T) {
+	reserving := func(number int32) *listenersv1alpha1.Listener {
+		return &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "reserving"},
+			Status:     &listenersv1alpha1.ListenerStatus{LastNodePorts: map[string]int32{"http": number}, IngressAddresses: []listenersv1alpha1.IngressAddress{}},
+		}
+	}
+	for name, tc := range map[string]struct {
+		state     *state
+		allocator allocator
+		requests  []map[string]int64
+		ports     map[string]int32 // in the status
+		reason    string           // of Accepted
+	}{
+		"one number":        {state: newListenerState("31500-31500"), requests: []map[string]int64{{"http": 31500}}, ports: map[string]int32{"http": 31500}, reason: "Accepted"},
+		"used by a Service": {state: newListenerState("31500-31501").with(otherService(31500)), requests: []map[string]int64{{"http": 31501}}, ports: map[string]int32{"http": 31501}, reason: "Accepted"},
+		"reserved by a Listener whose Service does not exist": {
+			state: newListenerState("31500-31501").with(reserving(31501)), requests: []map[string]int64{{"http": 31500}}, ports: map[string]int32{"http": 31500}, reason: "Accepted",
+		},
+		"used by a Service that is not in the cache yet": {
+			state: newListenerState("31500-31501").with(otherService(31500)), allocator: allocator{reject: inUse(31501)},
+			requests: []map[string]int64{{"http": 31501}}, reason: "ServiceRejected",
+		},
+		"exhausted": {state: newListenerState("31500-31501").with(otherService(31500, 31501)), reason: "NodePortsExhausted"},
+		"kept although it is not in the range": {
+			state:    newDeletedServiceState().change(withRange("31500-31501")),
+			requests: []map[string]int64{{"http": 30080, "admin": 30081}}, ports: map[string]int32{"http": 30080, "admin": 30081}, reason: "Accepted",
+		},
+		"another one of the range if the last one is used": {
+			state: newDeletedServiceState().change(withRange("31500-31500")).with(otherService(30080)), allocator: allocator{reject: inUse(30080)},
+			requests: []map[string]int64{{"http": 30080, "admin": 30081}, {"http": 31500, "admin": 30081}}, ports: map[string]int32{"http": 31500, "admin": 30081}, reason: "Accepted",
+		},
+		"a port that is added": {
+			state: newState(listenersv1alpha1.ServiceTypeNodePort).change(withRange("31500-31500")).change(func(s *state) {
+				s.listener.Spec.Ports = append(s.listener.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "new", Port: 81})
+			}),
+			requests: []map[string]int64{{"new": 31500}}, reason: "Accepted",
+		},
+		"not needed by a Service that has node ports": {
+			state:    newState(listenersv1alpha1.ServiceTypeNodePort).change(withRange("31500-31500")).with(otherService(31500)),
+			requests: []map[string]int64{{}}, ports: map[string]int32{"http": 30080}, reason: "Accepted",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tc.state.newClient(t)
+			r := newReconciler(tc.state.backends, interceptor.NewClient(c, tc.allocator.funcs()), events.NewFakeRecorder(10))
+			observeNodePorts(t, r)
+			listener := &listenersv1alpha1.Listener{}
+			if err := c.Get(t.Context(), key, listener); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.Reconcile(t.Context(), listener); (err != nil) != (tc.reason == "ServiceRejected") {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), key, listener); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.requests, tc.allocator.requests); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.ports, listener.Status.NodePorts); diff != "" && tc.ports != nil {
+				t.Errorf("node ports (-want +got):\n%s", diff)
+			}
+			if accepted := meta.FindStatusCondition(listener.Status.Conditions, listenersv1alpha1.ListenerAccepted); accepted.Reason != tc.reason {
+				t.Errorf("got %+v", accepted)
+			}
+		})
+	}
+}
+
+func TestListenersWaitUntilANodePortIsFree(t *testing.T) {
+	a, waiting := newAllocatedNodePorts(), types.NamespacedName{Namespace: "shop", Name: "web"}
+	service := func(numbers ...int32) *corev1.Service { return otherService(numbers...) }
+	listener := &listenersv1alpha1.Listener{Status: &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 31000}}}
+	a.setWaiting(waiting, true)
+	for _, step := range []struct {
+		name          string
+		before, after client.Object
+		frees         bool
+		has           bool // 31000
+	}{
+		{"a Service is created", nil, service(31000, 31001), false, true},
+		{"its Listener is written", nil, listener, false, true},
+		{"the Service gets other labels", service(31000, 31001), service(31000, 31001), false, true},
+		{"the Service is deleted, and its Listener gets it again", service(31000, 31001), nil, true, true}, // 31001 is free
+		{"the Listener has no status", listener, &listenersv1alpha1.Listener{}, true, false},
+		{"the Listener is deleted", &listenersv1alpha1.Listener{}, nil, false, false},
+	} {
+		got := a.replace(step.before, step.after)
+		if (len(got) == 1 && got[0] == waiting) != step.frees || a.has(31000) != step.has {
+			t.Errorf("%s: requests %v, has %t", step.name, got, a.has(31000))
+		}
+	}
+	a.replace(nil, service(31000))
+	a.setWaiting(waiting, false)
+	if got := a.replace(service(31000), nil); len(got) > 0 || len(a.users) > 0 {
+		t.Errorf("requests %v, users %v", got, a.users)
+	}
+}

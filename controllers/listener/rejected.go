@@ -1,0 +1,77 @@
+package listener
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// The time from one touch of a rejected object to the next one. It doubles from the first to the last.
+const (
+	firstTouch = 10 * time.Second
+	lastTouch  = 5 * time.Minute
+)
+
+// touchRejected changes the objects that another controller has rejected, when their time has come, so that it looks at
+// them again: what it rejected them for, the content of a Secret, neither it nor the operator watches. It returns the
+// time until the next touch, or 0 if there is none.
+func (r *Reconciler) touchRejected(ctx context.Context, rejected []exposure.Rejected) (next time.Duration, _ error) {
+	var errs []error
+	for _, object := range rejected {
+		wait := untilTouch(object, r.clock.Now())
+		if wait <= 0 {
+			errs = append(errs, r.touch(ctx, object))
+			continue // the change starts another reconciliation
+		}
+		next = earliest(next, wait)
+	}
+	return next, errors.Join(errs...)
+}
+
+// untilTouch returns the time until an object has to be touched.
+func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
+	from, interval := object.Since.Time, firstTouch
+	touched, err := time.Parse(time.RFC3339, object.GetAnnotations()[names.AnnotationTouched])
+	if err == nil && !touched.Before(from) {
+		from, interval = touched, min(max(touched.Sub(from), firstTouch), lastTouch)
+	}
+	return from.Add(interval).Sub(now)
+}
+
+// touch changes the annotation of an object. The API server rejects the patch for a new object of the same name.
+func (r *Reconciler) touch(ctx context.Context, object exposure.Rejected) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": object.GetUID(), "annotations": map[string]any{names.AnnotationTouched: r.clock.Now().UTC().Format(time.RFC3339)},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch of annotations: %w", err)
+	}
+	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: object.GetName()}
+	err = r.Client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("touching %T %s, which is rejected: %w", object.Object, key, err)
+	}
+	log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", key.String())
+	return nil
+}
+
+// earliest returns the smaller one of two durations, of which those that are not positive do not count.
+func earliest(a, b time.Duration) time.Duration {
+	if a <= 0 || b > 0 && b < a {
+		return max(b, 0)
+	}
+	return a
+}

@@ -1,0 +1,87 @@
+package listener
+
+import (
+	"testing"
+	"time"
+
+	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// routeRejectedForCertificate returns a Route that a router rejected at this time for the Secret with its certificate.
+func routeRejectedForCertificate(port string, at time.Time) *routev1.Route {
+	since, ingress := metav1.NewTime(at), rejectedAs("ExtendedValidationFailed", "words")
+	ingress.Conditions[0].LastTransitionTime = &since
+	route := ownRoute(port, ingress)
+	route.Spec.TLS = &routev1.TLSConfig{Termination: routev1.TLSTerminationEdge, ExternalCertificate: &routev1.LocalObjectReference{Name: "cert"}}
+	return route
+}
+
+// The router looks at the Secret again when the Route changes. The intervals double up to five minutes.
+func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
+	start := time.Unix(1700000000, 0)
+	s := newRouteState(routeRejectedForCertificate("admin", start), ownRoute("http", admittedAs("http.example.com"))).change(func(s *state) {
+		s.class.Spec.Route.Termination, s.class.Spec.Route.CertificateSecretName = listenersv1alpha1.RouteTerminationEdge, "cert"
+	})
+	c, now := s.newClient(t), clocktesting.NewFakePassiveClock(start)
+	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
+	r.clock, r.idlePeriod = now, idleLater
+	route := func(name string) *routev1.Route {
+		got := &routev1.Route{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	reconcile := func() time.Duration {
+		listener := &listenersv1alpha1.Listener{}
+		if err := c.Get(t.Context(), key, listener); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.Reconcile(t.Context(), listener)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	for _, want := range []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute} {
+		wait := reconcile()
+		if wait > lastTouch { // it touched the Route, which is an event
+			wait = reconcile()
+		}
+		if wait != want {
+			t.Fatalf("waits %s at %s, want %s", wait, now.Now().Sub(start), want)
+		}
+		touched := route("web-admin").Annotations[names.AnnotationTouched]
+		if now.Now().Equal(start) != (touched == "") || touched != "" && touched != now.Now().UTC().Format(time.RFC3339) {
+			t.Errorf("touched %q at %s", touched, now.Now())
+		}
+		now.SetTime(now.Now().Add(wait))
+	}
+	if touched := route("web-http").Annotations[names.AnnotationTouched]; touched != "" {
+		t.Errorf("an admitted Route was touched at %s", touched)
+	}
+	admitted := route("web-admin")
+	admitted.Status.Ingress[0].Conditions[0].Status = corev1.ConditionTrue
+	if err := c.Update(t.Context(), admitted); err != nil {
+		t.Fatal(err)
+	}
+	if wait := reconcile(); wait <= lastTouch {
+		t.Errorf("waits %s although no Route is rejected", wait)
+	}
+}
+
+func TestEarliest(t *testing.T) {
+	for _, tc := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {1, 0, 1}, {0, 2, 2}, {1, 2, 1}, {2, 1, 1}, {-1, 2, 2}, {2, -1, 2}, {-1, -1, 0}} {
+		if got := earliest(tc.a, tc.b); got != tc.want {
+			t.Errorf("earliest of %d and %d is %d", tc.a, tc.b, got)
+		}
+	}
+}

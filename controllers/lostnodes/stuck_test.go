@@ -1,0 +1,79 @@
+package lostnodes
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+const conflicts = "0/2 nodes are available: 1 node(s) had volume node affinity conflict, 1 Insufficient cpu."
+
+// The scheduler says neither which volume that is nor which node it needs.
+func TestPodThatWaitsForTheNodeOfItsVolumeIsToldWhatToDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   []string
+	}{
+		"cordoned": {func(w *world) {
+			cordoned := node("node-1")
+			cordoned.Spec.Unschedulable = true
+			w.nodes, w.pods = append(w.nodes, cordoned), []*corev1.Pod{rejected(conflicts)}
+		}, []string{"Pod web-0 can only run on node node-1, which claim listener-web-0 is pinned to", "because of its taint node.kubernetes.io/unschedulable", names.AnnotationRelease}},
+		"full": {func(w *world) {
+			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected(conflicts)}
+		}, []string{"node-1", "because of what the scheduler says: 0/2 nodes are available"}},
+		"rejected for another reason": {func(w *world) {
+			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected("0/2 nodes are available: 2 Insufficient cpu.")}
+		}, nil},
+		"scheduled": {func(w *world) {
+			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{pod("node-1")}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			r := w.start(t, interceptor.Funcs{})
+			request := reconcile.Request{NamespacedName: claimKey}
+			for range 2 {
+				if _, err := r.Reconcile(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := warnings(r)
+			if len(tc.want) == 0 && len(got) > 0 || len(tc.want) > 0 && len(got) != 2 { // one on the claim, one on the Pod
+				t.Fatalf("events %q", got)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(got[0], part) {
+					t.Errorf("event %q does not contain %q", got[0], part)
+				}
+			}
+			if len(tc.want) == 0 {
+				return
+			}
+			r.clock.SetTime(start.Add(31 * time.Minute))
+			if _, err := r.Reconcile(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			if got := warnings(r); len(got) != 2 {
+				t.Errorf("after half an hour: events %q", got)
+			}
+		})
+	}
+}
+
+// warnings returns the warnings PinnedToNode since the last call.
+func warnings(r *run) (found []string) {
+	for len(r.events) > 0 {
+		if e := <-r.events; strings.HasPrefix(e, "Warning PinnedToNode ") {
+			found = append(found, e)
+		}
+	}
+	return found
+}

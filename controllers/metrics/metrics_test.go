@@ -1,0 +1,114 @@
+package metrics
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// values returns the series of a metric, by the values of their labels.
+func values(t *testing.T, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			got[strings.Join(labels, ",")] = m.GetGauge().GetValue()
+		}
+	}
+	return got
+}
+
+func listener(uid types.UID, class, reason string, ready metav1.ConditionStatus) *listenersv1alpha1.Listener {
+	l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To(class)}}
+	if reason != "" {
+		l.Status = &listenersv1alpha1.ListenerStatus{
+			Summary:    listenersv1alpha1.ListenerSummary{Reason: reason},
+			Conditions: []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: ready}},
+		}
+	}
+	return l
+}
+
+func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "listeners"}, []string{"class", "ready", "reason"})
+	h := newCount(gauge, listenerLabels).handler()
+	h.OnAdd(listener("1", "public", "", ""), true)
+	h.OnAdd(listener("2", "public", "AddressesAssigned", metav1.ConditionTrue), true)
+	h.OnAdd(listener("3", "users-can-name-any", "ClassNotFound", metav1.ConditionFalse), false)
+	h.OnAdd(listener("4", "public", "WaitingForPods", metav1.ConditionFalse), false)
+	want := map[string]float64{
+		"class=,ready=false,reason=":                       1,
+		"class=public,ready=true,reason=AddressesAssigned": 1,
+		"class=,ready=false,reason=ClassNotFound":          1,
+		"class=public,ready=false,reason=WaitingForPods":   1,
+	}
+	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
+		t.Errorf("at first (-want +got):\n%s", diff)
+	}
+	h.OnUpdate(nil, listener("1", "public", "AddressesAssigned", metav1.ConditionTrue))
+	h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: listener("3", "", "", "")})
+	h.OnDelete(listener("4", "public", "AddressesAssigned", metav1.ConditionTrue)) // the update was missed
+	maps.Copy(want, map[string]float64{
+		"class=,ready=false,reason=":                       0,
+		"class=public,ready=true,reason=AddressesAssigned": 2,
+		"class=,ready=false,reason=ClassNotFound":          0,
+		"class=public,ready=false,reason=WaitingForPods":   0,
+	})
+	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
+		t.Errorf("after changes (-want +got):\n%s", diff)
+	}
+}
+
+func TestVolumesOfLostNodesAreCountedByNode(t *testing.T) {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: map[string]string{names.AnnotationLostSince: "2026-01-01T00:00:00Z"}},
+		Spec: corev1.PersistentVolumeSpec{
+			NodeAffinity:           index.NodeAffinity("node-1"),
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver}},
+		},
+	}
+	if diff := cmp.Diff([][]string{{"node-1"}}, lostVolumeLabels(pv)); diff != "" {
+		t.Errorf("lost (-want +got):\n%s", diff)
+	}
+	back := pv.DeepCopy()
+	delete(back.Annotations, names.AnnotationLostSince)
+	other := pv.DeepCopy()
+	other.Spec.CSI.Driver = "other.example"
+	for _, pv := range []*corev1.PersistentVolume{back, other} {
+		if got := lostVolumeLabels(pv); got != nil {
+			t.Errorf("got %v", got)
+		}
+	}
+}
+
+func TestConditionsThatAreTrueAreCounted(t *testing.T) {
+	got := conditionLabels(&operatorv1alpha1.ListenerOperator{Status: operatorv1alpha1.ListenerOperatorStatus{Conditions: []metav1.Condition{
+		{Type: "Available", Status: metav1.ConditionTrue}, {Type: "Degraded", Status: metav1.ConditionFalse}, {Type: "Upgradeable", Status: metav1.ConditionTrue},
+	}}})
+	if diff := cmp.Diff([][]string{{"Available"}, {"Upgradeable"}}, got); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+}

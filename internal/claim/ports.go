@@ -1,0 +1,102 @@
+package claim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Ports returns the ports of the Listener of a class-based claim which a Pod mounts: those that the annotation
+// names.AnnotationPorts of the claim lists, in its order, or else all ports of the Pod. problem names the listed ports
+// that the Pod does not have, or is empty; ports then has the others.
+func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listenersv1alpha1.ListenerPort, problem string) {
+	all := PodPorts(pod)
+	annotation, ok := claim.Annotations[names.AnnotationPorts]
+	if !ok {
+		return all, ""
+	}
+	var missing []string
+	for name := range strings.SplitSeq(annotation, ",") {
+		name = strings.TrimSpace(name)
+		i := slices.IndexFunc(all, func(p listenersv1alpha1.ListenerPort) bool { return p.Name == name })
+		if i < 0 {
+			missing = append(missing, fmt.Sprintf("%q", message.Truncate(name, maxName)))
+		} else if !slices.ContainsFunc(ports, func(p listenersv1alpha1.ListenerPort) bool { return p.Name == name }) {
+			ports = append(ports, all[i])
+		}
+	}
+	if len(missing) > 0 {
+		problem = fmt.Sprintf("the annotation %s lists %s, but the containers of Pod %s have only the ports %s; correct the annotation",
+			names.AnnotationPorts, strings.Join(missing, ", "), pod.Name, listed(all))
+	}
+	return ports, problem
+}
+
+// PodPorts returns the ports of a Pod: those of all containers except init containers. A port without a name is named
+// "port-<number>" (contract 1.4). Of several containers with a port of the same name, the last one counts.
+func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
+	all := containerPorts(pod)
+	var ports []listenersv1alpha1.ListenerPort
+	for i, port := range all {
+		if !slices.ContainsFunc(all[i+1:], func(later listenersv1alpha1.ListenerPort) bool { return later.Name == port.Name }) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+// DuplicatePorts describes the ports of a Pod that are not exposed because a later container has one of the same name,
+// or returns "".
+func DuplicatePorts(pod *corev1.Pod) string {
+	exposed := PodPorts(pod)
+	var duplicates []string
+	for _, port := range containerPorts(pod) {
+		i := slices.IndexFunc(exposed, func(e listenersv1alpha1.ListenerPort) bool { return e.Name == port.Name })
+		if describe(exposed[i]) != describe(port) {
+			duplicates = append(duplicates, fmt.Sprintf("%s is %s, not %s", port.Name, describe(exposed[i]), describe(port)))
+		}
+	}
+	if len(duplicates) == 0 {
+		return ""
+	}
+	return "several containers have a port of the same name, of which the last one is exposed: " + strings.Join(duplicates, ", ") +
+		"; rename one of them, so that both are exposed"
+}
+
+// containerPorts returns the ports of all containers except init containers, in their order.
+func containerPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
+	var ports []listenersv1alpha1.ListenerPort
+	for i := range pod.Spec.Containers {
+		for _, p := range pod.Spec.Containers[i].Ports {
+			port := listenersv1alpha1.ListenerPort{Name: p.Name, Port: p.ContainerPort}
+			if port.Name == "" {
+				port.Name = fmt.Sprintf("port-%d", p.ContainerPort)
+			}
+			if p.Protocol != "" {
+				port.Protocol = &p.Protocol
+			}
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+func describe(port listenersv1alpha1.ListenerPort) string {
+	return fmt.Sprintf("%d/%s", port.Port, cmp.Or(ptr.Deref(port.Protocol, ""), corev1.ProtocolTCP))
+}
+
+func listed(ports []listenersv1alpha1.ListenerPort) string {
+	all := make([]string, 0, len(ports))
+	for _, p := range ports {
+		all = append(all, p.Name)
+	}
+	return strings.Join(all, ", ")
+}

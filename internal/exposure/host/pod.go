@@ -1,0 +1,66 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// annotationPod is the name of the Pod that the host of an object is made from.
+const annotationPod = "listeners.stackable.tech/pod"
+
+// Annotations returns the annotations of an object with one of the hosts: those of the class, and the name of the Pod.
+// It is nil if there are none.
+func (h Hosts) Annotations(class map[string]string) map[string]string {
+	annotations := map[string]string{}
+	maps.Copy(annotations, class)
+	if h.Pod != "" {
+		annotations[annotationPod] = h.Pod
+	}
+	if len(annotations) == 0 {
+		return nil
+	}
+	return annotations
+}
+
+// podOf returns the name of the only Pod of the Listener, or "" if the template has no placeholder for it. While there
+// is no Pod, for example because it is being replaced, it is the Pod that the Listener's objects were created for.
+func (t Template) podOf(l *exposure.Listener) (string, error) {
+	if !t.has(podName) && !t.has(podIndex) {
+		return "", nil
+	}
+	pods := l.Pods
+	if len(pods) == 0 {
+		pods = recordedPods(l)
+	}
+	if len(pods) == 1 {
+		return pods[0], nil
+	}
+	problem := fmt.Sprintf("Listener %s/%s was not created for a claim; use another class", l.Namespace, l.Name)
+	switch {
+	case len(pods) > 1:
+		problem = fmt.Sprintf("several Pods (%s) mount claim %s/%s; give each Pod a claim of its own, or use another class",
+			strings.Join(pods, ", "), l.Namespace, l.Name)
+	case claim.OwnsListener(l.Listener):
+		problem = fmt.Sprintf("no Pod mounts claim %s/%s", l.Namespace, l.Name)
+	}
+	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s refers to the Pod, which requires a claim with a single Pod: %s",
+		t.path(), l.Class.Name, problem)
+}
+
+// recordedPods returns the names of the Pods that the Listener's objects were created for.
+func recordedPods(l *exposure.Listener) []string {
+	var pods []string
+	for _, o := range l.Objects {
+		if pod := o.GetAnnotations()[annotationPod]; pod != "" {
+			pods = append(pods, pod)
+		}
+	}
+	slices.Sort(pods)
+	return slices.Compact(pods)
+}

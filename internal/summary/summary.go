@@ -1,0 +1,60 @@
+// Package summary writes addresses and names in one short line, for the columns of kubectl get. What it returns is for
+// people; no program may parse it.
+package summary
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// Address returns the first address with the port whose name sorts first, and how many other pairs of address and port
+// there are, for example "203.0.113.7:30092 +2". It is empty if there is no address.
+func Address(addresses []listenersv1alpha1.IngressAddress) string {
+	if len(addresses) == 0 {
+		return ""
+	}
+	first, others := addresses[0].Address, -1
+	if ports := slices.Sorted(maps.Keys(addresses[0].Ports)); len(ports) > 0 {
+		first = net.JoinHostPort(first, strconv.Itoa(int(addresses[0].Ports[ports[0]])))
+	}
+	for _, a := range addresses {
+		others += max(len(a.Ports), 1)
+	}
+	return first + more(others)
+}
+
+// maxNames is how many names are listed. A column has to fit into a line.
+const maxNames = 3
+
+// Names returns the first names and how many more there are, for example "node-1,node-2,node-3 +4".
+func Names(names []string) string {
+	listed := names[:min(len(names), maxNames)]
+	return strings.Join(listed, ",") + more(len(names)-len(listed))
+}
+
+func more(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" +%d", n)
+}
+
+// Volumes returns the volumes of a Pod, sorted by name, with their addresses, for example
+// "bootstrap=192.0.2.1:9092, broker=<pending>".
+func Volumes(volumes map[string]listenersv1alpha1.PodListener) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(volumes)) {
+		address := Address(volumes[name].IngressAddresses)
+		if address == "" {
+			address = "<pending>"
+		}
+		all = append(all, name+"="+address)
+	}
+	return strings.Join(all, ", ")
+}

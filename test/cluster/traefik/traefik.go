@@ -1,0 +1,77 @@
+// Package traefik installs Traefik, a controller for Ingresses, on a test cluster. Its program is built from its Go
+// module. Clients outside reach it through a load balancer at ports 80 and 443.
+//
+// It does not depend on the operator.
+package traefik
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/test/cluster"
+	"github.com/listener-operator/listener-operator/test/cluster/metallb"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// IngressClass is the name of the IngressClass that it serves. The cluster has no default one.
+const IngressClass = "traefik"
+
+// Namespace is the namespace in which it runs, in a Deployment named traefik.
+const Namespace = "traefik"
+
+var (
+	//go:embed traefik.yaml
+	manifests string
+
+	manifestsTemplate = template.Must(template.New("traefik").Option("missingkey=error").Parse(manifests))
+)
+
+// Install installs Traefik, or completes its installation, and returns when it serves at the address, which the load
+// balancer of package metallb gives it. Building it takes minutes, once. Progress may be nil.
+func Install(ctx context.Context, c *cluster.Cluster, address string, progress io.Writer) error {
+	if progress == nil {
+		progress = io.Discard
+	}
+	programs, err := tools.Ensure(ctx, "traefik")
+	if err != nil {
+		return err
+	}
+	if err := metallb.SetPool(ctx, c, Namespace, Namespace, address+"-"+address); err != nil {
+		return err
+	}
+	ref, err := c.PushImage(ctx, "traefik", image.Spec{
+		Files:      map[string]image.File{"/traefik": {Source: filepath.Join(programs, "traefik"), Mode: 0o755}},
+		Entrypoint: []string{"/traefik"},
+		User:       "65534",
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(progress, "installing Traefik")
+	var rendered bytes.Buffer
+	err = manifestsTemplate.Execute(&rendered, map[string]string{
+		"Namespace": Namespace, "IngressClass": IngressClass, "Image": ref, "LoadBalancerClass": metallb.LoadBalancerClass,
+	})
+	if err != nil {
+		return fmt.Errorf("rendering the manifests of Traefik: %w", err)
+	}
+	if err := c.RunKubectl(ctx, rendered.Bytes(), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		return fmt.Errorf("installing Traefik: %w", err)
+	}
+	for _, arguments := range []string{
+		"wait --for=jsonpath={.status.loadBalancer.ingress[0].ip}=" + address + " service/traefik", "rollout status deployment/traefik",
+	} {
+		args := append(strings.Fields(arguments), "--namespace="+Namespace, "--timeout=120s")
+		if err := c.RunKubectl(ctx, nil, args...); err != nil {
+			return fmt.Errorf("waiting for Traefik: %w", err)
+		}
+	}
+	return nil
+}
