@@ -258,7 +258,7 @@ func TestPreviousCatalogueIsReplaced(t *testing.T) {
 func opm(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(files(t, map[string]string{"opm": "#!/bin/sh\n" + script}), "opm")
-	if err := os.Chmod(path, 0o700); err != nil { //nolint:gosec // a program
+	if err := os.Chmod(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -139,6 +139,11 @@ func TestArchiveOfAnIndexIsANamedLayout(t *testing.T) {
 func unpack(t *testing.T, r io.Reader) string {
 	t.Helper()
 	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
 	for archive := tar.NewReader(r); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -147,13 +152,12 @@ func unpack(t *testing.T, r io.Reader) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		target := filepath.Join(dir, header.Name)
 		if header.Typeflag == tar.TypeDir {
-			err = os.MkdirAll(target, 0o755)
+			err = root.MkdirAll(filepath.Clean(header.Name), 0o755)
 		} else {
 			var content []byte
 			if content, err = io.ReadAll(archive); err == nil {
-				err = os.WriteFile(target, content, 0o644)
+				err = root.WriteFile(header.Name, content, 0o644)
 			}
 		}
 		if err != nil {

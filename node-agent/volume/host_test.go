@@ -500,7 +500,7 @@ func TestOnlyRootMayWriteInAVolume(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if info.Mode()&0o022 != 0 || info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) {
+		if info.Mode()&0o022 != 0 || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 			t.Errorf("%s has mode %v", path, info.Mode())
 		}
 		return nil

@@ -77,7 +77,7 @@ func missingPackages() []string {
 
 // aptGet runs apt-get without interaction.
 func aptGet(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...) //nolint:gosec // our own table of packages
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("running apt-get %s: %w\n%s", args[0], err, output)

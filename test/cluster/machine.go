@@ -110,7 +110,7 @@ func (m machine) start(ctx context.Context, s spec.Machine) error {
 		return fmt.Errorf("creating a pipe: %w", err)
 	}
 	defer func() { _ = reader.Close() }()
-	cmd := exec.Command(m.init, m.specFile()) //nolint:gosec,noctx // our own program, which does not end with a context
+	cmd := exec.Command(m.init, m.specFile()) // does not end with a context
 	cmd.ExtraFiles = []*os.File{writer}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: m.namespaces}
 	if err := errors.Join(launch(cmd, m.logFile("init"), cmd.Start), writer.Close()); err != nil {
@@ -204,7 +204,7 @@ func (m machine) run(d daemon) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(d.argv[0], d.argv[1:]...) //nolint:gosec,noctx // our own table of daemons, which do not end with a context
+	cmd := exec.Command(d.argv[0], d.argv[1:]...) // does not end with a context
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if err := launch(cmd, m.logFile(d.name), func() error { return startOn(holder, cmd) }); err != nil {
 		return fmt.Errorf("starting %s on %s: %w", d.name, m.name, err)
@@ -258,7 +258,7 @@ func (m machine) command(ctx context.Context, name string, args ...string) (*exe
 	if m.namespaces&unix.CLONE_NEWNS != 0 {
 		flags = append(flags, "--mount", "--uts")
 	}
-	cmd := exec.CommandContext(ctx, "nsenter", append(append(flags, "--", name), args...)...) //nolint:gosec // the caller's own command
+	cmd := exec.CommandContext(ctx, "nsenter", append(append(flags, "--", name), args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	return cmd, nil

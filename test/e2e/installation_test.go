@@ -70,7 +70,7 @@ func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 	s.setManagementState(operatorv1alpha1.Managed)
 	s.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
 		return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
-			o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) //nolint:gosec // a handful
+			int(o.Status.NodeAgent.Ready) == len(testbed.Nodes())
 	})
 	if err := s.getter(constraints)(s.ctx); err != nil {
 		t.Error(err)

@@ -160,7 +160,7 @@ func install(ctx context.Context) error {
 	_, err = await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName},
 		func(o *operatorv1alpha1.ListenerOperator) bool {
 			return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
-				o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) //nolint:gosec // a handful
+				int(o.Status.NodeAgent.Ready) == len(testbed.Nodes())
 		})
 	if err != nil {
 		_ = command(context.WithoutCancel(ctx), root, testbed.Kubectl(), "-n", operatorNamespace, "get", "pods,daemonsets,events")

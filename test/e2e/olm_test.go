@@ -205,7 +205,7 @@ func (m *olmScenario) awaitAvailable() *operatorv1alpha1.ListenerOperator {
 	return m.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
 		return o.Status.Version == m.latest().version && meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
 			meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionProgressing) &&
-			o.Status.NodeAgent.Ready == int32(len(testbed.Nodes())) && o.Status.NodeAgent.Updated == o.Status.NodeAgent.Desired
+			int(o.Status.NodeAgent.Ready) == len(testbed.Nodes()) && o.Status.NodeAgent.Updated == o.Status.NodeAgent.Desired
 	})
 }
 

@@ -140,7 +140,7 @@ type testRouter struct {
 func startRouter(t testing.TB, r testRouter) *testRouter {
 	t.Helper()
 	dir := filepath.Join(openshift.dir, r.name)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	pair, err := openshift.authority.Issue(pki.Request{DNSNames: []string{"*." + r.domain}})
@@ -157,7 +157,7 @@ func startRouter(t testing.TB, r testRouter) *testRouter {
 		"--kubeconfig", testbed.Kubeconfig(), "--name", r.name, "--domain", r.domain, "--canonical-hostname", "router-"+r.name+"."+r.domain,
 		"--labels", labels.SelectorFromSet(r.shard).String(), "--address", testbed.NodeIP(r.node), "--dir", dir,
 		"--default-certificate", certificate, "--service-ca", ca)
-	log, err := os.OpenFile(filepath.Join(testbed.LogDir(), "router-"+r.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(testbed.LogDir(), "router-"+r.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,7 +114,7 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // its own commands
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = root
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }

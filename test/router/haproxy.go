@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -67,7 +66,7 @@ func (h *haproxy) apply(ctx context.Context, files map[string]string) error {
 func (h *haproxy) write(files map[string]string) error {
 	for name, content := range files {
 		file := filepath.Join(h.dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			return fmt.Errorf("creating a directory: %w", err)
 		}
 		if err := os.WriteFile(file+".new", []byte(content), 0o600); err != nil {
@@ -83,16 +82,13 @@ func (h *haproxy) write(files map[string]string) error {
 // tidy removes certificates that are no longer used.
 func (h *haproxy) tidy() {
 	for _, dir := range []string{"certificates", "destinations"} {
-		_ = filepath.WalkDir(filepath.Join(h.dir, dir), func(file string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return nil //nolint:nilerr // the directory may not exist
+		entries, _ := os.ReadDir(filepath.Join(h.dir, dir)) // which may not exist
+		for _, entry := range entries {
+			name := filepath.Join(dir, entry.Name())
+			if _, used := h.files[name]; !used {
+				_ = os.Remove(filepath.Join(h.dir, name))
 			}
-			name, err := filepath.Rel(h.dir, file)
-			if _, used := h.files[name]; err == nil && !used {
-				err = os.Remove(file)
-			}
-			return err
-		})
+		}
 	}
 }
 

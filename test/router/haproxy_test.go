@@ -134,7 +134,7 @@ func (f *fixture) serve(routes ...routev1.Route) {
 func (f *fixture) endpoints() discoveryv1.EndpointSlice {
 	port := func(name string, s *httptest.Server) discoveryv1.EndpointPort {
 		number := s.Listener.Addr().(*net.TCPAddr).Port
-		return discoveryv1.EndpointPort{Name: &name, Port: ptr.To(int32(number)), Protocol: ptr.To(corev1.ProtocolTCP)}
+		return discoveryv1.EndpointPort{Name: &name, Port: ptr.To(int32(number)), Protocol: ptr.To(corev1.ProtocolTCP)} //nolint:gosec // a port
 	}
 	return discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
@@ -251,7 +251,7 @@ func TestReloadKeepsConnections(t *testing.T) {
 	terminated := newRoute(2, "a", "edge", "edge.test", to("plain"), edge())
 	f.serve(kept, terminated)
 
-	conn, err := tls.Dial("tcp", bind(f.listen.Address, f.listen.HTTPS), &tls.Config{InsecureSkipVerify: true, ServerName: "web.test"})
+	conn, err := tls.Dial("tcp", bind(f.listen.Address, f.listen.HTTPS), &tls.Config{InsecureSkipVerify: true, ServerName: "web.test"}) //nolint:gosec // the certificate is self-signed
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -344,7 +344,7 @@ func TestReplicasNeverShareAHost(t *testing.T) {
 			seen[h] = r
 			return !taken || other.Namespace == r.Namespace && (ofPod && other.Pod == r.Pod || !ofPod && other.Listener == r.Listener)
 		}
-		if err := quick.Check(distinct, &quick.Config{MaxCount: 2000, Rand: rand.New(rand.NewSource(1))}); err != nil {
+		if err := quick.Check(distinct, &quick.Config{MaxCount: 2000, Rand: rand.New(rand.NewSource(1))}); err != nil { //nolint:gosec // reproducible
 			t.Errorf("%s: %v", template, err)
 		}
 		t.Logf("%s: %d replicas have %d hosts", template, accepted, len(seen))

@@ -49,7 +49,7 @@ func Generate(docs string, parts []*result.Part) error {
 	for path, content := range map[string][]byte{
 		filepath.Join(docs, pageFile): page, filepath.Join(dir, resultsFile): append(raw, '\n'),
 	} {
-		if err := os.WriteFile(path, content, 0o644); err != nil { //nolint:gosec // documentation
+		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return fmt.Errorf("writing the page: %w", err)
 		}
 	}

@@ -182,7 +182,7 @@ func (s Store) Save(part *Part) error {
 	if err != nil {
 		return fmt.Errorf("encoding the result of %s: %w", part.Name, err)
 	}
-	if err := os.MkdirAll(string(s), 0o755); err != nil {
+	if err := os.MkdirAll(string(s), 0o750); err != nil {
 		return fmt.Errorf("creating the directory of results: %w", err)
 	}
 	temp := s.path("." + part.Name)

@@ -201,7 +201,7 @@ func kubectl(ctx context.Context, c command, args []string) error {
 		return err
 	}
 	args = append([]string{"--kubeconfig=" + k.Kubeconfig()}, args...)
-	return attach(exec.CommandContext(ctx, k.Kubectl(), args...)) //nolint:gosec // the user's own arguments
+	return attach(exec.CommandContext(ctx, k.Kubectl(), args...))
 }
 
 func client(ctx context.Context, c command, args []string) error {
