@@ -7,15 +7,18 @@
 //   - Reading from a volume never blocks, never follows a link out of it, and is bounded.
 //   - Nothing that a Pod creates in its volume prevents the volume from being rewritten or removed.
 //
-// The files are those of contract 1.4. As in the volume of a ConfigMap, each generation of them has a directory of its
-// own, which becomes visible as a whole when one link is renamed.
+// The files are those of contract 1.4, and one more with the default address as variables. As in the volume of a
+// ConfigMap, each generation of them has a directory of its own, which becomes visible as a whole when one link is
+// renamed.
 //
 //	..generation-X/addresses/<address>/address
 //	..generation-X/addresses/<address>/ports/<port name>
 //	..generation-X/default-address -> addresses/<first address>
+//	..generation-X/default-address.env
 //	..data                         -> ..generation-X
 //	addresses                      -> ..data/addresses
 //	default-address                -> ..data/default-address
+//	default-address.env            -> ..data/default-address.env
 //
 // X is the Pod's namespace and a random string.
 //

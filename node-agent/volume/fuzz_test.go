@@ -3,7 +3,9 @@ package volume_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,7 +42,7 @@ func FuzzTargetPath(f *testing.F) {
 }
 
 // FuzzNames checks that for any names of addresses and ports nothing outside of the volume changes, and that the volume
-// has only the files of the contract.
+// has only the files of the contract and the one with variables.
 func FuzzNames(f *testing.F) {
 	for _, name := range []string{"192.0.2.1", "fd00::1", "fe80::1%/../..", "a.example.com", "..", "../../x", "/etc", "http", "", "a/b", "\x00"} {
 		f.Add(name, "http", int32(80))
@@ -62,13 +64,17 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		want := map[string]string{
-			"/addresses": "..data/addresses", "/default-address": "..data/default-address",
+			"/addresses": "..data/addresses", "/default-address": "..data/default-address", "/default-address.env": "..data/default-address.env",
 			"default-address": "-> addresses/" + address, "addresses": "drwxr-xr-x", "addresses/" + address: "drwxr-xr-x",
 			"addresses/" + address + "/address": "-r--r--r-- " + address, "addresses/" + address + "/ports": "drwxr-xr-x",
 		}
+		variables := "LISTENER_ADDRESS=" + address + "\n"
 		if len(written.Skipped) == 0 {
 			want["addresses/"+address+"/ports/"+port] = "-r--r--r-- " + strconv.Itoa(int(number))
+			suffix := strings.ToUpper(strings.ReplaceAll(port, "-", "_"))
+			variables += fmt.Sprintf("LISTENER_PORT_%s=%d\nLISTENER_ENDPOINT_%s=%s\n", suffix, number, suffix, net.JoinHostPort(address, strconv.Itoa(int(number))))
 		}
+		want["default-address.env"] = "-r--r--r-- " + variables
 		if diff := cmp.Diff(want, seen(t, n)); diff != "" {
 			t.Fatalf("in the volume (-want +got):\n%s", diff)
 		}

@@ -20,6 +20,9 @@ const (
 	removingPrefix   = "..removing-"
 )
 
+// links are the names at the root of a volume that lead into the current tree.
+var links = []string{defaultLink, addressesDir, envFile}
+
 const (
 	dirMode  = 0o755
 	fileMode = 0o444
@@ -53,13 +56,12 @@ func replace(mount *os.Root, want tree, namespace string, label Labeller) error 
 		discard(mount, generation) // The disk may be full.
 		return err
 	}
-	// In a volume that was written before, the first link makes all of the new tree visible, and the others stay.
-	for _, l := range []struct{ name, to string }{
-		{dataLink, generation},
-		{defaultLink, path.Join(dataLink, defaultLink)},
-		{addressesDir, path.Join(dataLink, addressesDir)},
-	} {
-		if err := link(mount, l.name, l.to); err != nil {
+	// In a volume that was written before, this link makes all of the new tree visible, and the others stay.
+	if err := link(mount, dataLink, generation); err != nil {
+		return err
+	}
+	for _, name := range links {
+		if err := link(mount, name, path.Join(dataLink, name)); err != nil {
 			return err
 		}
 	}
@@ -75,6 +77,9 @@ func (t tree) build(mount *os.Root, dir string, label Labeller) error {
 		if err := t[i].build(mount, dir, label); err != nil {
 			return err
 		}
+	}
+	if err := writeFile(mount, path.Join(dir, envFile), t[0].env(), label); err != nil {
+		return err
 	}
 	return mount.Symlink(t[0].path(), path.Join(dir, defaultLink))
 }

@@ -3,9 +3,11 @@ package volume
 import (
 	"fmt"
 	"maps"
+	"net"
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -21,6 +23,10 @@ const (
 	portsDir     = "ports"
 )
 
+// envFile is a file at the root of the volume that the contract does not have: the default address for programs that
+// read environment variables or properties instead of files.
+const envFile = "default-address.env"
+
 // tree is the content of a volume: its addresses, the default one first.
 type tree []directory
 
@@ -32,6 +38,20 @@ type directory struct {
 
 // path returns the path of the directory in the tree.
 func (d *directory) path() string { return path.Join(addressesDir, d.address) }
+
+// env returns the content of envFile: a line for each variable, which a shell, systemd and java.util.Properties read
+// alike, because no value has a character that needs quotes. A name of a port is in capital letters with underscores.
+// An endpoint is address and port, with an IPv6 address in brackets.
+func (d *directory) env() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "LISTENER_ADDRESS=%s\n", d.address)
+	for _, name := range slices.Sorted(maps.Keys(d.ports)) {
+		variable := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		fmt.Fprintf(&b, "LISTENER_PORT_%s=%s\n", variable, d.ports[name])
+		fmt.Fprintf(&b, "LISTENER_ENDPOINT_%s=%s\n", variable, net.JoinHostPort(d.address, d.ports[name]))
+	}
+	return b.String()
+}
 
 // Limits of what is written into a volume. The operator writes far less; other content of a PodListeners object, which
 // may have more than a MiB, must not use up the inodes of the node.

@@ -13,13 +13,13 @@ func (t tree) visible(mount *os.Root) bool {
 	if t.matches(mount, ".") {
 		return true
 	}
-	for _, name := range []string{defaultLink, addressesDir} {
+	for _, name := range links {
 		if to, err := mount.Readlink(name); err != nil || to != path.Join(dataLink, name) {
 			return false
 		}
 	}
 	generation := currentGeneration(mount)
-	return generation != "" && t.matches(mount, generation)
+	return generation != "" && t.matches(mount, generation) && hasContent(mount, path.Join(generation, envFile), t[0].env())
 }
 
 // matches reports whether a directory of the volume contains exactly this tree.
