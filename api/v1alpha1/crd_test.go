@@ -120,6 +120,7 @@ var contract = map[string]struct {
 			".status.ingressAddresses[].addressType": {Type: "string", Enum: `["Hostname","IP"]`},
 			".status.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
 			".status.nodePorts":                      {Type: "object", Items: "integer", Nullable: true},
+			".status.endpoints":                      {Type: "object", Items: "string", Ours: true},
 			".status.lastNodePorts":                  {Type: "object", Items: "integer", Ours: true},
 			".status.ipFamilies":                     {Type: "array", Items: "string", ListType: "atomic", Ours: true},
 			".status.keptClassName":                  {Type: "string", Ours: true},

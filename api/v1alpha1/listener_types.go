@@ -218,6 +218,12 @@ type ListenerStatus struct {
 	// +listType=atomic
 	IngressAddresses []IngressAddress `json:"ingressAddresses"`
 
+	// endpoints are the first ten of ingressAddresses in the form in which most clients expect them: by the names of
+	// the ports, host:port separated by commas, with IPv6 addresses in brackets. A port that no address has is left
+	// out. Empty while there are no addresses.
+	// +optional
+	Endpoints map[string]string `json:"endpoints,omitempty"`
+
 	// nodePorts are the node ports of the Service, by the names of the Listener's ports. Set only if the addresses are
 	// those of nodes.
 	// +optional

@@ -439,6 +439,13 @@ func (in *ListenerStatus) DeepCopyInto(out *ListenerStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Endpoints != nil {
+		in, out := &in.Endpoints, &out.Endpoints
+		*out = make(map[string]string, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	if in.NodePorts != nil {
 		in, out := &in.NodePorts, &out.NodePorts
 		*out = make(map[string]int32, len(*in))

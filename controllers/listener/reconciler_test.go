@@ -3,6 +3,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -386,7 +387,6 @@ func TestForeignServiceMissingInTheCacheIsNotModified(t *testing.T) {
 	}
 }
 
-// Nothing can be created there any more. It needs neither a condition nor an event, which would be rejected, too.
 // kubectl get prints the summary.
 func TestSummaryHasAddressRootReasonAndNodes(t *testing.T) {
 	missing := newState(listenersv1alpha1.ServiceTypeClusterIP).change(func(s *state) { s.class = nil })
@@ -418,11 +418,44 @@ func TestSummaryHasAddressRootReasonAndNodes(t *testing.T) {
 	}
 }
 
+func TestEndpointsListTheFirstAddressesOfEachPort(t *testing.T) {
+	many := make([]listenersv1alpha1.IngressAddress, 12)
+	for i := range many {
+		many[i] = ipAddress(fmt.Sprintf("10.0.0.%d", i+1), 80)
+	}
+	for name, tc := range map[string]struct {
+		addresses []listenersv1alpha1.IngressAddress
+		want      map[string]string
+	}{
+		"none": {nil, nil},
+		"two ports, one of them of both addresses": {
+			[]listenersv1alpha1.IngressAddress{
+				{Address: "2001:db8::1", Ports: map[string]int32{"http": 80, "admin": 81}},
+				{Address: "node-1.example.com", Ports: map[string]int32{"http": 30080}},
+			},
+			map[string]string{"http": "[2001:db8::1]:80,node-1.example.com:30080", "admin": "[2001:db8::1]:81"},
+		},
+		"twelve": {many, map[string]string{
+			"http": "10.0.0.1:80,10.0.0.2:80,10.0.0.3:80,10.0.0.4:80,10.0.0.5:80,10.0.0.6:80,10.0.0.7:80,10.0.0.8:80,10.0.0.9:80,10.0.0.10:80",
+		}},
+	} {
+		if diff := cmp.Diff(tc.want, endpoints(tc.addresses)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	pinned := newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), newVolume("pv-1", pinnedTo("node-1")))
+	o := pinned.reconcile(t, 1, interceptor.Funcs{}, nil)
+	if got := o.listener.Status.Endpoints["http"]; got != "10.0.0.1:30080" {
+		t.Errorf("the status has %q", got)
+	}
+}
+
+// Nothing can be created there any more. It needs neither a condition nor an event, which would be rejected, too.
 func TestListenerInANamespaceThatIsBeingDeletedDoesNotChange(t *testing.T) {
 	terminating := apierrors.NewForbidden(corev1.Resource("services"), key.Name, errors.New("the namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	status := &listenersv1alpha1.ListenerStatus{
-		ServiceName: ptr.To(key.Name), NodePorts: map[string]int32{"http": 30080}, ObservedGeneration: 3,
+		ServiceName: ptr.To(key.Name), NodePorts: map[string]int32{"http": 30080}, Endpoints: map[string]string{"http": "10.0.0.9:30080"}, ObservedGeneration: 3,
 		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
 		Conditions:       []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: "Some", LastTransitionTime: metav1.Now().Rfc3339Copy()}},
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"reflect"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,9 +135,33 @@ func reportAddresses(status *listenersv1alpha1.ListenerStatus, o *observed, a ad
 		status.NodePorts, status.IPFamilies = a.published.NodePorts, o.ipFamilies()
 		status.IngressAddresses = append(status.IngressAddresses, a.published.Addresses...)
 	}
+	status.Endpoints = endpoints(status.IngressAddresses)
 	if len(status.NodePorts) == 0 {
 		status.LastNodePorts = lastNodePorts(before)
 	}
+}
+
+// maxEndpoints is how many addresses are in the endpoints of a status. A client that discovers the others needs a few,
+// and a Listener may have as many addresses as the cluster has nodes.
+const maxEndpoints = 10
+
+// endpoints returns the first addresses as host:port, by the names of the ports, or nil without addresses.
+func endpoints(addresses []listenersv1alpha1.IngressAddress) map[string]string {
+	var all map[string]string
+	for _, a := range addresses[:min(len(addresses), maxEndpoints)] {
+		for name, port := range a.Ports {
+			endpoint := net.JoinHostPort(a.Address, strconv.Itoa(int(port)))
+			switch {
+			case all == nil:
+				all = map[string]string{name: endpoint}
+			case all[name] == "":
+				all[name] = endpoint
+			default:
+				all[name] += "," + endpoint
+			}
+		}
+	}
+	return all
 }
 
 // ipFamilies returns the IP families of the Service if the class chooses them.
