@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 IMG ?=
 
 # All Go modules except those in hack/tools. $(call each,MODULES,COMMAND) runs a command in each of some modules.
-MODULES := . hack scorecard test test/scc
+MODULES := . cmd/kubectl-listener hack scorecard test test/scc
 each = for module in $(1); do echo "$$module: $(2)"; (cd $$module; $(2)); done
 
 MODULE := github.com/listener-operator/listener-operator
@@ -73,11 +73,12 @@ lint: ## Run the linters in all modules.
 # The database is a Go module, and available wherever modules are: go -C hack/tools/vuln get golang.org/x/vulndb@master
 # updates it.
 .PHONY: vulncheck
-vulncheck: ## Report known vulnerabilities that the operator or the node agent can reach.
+vulncheck: ## Report known vulnerabilities that the operator, the node agent or the kubectl plugin can reach.
 	@database=$$(mktemp -d); trap 'rm -rf "$$database"' EXIT; \
 		go tool -modfile=hack/tools/vuln/go.mod indexdb -out "$$database" \
 			-vulns "$$(go list -modfile=hack/tools/vuln/go.mod -m -f '{{.Dir}}' golang.org/x/vulndb)/data/osv"; \
-		go tool -modfile=hack/tools/vuln/go.mod govulncheck -db "file://$$database" ./cmd/...
+		go tool -modfile=hack/tools/vuln/go.mod govulncheck -db "file://$$database" ./cmd/...; \
+		cd cmd/kubectl-listener; go tool -modfile=$(CURDIR)/hack/tools/vuln/go.mod govulncheck -db "file://$$database" ./...
 
 .PHONY: verify
 verify: generate bundle lint ## Check that generated files are current, and that code is formatted, linted and tidy, in all modules.
@@ -179,6 +180,10 @@ cluster-down: ## Delete that cluster.
 build: ## Build the static programs bin/operator and bin/node-agent.
 	$(GO_BUILD) -o bin/operator ./cmd/operator
 	$(GO_BUILD) -o bin/node-agent ./cmd/node-agent
+
+.PHONY: build-plugin
+build-plugin: ## Build bin/kubectl-listener, the plugin `kubectl listener`.
+	cd cmd/kubectl-listener; $(GO_BUILD) -o $(CURDIR)/bin/kubectl-listener .
 
 .PHONY: licenses
 licenses: ## Collect the licenses of all linked modules in bin/licenses, and fail if one is not allowed.

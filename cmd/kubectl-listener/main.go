@@ -1,0 +1,33 @@
+// Command kubectl-listener is the plugin `kubectl listener`. It shows what is wrong with listener volumes, Listeners
+// and the installation of the operator, and what to do about it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+)
+
+func main() {
+	log.SetLogger(logr.Discard()) // what users need to know is in the results and errors
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	stop()
+	switch {
+	case err == nil:
+	case errors.Is(err, plugin.ErrProblem):
+		os.Exit(plugin.ExitProblem)
+	default:
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(plugin.ExitError)
+	}
+}

@@ -1,0 +1,79 @@
+package plugin_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// run runs the plugin as the user of a configuration, and returns its output.
+func run(t *testing.T, config *rest.Config, args ...string) (string, error) {
+	t.Helper()
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	return runWith(t, config, streams, out, args...)
+}
+
+func runWith(t *testing.T, config *rest.Config, streams genericiooptions.IOStreams, out *bytes.Buffer, args ...string) (string, error) {
+	t.Helper()
+	command := plugin.NewCommand(streams)
+	command.SetArgs(append([]string{"--kubeconfig", kubeconfig(t, config), "--cache-dir", t.TempDir()}, args...))
+	err := command.ExecuteContext(t.Context())
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("the output is no terminal, and has colours:\n%q", out)
+	}
+	return out.String(), err
+}
+
+// kubeconfig writes a file with the configuration of a client.
+func kubeconfig(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	file := clientcmdapi.NewConfig()
+	file.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["test"] = &clientcmdapi.AuthInfo{
+		ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+	}
+	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	file.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// result is the JSON of why and doctor.
+type result struct {
+	Findings []found `json:"findings"`
+	Problem  *found  `json:"problem"`
+}
+
+type found struct {
+	Kind, Namespace, Name, State, Reason, Message, Remedy string
+}
+
+// decode decodes the output of a command, whose error must be ErrProblem if and only if it names a problem.
+func decode(t *testing.T, out string, err error) result {
+	t.Helper()
+	var r result
+	if decodeErr := json.Unmarshal([]byte(out), &r); decodeErr != nil {
+		t.Fatalf("error %v, output %q: %v", err, out, decodeErr)
+	}
+	if errors.Is(err, plugin.ErrProblem) != (r.Problem != nil) {
+		t.Errorf("the error is %v, and the problem %+v", err, r.Problem)
+	}
+	return r
+}

@@ -1,0 +1,92 @@
+package plugin
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// complete completes the values of a flag. The flag exists, so cobra's error is nil.
+func (e *environment) complete(cmd *cobra.Command, flag string, values func(context.Context) []string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+		return beginning(values(cmd.Context()), begin), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// completeNames completes arguments by the names of objects of these kinds in the namespace, with the kind before the
+// name if there are several kinds. It completes at most limit arguments, or any number if that is 0.
+func (e *environment) completeNames(limit int, kinds ...kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+		if limit > 0 && len(args) >= limit {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		namespace, err := e.namespace()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for _, k := range kinds {
+			prefix := k.argument + "/"
+			if len(kinds) == 1 {
+				prefix = ""
+			}
+			names = append(names, e.list(cmd.Context(), k.GroupVersionKind, prefix, client.InNamespace(namespace))...)
+		}
+		return beginning(names, begin), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// namespaces returns the names of all namespaces.
+func (e *environment) namespaces(ctx context.Context) []string {
+	return e.list(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), "")
+}
+
+// list returns the names of objects with a prefix. A shell has no place for errors, so there are no names then.
+func (e *environment) list(ctx context.Context, kind schema.GroupVersionKind, prefix string, options ...client.ListOption) []string {
+	c, err := e.client()
+	if err != nil {
+		return nil
+	}
+	objects := &metav1.PartialObjectMetadataList{}
+	objects.SetGroupVersionKind(kind)
+	if err := c.List(ctx, objects, options...); err != nil {
+		return nil
+	}
+	var names []string
+	for i := range objects.Items {
+		names = append(names, prefix+objects.Items[i].Name)
+	}
+	return names
+}
+
+// beginning returns the values that begin with a string.
+func beginning(values []string, begin string) []string {
+	var matching []string
+	for _, v := range values {
+		if strings.HasPrefix(v, begin) {
+			matching = append(matching, v)
+		}
+	}
+	return matching
+}
+
+// kind is a kind of object that an argument may name.
+type kind struct {
+	schema.GroupVersionKind
+	// argument is the name of the kind in arguments.
+	argument string
+}
+
+// The kinds of arguments.
+var (
+	kindPod      = kind{corev1.SchemeGroupVersion.WithKind("Pod"), "pod"}
+	kindClaim    = kind{corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "claim"}
+	kindListener = kind{listenersv1alpha1.GroupVersion.WithKind("Listener"), "listener"}
+)

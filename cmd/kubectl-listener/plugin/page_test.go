@@ -1,0 +1,43 @@
+package plugin_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+)
+
+// TestEachCommandIsDocumented: in its help, with examples, and on the page about the plugin.
+func TestEachCommandIsDocumented(t *testing.T) {
+	root, err := checkout.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "kubectl-plugin.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands()
+	if len(commands) != 1 {
+		t.Errorf("there are %d commands", len(commands))
+	}
+	for _, c := range commands {
+		if !strings.HasPrefix(c.UseLine(), "kubectl listener "+c.Name()) {
+			t.Errorf("%s: the usage is %q", c.Name(), c.UseLine())
+		}
+		if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, "  kubectl listener "+c.Name()) || c.ValidArgsFunction == nil {
+			t.Errorf("%s lacks help, an example or completion", c.Name())
+		}
+		if c.Flag("output") == nil {
+			t.Errorf("%s lacks --output", c.Name())
+		}
+		if !strings.Contains(string(page), "\n## "+c.Name()+"\n") || !strings.Contains(string(page), "\nkubectl listener "+c.Name()) {
+			t.Errorf("the page does not describe %s", c.Name())
+		}
+	}
+}

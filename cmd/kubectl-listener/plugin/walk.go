@@ -1,0 +1,214 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// walk follows the path of an address, and reports what it finds.
+type walk struct {
+	reader
+	report
+}
+
+// fromPod follows each listener volume of a Pod.
+func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) error {
+	w.add(podFinding(pod))
+	found := false
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		name := index.ClaimName(pod, volume)
+		if name == "" {
+			continue
+		}
+		pvc := &corev1.PersistentVolumeClaim{}
+		is, err := w.get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc)
+		if err != nil {
+			return err
+		}
+		if is != present {
+			found = found || is == forbidden
+			w.addAbsentClaim(pod, volume, name, is)
+			continue
+		}
+		if !requestsListener(pvc) {
+			continue
+		}
+		found = true
+		if err := w.claim(ctx, pvc, pod); err != nil {
+			return err
+		}
+	}
+	if !found {
+		w.add(finding{
+			Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, State: stateFailed, Message: "mounts no listener volume",
+			Remedy: fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
+				names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName),
+		})
+	}
+	return nil
+}
+
+// requestsListener reports whether a claim is for a listener volume, or was meant to be.
+func requestsListener(pvc *corev1.PersistentVolumeClaim) bool {
+	if claim.IsListenerClaim(pvc) || pvc.Spec.StorageClassName != nil && *pvc.Spec.StorageClassName == names.Driver {
+		return true
+	}
+	selector, _ := claim.ParseSelector(pvc.Annotations)
+	return selector != claim.Selector{}
+}
+
+// addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
+func (w *walk) addAbsentClaim(pod *corev1.Pod, volume *corev1.Volume, name string, is presence) {
+	if volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil {
+		template := volume.Ephemeral.VolumeClaimTemplate
+		if !requestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec}) {
+			return
+		}
+	}
+	f := finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
+	if is == forbidden {
+		w.add(f.unreadable())
+		return
+	}
+	remedy := "Create the claim, or name another one in the Pod."
+	if volume.Ephemeral != nil {
+		remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: kubectl describe pod " + pod.Name
+	}
+	w.add(f.failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name), remedy))
+}
+
+// fromClaim follows a claim, and the Pods that mount it.
+func (w *walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
+	if !requestsListener(pvc) {
+		f := finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+		w.add(f.failed(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc.Annotations), remedyFor(listenersv1alpha1.ReasonInvalidClaim)))
+		return nil
+	}
+	if err := w.claim(ctx, pvc, nil); err != nil {
+		return err
+	}
+	pods, err := w.pods(ctx, pvc)
+	for i := range pods {
+		if err == nil && pvc.Spec.VolumeName != "" {
+			err = w.podAddresses(ctx, &pods[i], func(m mounted) bool { return m.claim == pvc.Name })
+		}
+	}
+	return err
+}
+
+// fromListener follows a Listener, the volumes that have reservations for it, and the Pods that mount them.
+func (w *walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) error {
+	if err := w.listener(ctx, listener, nil); err != nil {
+		return err
+	}
+	var volumes corev1.PersistentVolumeList
+	if _, err := w.list(ctx, &volumes, client.MatchingLabels{
+		names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: listener.Name,
+	}); err != nil {
+		return err
+	}
+	for i := range volumes.Items {
+		pv := &volumes.Items[i]
+		if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
+			continue
+		}
+		if err := w.pin(ctx, pv, types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}); err != nil {
+			return err
+		}
+	}
+	var pods corev1.PodList
+	if _, err := w.list(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)}); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if err := w.podAddresses(ctx, &pods.Items[i], func(m mounted) bool { return m.listener == listener.Name }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim follows a claim. pod is the Pod that it was reached from, or nil.
+func (w *walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
+	f, err := w.claimFinding(ctx, pvc)
+	if err != nil {
+		return err
+	}
+	w.add(f)
+	if pvc.Spec.VolumeName == "" || f.State == stateFailed {
+		return nil
+	}
+	selector, err := w.volume(ctx, pvc)
+	if err != nil {
+		return err
+	}
+	if err := w.listenerOf(ctx, pvc, selector, pod); err != nil || pod == nil {
+		return err
+	}
+	return w.podAddresses(ctx, pod, func(m mounted) bool { return m.claim == pvc.Name })
+}
+
+// listenerOf follows the Listener of a claim with the selector.
+func (w *walk) listenerOf(ctx context.Context, pvc *corev1.PersistentVolumeClaim, selector claim.Selector, pod *corev1.Pod) error {
+	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+	if key.Name == "" {
+		return nil
+	}
+	listener := &listenersv1alpha1.Listener{}
+	is, err := w.get(ctx, key, listener)
+	f := finding{Kind: "Listener", Namespace: key.Namespace, Name: key.Name}
+	switch {
+	case err != nil:
+		return err
+	case is == forbidden:
+		w.add(f.unreadable())
+		return nil
+	case is == missing && selector.Class != "":
+		w.add(f.failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", remedyOperator))
+		return nil
+	case is == missing:
+		w.add(f.failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist", remedyFor(listenersv1alpha1.ReasonListenerNotFound)))
+		return nil
+	}
+	return w.listener(ctx, listener, pod)
+}
+
+// failed returns the finding with a problem.
+func (f finding) failed(reason, message, remedy string) finding {
+	f.State, f.Reason, f.Message, f.Remedy = stateFailed, reason, message, remedy
+	return f
+}
+
+// ok returns the finding that an object is as it should be.
+func (f finding) ok(format string, args ...any) finding {
+	f.State, f.Message = stateOK, fmt.Sprintf(format, args...)
+	return f
+}
+
+// warning returns the finding with a warning.
+func (f finding) warning(reason, message string) finding {
+	f.State, f.Reason, f.Message = stateWarning, reason, message
+	return f
+}
+
+// unreadable returns the finding that the user may not read an object.
+func (f finding) unreadable() finding {
+	f.State, f.Message = stateUnknown, "you may not read it"
+	return f
+}
+
+// because returns the finding of what may be the consequence of another one.
+func (f finding) because() finding {
+	f.symptom = true
+	return f
+}

@@ -1,0 +1,254 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/summary"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
+)
+
+// listener follows a Listener, its class, and the objects that expose it. pod is the Pod that it was reached from, or
+// nil.
+func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listener, pod *corev1.Pod) error {
+	w.add(listenerFinding(listener))
+	class, err := w.class(ctx, listener)
+	if err != nil {
+		return err
+	}
+	service, err := w.service(ctx, listener)
+	if err != nil {
+		return err
+	}
+	if class != nil {
+		if err := w.exposures(ctx, listener, class); err != nil {
+			return err
+		}
+	}
+	if service == nil {
+		return nil
+	}
+	return w.endpoints(ctx, listener, service, pod)
+}
+
+// condition returns a condition of a Listener, or an empty one.
+func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
+	if listener.Status == nil {
+		return metav1.Condition{}
+	}
+	return ptr.Deref(meta.FindStatusCondition(listener.Status.Conditions, kind), metav1.Condition{})
+}
+
+// elsewhere are the reasons of the condition Ready that are about another object than the Listener, by the kind of that
+// object.
+func elsewhere(reason string) string {
+	switch reason {
+	case listenersv1alpha1.ReasonWaitingForLoadBalancer, listenersv1alpha1.ReasonWaitingForNodePorts, listenersv1alpha1.ReasonWaitingForClusterIP,
+		listenersv1alpha1.ReasonServiceTerminating:
+		return "Service"
+	case listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted:
+		return "Route"
+	case listenersv1alpha1.ReasonWaitingForIngress:
+		return "Ingress"
+	default:
+		return ""
+	}
+}
+
+// listenerFinding returns what the operator says about a Listener.
+func listenerFinding(listener *listenersv1alpha1.Listener) finding {
+	f := finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
+	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted), condition(listener, listenersv1alpha1.ListenerReady)
+	switch {
+	case listener.DeletionTimestamp != nil:
+		return f.failed(listenersv1alpha1.ReasonListenerTerminating, "is being deleted", remedyFor(listenersv1alpha1.ReasonListenerTerminating))
+	case listener.Status == nil || listener.Status.ObservedGeneration < listener.Generation || accepted.Type == "" || ready.Type == "":
+		return f.failed("", "the operator has not looked at it since it was changed", remedyOperator)
+	case accepted.Status != metav1.ConditionTrue:
+		return f.failed(accepted.Reason, accepted.Message, remedyFor(accepted.Reason))
+	case ready.Status != metav1.ConditionTrue && elsewhere(ready.Reason) != "":
+		return f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason)).because()
+	case ready.Status != metav1.ConditionTrue:
+		failed := f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason))
+		failed.symptom = ready.Reason == listenersv1alpha1.ReasonWaitingForPods // which may wait for this one
+		return failed
+	case ready.Reason == listenersv1alpha1.ReasonNoMatchingPods:
+		return f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason))
+	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
+		return f.warning(ready.Reason, ready.Message)
+	default:
+		return f.ok("%s", summary.Address(listener.Status.IngressAddresses))
+	}
+}
+
+// class follows the class of a Listener, and returns it, or nil.
+func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) (*listenersv1alpha1.ListenerClass, error) {
+	name := listener.Class()
+	if name == "" {
+		return nil, nil //nolint:nilnil // the operator says so
+	}
+	class := &listenersv1alpha1.ListenerClass{}
+	is, err := w.get(ctx, types.NamespacedName{Name: name}, class)
+	f := finding{Kind: "ListenerClass", Name: name}
+	switch {
+	case err != nil:
+		return nil, err
+	case is == forbidden:
+		w.add(f.unreadable())
+		return nil, nil //nolint:nilnil // the finding says why
+	case is == missing:
+		w.add(f.failed(listenersv1alpha1.ReasonClassNotFound, "does not exist", remedyFor(listenersv1alpha1.ReasonClassNotFound)))
+		return nil, nil //nolint:nilnil // the finding says why
+	}
+	problem, err := tenancy.Check(ctx, w.Reader, class, listener.Namespace)
+	switch _, readErr := presenceOf(err, ""); {
+	case readErr != nil:
+		return nil, err
+	case problem != "" && listener.Status != nil && listener.Status.KeptClassName == name:
+		w.add(f.warning(listenersv1alpha1.ReasonNamespaceNotAllowed, problem+", and the Listener keeps it"))
+	case problem != "":
+		w.add(f.failed(listenersv1alpha1.ReasonNamespaceNotAllowed, problem, remedyFor(listenersv1alpha1.ReasonNamespaceNotAllowed)))
+	default:
+		w.add(f.described(class))
+	}
+	return class, nil
+}
+
+// described returns what a class does, or which of its settings have no effect.
+func (f finding) described(class *listenersv1alpha1.ListenerClass) finding {
+	if ignored := slices.Concat(exposure.IgnoredSettings(class), exposure.UnknownOverrides(class)); len(ignored) > 0 {
+		return f.warning(listenersv1alpha1.ReasonSettingsIgnored, strings.Join(ignored, "; "))
+	}
+	text := "serviceType " + string(class.Spec.ServiceType)
+	if backend := backends.All().Of(class); !backend.PlainService() {
+		text += ", exposed by " + backend.Name()
+	}
+	if pinning := class.Pinning(); pinning != nil {
+		text += ", pinning " + string(pinning.Policy)
+	}
+	return f.ok("%s", text)
+}
+
+// service follows the Service of a Listener, and returns it, or nil.
+func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) (*corev1.Service, error) {
+	service := &corev1.Service{}
+	is, err := w.get(ctx, client.ObjectKeyFromObject(listener), service)
+	f := finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
+	ready := condition(listener, listenersv1alpha1.ListenerReady)
+	switch {
+	case err != nil:
+		return nil, err
+	case is == forbidden:
+		w.add(f.unreadable())
+		return nil, nil //nolint:nilnil // the finding says why
+	case is == missing:
+		w.add(f.failed("", "does not exist", remedyOperator).because())
+		return nil, nil //nolint:nilnil // the finding says why
+	case !metav1.IsControlledBy(service, listener):
+		w.add(f.failed(listenersv1alpha1.ReasonForeignService, "is not that of the Listener", remedyFor(listenersv1alpha1.ReasonForeignService)))
+		return nil, nil //nolint:nilnil // the finding says why
+	case ready.Status == metav1.ConditionFalse && elsewhere(ready.Reason) == f.Kind:
+		w.add(f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason)))
+	default:
+		w.add(f.ok("%s, %s", service.Spec.Type, portsOf(service)))
+	}
+	return service, nil
+}
+
+// exposures follows the Routes or Ingresses of a Listener.
+func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) error {
+	for _, kind := range backends.All().Of(class).Kinds() {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersionKind)
+		is, err := w.list(ctx, list, client.InNamespace(listener.Namespace))
+		f := finding{Kind: kind.Kind, Namespace: listener.Namespace}
+		if err != nil {
+			return err
+		}
+		if is == forbidden {
+			w.add(f.unreadable())
+			continue
+		}
+		ready, found := condition(listener, listenersv1alpha1.ListenerReady), false
+		for i := range list.Items {
+			if !metav1.IsControlledBy(&list.Items[i], listener) {
+				continue
+			}
+			found, f.Name = true, list.Items[i].Name
+			if ready.Status == metav1.ConditionFalse && elsewhere(ready.Reason) == kind.Kind {
+				w.add(f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason)))
+			} else {
+				w.add(f.ok("exists"))
+			}
+		}
+		if !found {
+			w.add(f.failed("", "none belongs to Listener "+listener.Name, remedyOperator).because())
+		}
+	}
+	return nil
+}
+
+// endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil.
+func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listener, service *corev1.Service, pod *corev1.Pod) error {
+	var slices discoveryv1.EndpointSliceList
+	is, err := w.list(ctx, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	f := finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
+	if err != nil {
+		return err
+	}
+	if is == forbidden {
+		w.add(f.unreadable())
+		return nil
+	}
+	all, ready, included := count(slices.Items, pod)
+	reserved := condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved
+	switch {
+	case all == 0 && reserved:
+		w.add(f.warning(listenersv1alpha1.ReasonReserved, "there are none, because no Pod mounts the Listener"))
+	case all == 0:
+		w.add(f.failed("", "no Pod belongs to the Service", remedyFor(listenersv1alpha1.ReasonNoMatchingPods)).because())
+	case ready == 0:
+		w.add(f.failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pod. "+
+			"If they should receive traffic nevertheless, set spec.publishNotReadyAddresses of the Listener."))
+	case pod != nil && !included && pod.Status.PodIP != "":
+		w.add(f.failed(listenersv1alpha1.ReasonNoMatchingPods, fmt.Sprintf("Pod %s is not among them", pod.Name), remedyFor(listenersv1alpha1.ReasonNoMatchingPods)))
+	default:
+		w.add(f.ok("%d of %d ready", ready, all))
+	}
+	return nil
+}
+
+// count returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them.
+func count(slices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
+	known := map[string]bool{}
+	for i := range slices {
+		for _, e := range slices[i].Endpoints {
+			if len(e.Addresses) == 0 || known[e.Addresses[0]] || e.TargetRef != nil && known[string(e.TargetRef.UID)] {
+				continue
+			}
+			known[e.Addresses[0]] = true
+			if e.TargetRef != nil { // a Pod of two IP families is in two slices
+				known[string(e.TargetRef.UID)] = true
+				included = included || pod != nil && e.TargetRef.UID == pod.UID
+			}
+			all++
+			if ptr.Deref(e.Conditions.Ready, true) {
+				ready++
+			}
+		}
+	}
+	return all, ready, included
+}

@@ -1,0 +1,360 @@
+package plugin_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+)
+
+func TestWhyFollowsTheWholePathIfNothingIsWrong(t *testing.T) {
+	w := newWorld(t)
+	for argument, want := range map[string][]string{
+		"web-0": {"Pod", "PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "PodListeners", "Node", "Volume"},
+		"claim/web": {
+			"PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "PodListeners", "Node", "Volume",
+		},
+		"lsn/web": {"Listener", "ListenerClass", "Service", "Endpoints", "PersistentVolume", "PodListeners", "Node", "Volume"},
+	} {
+		t.Run(argument, func(t *testing.T) {
+			out, err := run(t, apiserver.Config(t), "why", argument, "-n", w.namespace, "-o", "json")
+			r := decode(t, out, err)
+			var kinds []string
+			for _, f := range r.Findings {
+				kinds = append(kinds, f.Kind)
+				if f.State != "OK" {
+					t.Errorf("%+v", f)
+				}
+			}
+			if !slices.Equal(kinds, want) {
+				t.Errorf("steps %q, want %q", kinds, want)
+			}
+		})
+	}
+	out, err := run(t, apiserver.Config(t), "why", "pod", "web-0", "-n", w.namespace)
+	if err != nil || !strings.Contains(out, "✓ Pod "+w.namespace+"/web-0") || !strings.Contains(out, "203.0.113.7:31337") || !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		breakIt func(*testing.T, *world)
+		from    string // defaults to the Pod
+		kind    string
+		reason  string
+		text    string // in message or remedy
+	}{
+		"no listener volume": {
+			breakIt: func(t *testing.T, w *world) {
+				pod := w.newPod("plain", "web")
+				pod.Spec.Volumes = nil
+				w.create(t, pod)
+			},
+			from: "pod/plain", kind: "Pod", text: "mounts no listener volume",
+		},
+		"the claim does not exist": {
+			breakIt: func(t *testing.T, w *world) { w.create(t, w.newPod("lonely", "absent")) },
+			from:    "lonely", kind: "PersistentVolumeClaim", text: "does not exist",
+		},
+		"an annotation is misspelled": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{"listener.stackable.tech/listener-class": "x"}))
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidClaim, text: "did you mean " + names.AnnotationListenerClass,
+		},
+		"the StorageClass does not exist": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+				delete(pvc.Annotations, names.AnnotationProvisioner)
+				pvc.Spec.StorageClassName = ptr.To("absent")
+				w.create(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "StorageClass absent does not exist",
+		},
+		"a claim names a class that does not exist": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "absent"}))
+				w.create(t, w.newPod("other-0", "other"))
+			},
+			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: `"absent"`,
+		},
+		"a claim names a Listener that does not exist": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: "absent"}))
+			},
+			from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonListenerNotFound, text: "absent",
+		},
+		"a claim names a Listener of another namespace": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: "shop/web"}))
+			},
+			from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidName, text: "namespace",
+		},
+		"the operator says why a claim waits": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+				w.create(t, pvc)
+				w.event(t, pvc, listenersv1alpha1.ReasonNoPorts, "no container has a port")
+			},
+			from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonNoPorts, text: "no container has a port",
+		},
+		"the operator says nothing": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name}))
+			},
+			from: "pvc/other", kind: "PersistentVolumeClaim", text: "kubectl listener doctor",
+		},
+		"a volume is pinned to a node that does not exist": {
+			breakIt: func(t *testing.T, w *world) { w.remove(t, w.node) },
+			kind:    "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "kubectl listener release web --namespace",
+		},
+		"the same, from the Listener": {
+			breakIt: func(t *testing.T, w *world) { w.remove(t, w.node) },
+			from:    "listener/web", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "does not exist",
+		},
+		"a Pod waits for the node of its volume": {
+			breakIt: func(t *testing.T, w *world) {
+				w.event(t, w.claim, listenersv1alpha1.ReasonPinnedToNode, "Pod web-1 can only run on node X, which is cordoned")
+				pod := w.newPod("web-1", "web")
+				w.create(t, pod)
+				pod.Status.Conditions = []corev1.PodCondition{{
+					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
+				}}
+				w.updateStatus(t, pod)
+			},
+			from: "web-1", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonPinnedToNode, text: "which is cordoned",
+		},
+		"the annotation of the claim was changed": {
+			breakIt: func(t *testing.T, w *world) {
+				w.claim.Annotations[names.AnnotationListenerClass] = "another"
+				w.update(t, w.claim)
+			},
+			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonSelectorChanged, text: "class another",
+		},
+		"the Listener is not accepted": {
+			breakIt: func(t *testing.T, w *world) {
+				w.notReady(t, newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonInvalidPorts),
+					newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonNotAccepted))
+			},
+			kind: "Listener", reason: listenersv1alpha1.ReasonInvalidPorts, text: "message of InvalidPorts",
+		},
+		"the operator does not run": {
+			breakIt: func(t *testing.T, w *world) {
+				w.listener.Spec.Ports = append(w.listener.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "admin", Port: 81})
+				w.update(t, w.listener)
+			},
+			kind: "Listener", text: "the operator has not looked at it",
+		},
+		"the class was deleted": {
+			breakIt: func(t *testing.T, w *world) { w.remove(t, w.class) },
+			kind:    "ListenerClass", reason: listenersv1alpha1.ReasonClassNotFound, text: "does not exist",
+		},
+		"the class does not allow the namespace": {
+			breakIt: func(t *testing.T, w *world) {
+				w.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"elsewhere"}}
+				w.update(t, w.class)
+			},
+			kind: "ListenerClass", reason: listenersv1alpha1.ReasonNamespaceNotAllowed, text: "does not allow namespace",
+		},
+		"there is no load balancer": {
+			breakIt: func(t *testing.T, w *world) {
+				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer))
+			},
+			from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonWaitingForLoadBalancer, text: "load balancer",
+		},
+		"an Ingress is not served": {
+			breakIt: func(t *testing.T, w *world) {
+				w.class.Spec = listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ingress: &listenersv1alpha1.IngressExposure{
+					ClassName:    "nginx",
+					HostTemplate: "{listener}.{namespace}.example",
+				}}
+				w.update(t, w.class)
+				w.create(t, ingressOf(w.listener))
+				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForIngress))
+			},
+			from: "listener/web", kind: "Ingress", reason: listenersv1alpha1.ReasonWaitingForIngress, text: "Ingress controller",
+		},
+		"another owner has the Service": {
+			breakIt: func(t *testing.T, w *world) {
+				w.service.OwnerReferences = nil
+				w.update(t, w.service)
+			},
+			kind: "Service", reason: listenersv1alpha1.ReasonForeignService, text: "not that of the Listener",
+		},
+		"the Pod is no endpoint": {
+			breakIt: func(t *testing.T, w *world) {
+				w.endpoints.Endpoints[0].TargetRef.UID = "another"
+				w.update(t, w.endpoints)
+			},
+			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "not among them",
+		},
+		"no endpoint is ready": {
+			breakIt: func(t *testing.T, w *world) {
+				w.endpoints.Endpoints[0].Conditions.Ready = ptr.To(false)
+				w.update(t, w.endpoints)
+			},
+			kind: "Endpoints", text: "none of 1 Pods is ready",
+		},
+		"there are no PodListeners": {
+			breakIt: func(t *testing.T, w *world) { w.remove(t, w.podListeners) },
+			kind:    "PodListeners", text: "does not exist",
+		},
+		"the node has no agent": {
+			breakIt: func(t *testing.T, w *world) {
+				w.csiNode.Spec.Drivers = nil
+				w.update(t, w.csiNode)
+			},
+			kind: "Node", reason: "NoNodeAgent", text: "kubectl listener doctor",
+		},
+		"the mount fails": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.Phase = corev1.PodPending
+				w.updateStatus(t, w.pod)
+				w.event(t, w.pod, "FailedMount", `MountVolume.SetUp failed for volume "listener"`)
+			},
+			kind: "Volume", reason: "FailedMount", text: "MountVolume.SetUp failed",
+		},
+		"the Pod does not start for another reason": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.Phase = corev1.PodPending
+				w.updateStatus(t, w.pod)
+			},
+			kind: "Pod", text: "kubectl describe pod",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.breakIt(t, w)
+			from := tc.from
+			if from == "" {
+				from = "web-0"
+			}
+			out, err := run(t, apiserver.Config(t), "why", from, "-n", w.namespace, "-o", "json")
+			p := decode(t, out, err).Problem
+			if p == nil || p.Kind != tc.kind || p.Reason != tc.reason || p.Remedy == "" || !strings.Contains(p.Message+p.Remedy, tc.text) {
+				t.Errorf("problem %+v in\n%s", p, out)
+			}
+		})
+	}
+}
+
+func TestWhyPrintsTheProblemAndItsRemedy(t *testing.T) {
+	w := newWorld(t)
+	w.remove(t, w.class)
+	out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
+	if !errors.Is(err, plugin.ErrProblem) {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []string{
+		"✗ ListenerClass " + w.class.Name + " ", "\nListenerClass " + w.class.Name + "\n  ClassNotFound: does not exist\n  What to do: Name one of the classes",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumeclaims"}, Verbs: []string{"get"}},
+			{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"listeners"}, Verbs: []string{"get"}},
+		},
+	})
+	w.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
+	})
+	config := apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user")
+	out, err := run(t, config, "why", "web-0", "-n", w.namespace, "-o", "json")
+	var unknown []string
+	for _, f := range decode(t, out, err).Findings {
+		if f.State == "Unknown" {
+			unknown = append(unknown, f.Kind)
+		}
+	}
+	if want := []string{"PersistentVolume", "ListenerClass", "Service", "PodListeners"}; err != nil || !slices.Equal(unknown, want) {
+		t.Errorf("error %v, unknown %q, want %q", err, unknown, want)
+	}
+}
+
+func TestWhyRefusesArgumentsThatNameNothing(t *testing.T) {
+	namespace := apiserver.Namespace(t)
+	for argument, want := range map[string]string{
+		"absent":             "has no pod, claim, listener \"absent\"",
+		"listener/absent":    "has no listener \"absent\"",
+		"deployment/absent":  "none of those that this command is for: pod, claim, listener",
+		"gizmo/absent":       "none of those that this command is for",
+		"web --output=table": "--output is \"table\"",
+	} {
+		_, err := run(t, apiserver.Config(t), append([]string{"why", "-n", namespace}, strings.Fields(argument)...)...)
+		if err == nil || errors.Is(err, plugin.ErrProblem) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", argument, err, want)
+		}
+	}
+}
+
+func TestNamesAreCompleted(t *testing.T) {
+	w := newWorld(t)
+	for begin, want := range map[string][]string{
+		"":         {"pod/web-0", "claim/web", "listener/web"},
+		"listener": {"listener/web"},
+		"x":        nil,
+	} {
+		out, err := run(t, apiserver.Config(t), "__complete", "why", "-n", w.namespace, begin)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		if got := lines[:len(lines)-1]; err != nil || !slices.Equal(got, want) && len(got)+len(want) > 0 { // the last line is a directive
+			t.Errorf("%q: error %v, completions %q, want %q", begin, err, got, want)
+		}
+	}
+}
+
+// TestEveryReasonOfAProblemHasARemedy reads the constants of the API, so that a new reason gets a remedy.
+func TestEveryReasonOfAProblemHasARemedy(t *testing.T) {
+	fine := []string{
+		"Accepted", "AddressesAssigned", "NodeReturned", "VolumeMoved", "VolumeRestored", "NodePortsChanged", "SettingsIgnored", "Reserved",
+	}
+	root, err := checkout.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api", "v1alpha1", "listener_types.go"), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
+			return true
+		}
+		reasons++
+		reason := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
+		if has := plugin.HasRemedy(reason); has == slices.Contains(fine, reason) {
+			t.Errorf("reason %s has a remedy: %v", reason, has)
+		}
+		return true
+	})
+	if reasons < 40 {
+		t.Errorf("found %d reasons", reasons)
+	}
+}

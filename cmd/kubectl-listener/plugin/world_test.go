@@ -1,0 +1,224 @@
+package plugin_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// world is a Pod with a listener volume, and everything that belongs to it, as the operator and Kubernetes leave them
+// if nothing is wrong.
+type world struct {
+	client.Client
+	namespace string
+
+	node         *corev1.Node
+	csiNode      *storagev1.CSINode
+	class        *listenersv1alpha1.ListenerClass
+	claim        *corev1.PersistentVolumeClaim
+	volume       *corev1.PersistentVolume
+	listener     *listenersv1alpha1.Listener
+	service      *corev1.Service
+	endpoints    *discoveryv1.EndpointSlice
+	pod          *corev1.Pod
+	podListeners *listenersv1alpha1.PodListeners
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldWith(t, apiserver.Client(t), apiserver.Namespace(t))
+}
+
+func newWorldWith(t *testing.T, c client.Client, namespace string) *world {
+	t.Helper()
+	w := &world{Client: c, namespace: namespace}
+	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + namespace}}
+	w.create(t, w.node)
+	w.csiNode = &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: w.node.Name},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: names.Driver, NodeID: w.node.Name, TopologyKeys: []string{names.TopologyKey}}}},
+	}
+	w.create(t, w.csiNode)
+	w.class = &listenersv1alpha1.ListenerClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "class-" + namespace},
+		Spec: listenersv1alpha1.ListenerClassSpec{
+			ServiceType: listenersv1alpha1.ServiceTypeNodePort, Pinning: &listenersv1alpha1.Pinning{Policy: listenersv1alpha1.PinningPolicyRequired},
+		},
+	}
+	w.create(t, w.class)
+	w.createClaim(t)
+	w.createListener(t)
+	w.createPod(t)
+	return w
+}
+
+// createClaim creates a claim with its volume, which is pinned.
+func (w *world) createClaim(t *testing.T) {
+	w.claim = w.newClaim("web", map[string]string{names.AnnotationListenerClass: w.class.Name})
+	w.create(t, w.claim)
+	w.volume = claim.Volume(w.claim, w.claim.Name)
+	w.volume.Spec.ClaimRef = &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: w.namespace, Name: w.claim.Name, UID: w.claim.UID,
+	}
+	w.volume.Spec.StorageClassName, w.volume.Spec.NodeAffinity = names.Driver, index.NodeAffinity(w.node.Name)
+	w.create(t, w.volume)
+	w.claim.Spec.VolumeName = w.volume.Name
+	w.update(t, w.claim)
+	w.claim.Status.Phase = corev1.ClaimBound
+	w.updateStatus(t, w.claim)
+}
+
+// newClaim returns a claim as Kubernetes leaves it for the provisioner.
+func (w *world) newClaim(name string, annotations map[string]string) *corev1.PersistentVolumeClaim {
+	annotations[names.AnnotationProvisioner] = names.Driver
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Annotations: annotations},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(names.Driver), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+		},
+	}
+}
+
+func addresses() []listenersv1alpha1.IngressAddress {
+	return []listenersv1alpha1.IngressAddress{{Address: "203.0.113.7", AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": 31337}}}
+}
+
+// createListener creates a Listener with its Service.
+func (w *world) createListener(t *testing.T) {
+	w.listener = &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace, Name: w.claim.Name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.claim.Name, UID: w.claim.UID}},
+		},
+		Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To(w.class.Name), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+	}
+	w.create(t, w.listener)
+	w.listener.Status = &listenersv1alpha1.ListenerStatus{
+		ServiceName: ptr.To(w.claim.Name), IngressAddresses: addresses(), NodePorts: map[string]int32{"http": 31337}, ObservedGeneration: w.listener.Generation,
+		Conditions: []metav1.Condition{
+			newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionTrue, listenersv1alpha1.ReasonAccepted),
+			newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonAddressesAssigned),
+		},
+	}
+	w.updateStatus(t, w.listener)
+	w.service = &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace, Name: w.listener.Name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))},
+		},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
+	w.create(t, w.service)
+}
+
+func newCondition(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "message of " + reason, LastTransitionTime: metav1.Now()}
+}
+
+// createPod creates a running Pod that mounts the claim, its endpoint and its PodListeners.
+func (w *world) createPod(t *testing.T) {
+	w.pod = w.newPod("web-0", w.claim.Name)
+	w.pod.Labels = map[string]string{names.PodMountLabel(w.listener.UID): w.listener.Name}
+	w.pod.Spec.NodeName = w.node.Name
+	w.create(t, w.pod)
+	w.pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.1.0.1", PodIPs: []corev1.PodIP{{IP: "10.1.0.1"}}}
+	w.updateStatus(t, w.pod)
+	w.endpoints = &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: w.namespace, Name: w.service.Name, Labels: map[string]string{discoveryv1.LabelServiceName: w.service.Name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{"10.1.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)},
+			TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: w.namespace, Name: w.pod.Name, UID: w.pod.UID},
+		}},
+	}
+	w.create(t, w.endpoints)
+	w.podListeners = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.pod), w.pod.UID, w.node.Name)
+	w.podListeners.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
+		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: addresses(), PersistentVolumeName: w.volume.Name, ListenerName: w.listener.Name,
+	}
+	w.create(t, w.podListeners)
+}
+
+// newPod returns a Pod with the volume "listener" of a claim.
+func (w *world) newPod(name, claimName string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "main", Image: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
+			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName},
+			}}},
+		},
+	}
+}
+
+// event creates an event of the operator about an object.
+func (w *world) event(t *testing.T, o client.Object, reason, message string) {
+	t.Helper()
+	w.create(t, &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "event-"},
+		InvolvedObject:      corev1.ObjectReference{Namespace: w.namespace, Name: o.GetName(), UID: o.GetUID()},
+		ReportingController: names.EventReporter, ReportingInstance: "test", Action: "Test", Type: corev1.EventTypeWarning,
+		Reason: reason, Message: message, EventTime: metav1.NowMicro(),
+	})
+}
+
+// notReady changes conditions of the Listener.
+func (w *world) notReady(t *testing.T, conditions ...metav1.Condition) {
+	t.Helper()
+	for _, c := range conditions {
+		for i := range w.listener.Status.Conditions {
+			if w.listener.Status.Conditions[i].Type == c.Type {
+				w.listener.Status.Conditions[i] = c
+			}
+		}
+	}
+	w.listener.Status.IngressAddresses = []listenersv1alpha1.IngressAddress{}
+	w.updateStatus(t, w.listener)
+}
+
+func (w *world) create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := w.Create(t.Context(), o); err != nil {
+		t.Fatalf("creating %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+func (w *world) update(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := w.Update(t.Context(), o); err != nil {
+		t.Fatalf("updating %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+func (w *world) updateStatus(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := w.Status().Update(t.Context(), o); err != nil {
+		t.Fatalf("updating the status of %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// remove deletes an object at once.
+func (w *world) remove(t *testing.T, o client.Object) {
+	t.Helper()
+	if len(o.GetFinalizers()) > 0 {
+		o.SetFinalizers(nil)
+		w.update(t, o)
+	}
+	if err := w.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatalf("deleting %T %s: %v", o, o.GetName(), err)
+	}
+}
