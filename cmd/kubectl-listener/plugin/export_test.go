@@ -2,3 +2,19 @@ package plugin
 
 // HasRemedy reports whether there is a remedy for a reason.
 func HasRemedy(reason string) bool { return remedies()[reason] != "" }
+
+// Permission is a permission that doctor checks. Resource contains the subresource.
+type Permission struct{ Account, Verb, Group, Resource, Name string }
+
+// Permissions returns all permissions that doctor checks.
+func Permissions() []Permission {
+	var all []Permission
+	for _, p := range append(neededPermissions(), sccPermission()) {
+		resource := p.resource
+		if p.subresource != "" {
+			resource += "/" + p.subresource
+		}
+		all = append(all, Permission{p.account, p.verb, p.group, resource, p.name})
+	}
+	return all
+}

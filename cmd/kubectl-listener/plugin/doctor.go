@@ -1,0 +1,85 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func newDoctorCommand(e *environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine the installation of the listener operator",
+		Long: `Examine the installation of the listener operator, and everything in the cluster that waits for an administrator.
+
+The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
+operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
+the node agent of each node, the permissions of operator and node agents, the classes, claims without a volume, and
+volumes that are pinned to lost nodes. It prints each check, with what to do about what is wrong.
+
+It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
+		Example: `  # Is everything in order?
+  kubectl listener doctor
+
+  # Only what is wrong, for programs
+  kubectl listener doctor --output json | jq '.findings[] | select(.state == "Failed")'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := e.validate(); err != nil {
+				return err
+			}
+			c, err := e.client()
+			if err != nil {
+				return err
+			}
+			d := &doctor{reader: reader{c}, client: c}
+			if err := d.examine(cmd.Context()); err != nil {
+				return err
+			}
+			return e.print(&d.report, writeChecks)
+		},
+	}
+	e.addOutputFlag(cmd)
+	return cmd
+}
+
+// doctor examines an installation.
+type doctor struct {
+	reader
+	report
+	// client creates reviews of permissions, which Kubernetes does not store, and knows which kinds are served.
+	client client.Client
+	// installation is what was found of the operator.
+	installation
+}
+
+// examine runs all checks. A later one may use what an earlier one found.
+func (d *doctor) examine(ctx context.Context) error {
+	for _, check := range []func(context.Context) error{
+		d.definitions, d.operator, d.configuration, d.components, d.agents, d.permissions, d.classes, d.claims, d.volumes,
+	} {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeChecks writes all findings, and then those that are wrong, each with its remedy.
+func writeChecks(out io.Writer, r *report) {
+	writeTable(out, r.Findings)
+	failed := 0
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.State == stateFailed {
+			failed++
+			fmt.Fprintf(out, "\n%s\n  %s\n  What to do: %s\n", f.object(), f.text(), f.Remedy)
+		}
+	}
+	if failed == 0 {
+		fmt.Fprintln(out, "\nNothing is wrong.")
+	}
+}

@@ -1,0 +1,416 @@
+package plugin_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+)
+
+// operators is the namespace of the operator in these tests.
+const operators = "listener-operator"
+
+// installed is a cluster with the operator, as it is if nothing is wrong, and one Pod with a listener volume. It is on
+// an API server without other tests, because doctor looks at everything.
+type installed struct {
+	*world
+	config *operatorv1alpha1.ListenerOperator
+	agent  *corev1.Pod
+}
+
+// install returns the cluster. The tests of one API server share it, and leave it as it was.
+func install(t *testing.T) *installed {
+	t.Helper()
+	scheme := apiserver.Scheme()
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	c, err := client.New(apiserver.PlainConfig(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range []string{operators, "shop"} {
+		if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := &installed{world: newWorldWith(t, c, "shop")}
+	for _, file := range []string{"rbac/operator.yaml", "rbac/node-agent.yaml", "manager/deployment.yaml"} {
+		i.apply(t, file)
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+	i.read(t, deployment)
+	deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+	i.updateStatus(t, deployment)
+	i.configure(t)
+	for _, component := range installation.Components() {
+		if component.Optional.Empty() {
+			i.component(t, component)
+		}
+	}
+	i.agent = &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: "listener-node-agent-x", Labels: installation.NodeAgentLabels()},
+		Spec:       corev1.PodSpec{NodeName: i.node.Name, Containers: []corev1.Container{{Name: "node-agent", Image: "x"}}},
+	}
+	i.create(t, i.agent)
+	i.agent.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	i.updateStatus(t, i.agent)
+	i.node.Labels = map[string]string{corev1.LabelOSStable: "linux"}
+	i.update(t, i.node)
+	return i
+}
+
+// apply creates the objects of a file in config.
+func (i *installed) apply(t *testing.T, file string) {
+	t.Helper()
+	root, err := checkout.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(root, "config", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(raw), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), object); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(object.GetKind(), "Cluster") {
+			object.SetNamespace(operators)
+		}
+		i.create(t, object)
+	}
+}
+
+// configure creates ListenerOperator/cluster with the status of an operator that has nothing to do.
+func (i *installed) configure(t *testing.T) {
+	i.config = &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	i.create(t, i.config)
+	i.config.Status = operatorv1alpha1.ListenerOperatorStatus{
+		ObservedGeneration: i.config.Generation, Version: "1.2.3",
+		Conditions: []metav1.Condition{
+			newCondition(operatorv1alpha1.ConditionAvailable, metav1.ConditionTrue, operatorv1alpha1.ReasonAsExpected),
+			newCondition(operatorv1alpha1.ConditionDegraded, metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected),
+		},
+	}
+	i.updateStatus(t, i.config)
+}
+
+// component creates an object that the operator installs.
+func (i *installed) component(t *testing.T, c installation.Component) {
+	t.Helper()
+	desired, err := c.Desired(i.config, installation.Settings{Namespace: operators, Image: "listener-operator:test", ServiceAccount: "uid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(names.FieldManagerOperator)); err != nil {
+		t.Fatalf("applying %s %s: %v", c.Kind, c.Name, err)
+	}
+}
+
+func (i *installed) read(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := i.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recreate deletes an object, and returns a function that creates it again.
+func (i *installed) recreate(t *testing.T, o client.Object) func() {
+	t.Helper()
+	i.read(t, o)
+	i.remove(t, o)
+	return func() {
+		o.SetResourceVersion("")
+		o.SetUID("")
+		i.create(t, o)
+	}
+}
+
+// doctor runs `kubectl listener doctor`.
+func doctor(t *testing.T) result {
+	t.Helper()
+	out, err := run(t, apiserver.PlainConfig(t), "doctor", "--output", "json")
+	return decode(t, out, err)
+}
+
+// fault breaks an installation.
+type fault struct {
+	// breakIt returns a function that repairs what it breaks.
+	breakIt func(t *testing.T, i *installed) (repair func())
+	// kind, name and text of the only finding that is wrong.
+	kind, name, text string
+}
+
+func faults() map[string]fault {
+	return map[string]fault{
+		"a definition is not served": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "podlisteners.listeners.stackable.tech"}}
+				i.read(t, crd)
+				crd.Spec.Versions[0].Served = false
+				other := crd.Spec.Versions[0].DeepCopy()
+				other.Name, other.Served, other.Storage = "v2", true, false
+				crd.Spec.Versions = append(crd.Spec.Versions, *other)
+				i.update(t, crd)
+				return func() {
+					i.read(t, crd)
+					crd.Spec.Versions = crd.Spec.Versions[:1]
+					crd.Spec.Versions[0].Served = true
+					i.update(t, crd)
+				}
+			},
+			kind: "CustomResourceDefinition", name: "podlisteners.listeners.stackable.tech", text: "does not serve version v1alpha1",
+		},
+		"the operator does not run": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+				i.read(t, deployment)
+				status := deployment.Status
+				deployment.Status = appsv1.DeploymentStatus{Replicas: 1}
+				i.updateStatus(t, deployment)
+				return func() {
+					deployment.Status = status
+					i.updateStatus(t, deployment)
+				}
+			},
+			kind: "Deployment", name: names.Operator, text: "has no available Pod",
+		},
+		"the operator is degraded": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				set := func(status metav1.ConditionStatus, reason string) {
+					meta.SetStatusCondition(&i.config.Status.Conditions, newCondition(operatorv1alpha1.ConditionDegraded, status, reason))
+					i.updateStatus(t, i.config)
+				}
+				set(metav1.ConditionTrue, operatorv1alpha1.ReasonAgentsNotCreated)
+				return func() { set(metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected) }
+			},
+			kind: "ListenerOperator", name: "cluster", text: "message of AgentsNotCreated",
+		},
+		"there is no CSIDriver": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.recreate(t, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}})
+			},
+			kind: "CSIDriver", name: names.Driver, text: "does not exist",
+		},
+		"the StorageClass has another binding mode": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}
+				repair := i.recreate(t, class)
+				other := class.DeepCopy()
+				other.ResourceVersion, other.UID, other.VolumeBindingMode = "", "", ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)
+				i.create(t, other)
+				return func() {
+					i.remove(t, other)
+					repair()
+				}
+			},
+			kind: "StorageClass", name: names.Driver, text: "differs from what the operator installs, in volumeBindingMode",
+		},
+		"an admission policy is missing": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.recreate(t, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.PodListenersPolicy}})
+			},
+			kind: "ValidatingAdmissionPolicy", name: names.PodListenersPolicy, text: "does not exist",
+		},
+		"another installation owns the DaemonSet": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.NodeAgent}}
+				i.read(t, daemonSet)
+				owners := daemonSet.OwnerReferences
+				daemonSet.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "chart", UID: "x", Controller: ptr.To(true)}}
+				i.update(t, daemonSet)
+				return func() {
+					daemonSet.OwnerReferences = owners
+					i.update(t, daemonSet)
+				}
+			},
+			kind: "DaemonSet", name: names.NodeAgent, text: "belongs to ConfigMap chart",
+		},
+		"a node has no agent": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+				i.create(t, node)
+				return func() { i.remove(t, node) }
+			},
+			kind: "Node", name: "bare", text: "has no node agent",
+		},
+		"an agent is not ready": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
+				i.updateStatus(t, i.agent)
+				return func() {
+					i.agent.Status.Conditions[0].Status = corev1.ConditionTrue
+					i.updateStatus(t, i.agent)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "is not ready",
+		},
+		"an agent is not registered": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				drivers := i.csiNode.Spec.Drivers
+				i.csiNode.Spec.Drivers = nil
+				i.update(t, i.csiNode)
+				return func() {
+					i.csiNode.Spec.Drivers = drivers
+					i.update(t, i.csiNode)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "not registered with the kubelet",
+		},
+		"permissions are missing": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}})
+			},
+			kind: "ServiceAccount", name: names.Operator, text: "may not watch listenerclasses.listeners.stackable.tech",
+		},
+		"a class needs Routes": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "routed"}, Spec: listenersv1alpha1.ListenerClassSpec{
+					ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &listenersv1alpha1.RouteExposure{},
+				}}
+				i.create(t, class)
+				return func() { i.remove(t, class) }
+			},
+			kind: "ListenerClass", name: "routed", text: "does not serve route.openshift.io/v1",
+		},
+		"a claim is stuck": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pvc := i.newClaim("stuck", map[string]string{names.AnnotationListenerClass: "absent"})
+				i.create(t, pvc)
+				return func() { i.remove(t, pvc) }
+			},
+			kind: "PersistentVolumeClaim", name: "stuck", text: `ListenerClass "absent" does not exist`,
+		},
+		"a volume is pinned to a node that is out of service": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				i.read(t, i.node)
+				i.node.Spec.Taints = append(i.node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+				i.update(t, i.node)
+				return func() {
+					i.node.Spec.Taints = i.node.Spec.Taints[:len(i.node.Spec.Taints)-1]
+					i.update(t, i.node)
+				}
+			},
+			kind: "PersistentVolume", text: "of claim shop/web is pinned to node node-shop, which is out of service",
+		},
+	}
+}
+
+// TestDoctorNamesEachFault injects one fault at a time.
+func TestDoctorNamesEachFault(t *testing.T) {
+	i := install(t)
+	healthy := func(g Gomega) {
+		r := doctor(t)
+		g.Expect(r.Problem).To(BeNil())
+		g.Expect(r.Findings).NotTo(BeEmpty())
+	}
+	// Permissions, and versions of definitions, take effect a moment after they change.
+	NewWithT(t).Eventually(healthy, apiserver.Timeout, "50ms").Should(Succeed())
+	for name, tc := range faults() {
+		t.Run(name, func(t *testing.T) {
+			repair := tc.breakIt(t, i)
+			defer func() {
+				repair()
+				NewWithT(t).Eventually(healthy, apiserver.Timeout, "50ms").Should(Succeed())
+			}()
+			NewWithT(t).Eventually(func(g Gomega) {
+				wrong := slices.DeleteFunc(doctor(t).Findings, func(f found) bool { return f.State != "Failed" })
+				g.Expect(wrong).To(HaveLen(1))
+				g.Expect(wrong[0].Kind).To(Equal(tc.kind))
+				g.Expect(wrong[0].Name).To(ContainSubstring(tc.name))
+				g.Expect(wrong[0].Message).To(ContainSubstring(tc.text))
+				g.Expect(wrong[0].Remedy).NotTo(BeEmpty())
+			}, apiserver.Timeout, "50ms").Should(Succeed())
+		})
+	}
+	t.Run("OpenShift without the constraints", func(t *testing.T) {
+		crds.Install(t, i.Client, crds.SecurityContextConstraints)
+		defer crds.Remove(t, i.Client, crds.SecurityContextConstraints)
+		NewWithT(t).Eventually(func(g Gomega) {
+			p := doctor(t).Problem
+			g.Expect(p).NotTo(BeNil())
+			g.Expect(p.Kind).To(Equal("SecurityContextConstraints"))
+		}, apiserver.Timeout, "50ms").Should(Succeed())
+	})
+	t.Run("text", func(t *testing.T) {
+		out, err := run(t, apiserver.PlainConfig(t), "doctor")
+		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nNothing is wrong.\n") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+	})
+}
+
+func TestDoctorSaysThatNothingIsInstalled(t *testing.T) {
+	out, err := run(t, apiserver.Config(t), "doctor", "-o", "json")
+	if p := decode(t, out, err).Problem; p == nil || p.Kind != "Deployment" || !strings.Contains(p.Remedy, "Install the operator") {
+		t.Errorf("problem %+v in\n%s", p, out)
+	}
+}
+
+func TestDoctorSaysWhatTheUserMayNotRead(t *testing.T) {
+	config := apiserver.WithToken(t, apiserver.Config(t), apiserver.Namespace(t), "nobody")
+	out, err := run(t, config, "doctor", "-o", "json")
+	r := decode(t, out, err)
+	for _, f := range r.Findings {
+		if f.State != "Unknown" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if err != nil || len(r.Findings) < 5 {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+// TestDoctorChecksPermissionsThatTheOperatorHas compares the list with config/rbac.
+func TestDoctorChecksPermissionsThatTheOperatorHas(t *testing.T) {
+	root, err := checkout.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := map[string][]rbacv1.PolicyRule{}
+	for account, file := range map[string]string{names.Operator: "operator.yaml", names.NodeAgent: "node-agent.yaml"} {
+		raw, err := os.ReadFile(filepath.Join(root, "config", "rbac", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(raw), "\n---\n") {
+			role := &rbacv1.ClusterRole{}
+			if err := yaml.Unmarshal([]byte(document), role); err == nil && role.Kind == "ClusterRole" {
+				rules[account] = append(rules[account], role.Rules...)
+			}
+		}
+	}
+	for _, p := range plugin.Permissions() {
+		if !slices.ContainsFunc(rules[p.Account], func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.APIGroups, p.Group) && slices.Contains(r.Resources, p.Resource) && slices.Contains(r.Verbs, p.Verb) &&
+				(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, p.Name))
+		}) {
+			t.Errorf("config/rbac does not give %s the permission %+v", p.Account, p)
+		}
+	}
+}
