@@ -1,0 +1,246 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+)
+
+// getOptions are the flags of get.
+type getOptions struct {
+	*environment
+	allNamespaces bool
+	watch         bool
+}
+
+func newGetCommand(e *environment) *cobra.Command {
+	o := &getOptions{environment: e}
+	cmd := &cobra.Command{
+		Use:   "get [NAME...]",
+		Short: "List every address of every replica",
+		Long: `List every address of every replica.
+
+Each line is one address with one port. Below a Listener are the Pods that mount it, each with the addresses that lead
+to that Pod, as its files have them. A Listener without Pods has the addresses that are reserved for it. NAME is the
+name of a Listener. Without names, all Listeners of the namespace are listed.`,
+		Example: `  # The addresses of all brokers
+  kubectl listener get --namespace shop
+
+  # All namespaces, and whatever changes from now on
+  kubectl listener get --all-namespaces --watch
+
+  # A list of host:port for clients
+  kubectl listener get kafka-bootstrap --output json |
+    jq -r '.listeners[].addresses[] | .address as $a | .ports[] | "\($a):\(.)"'`,
+		ValidArgsFunction: e.completeNames(0, kindListener),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := e.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), args)
+		},
+	}
+	e.addOutputFlag(cmd)
+	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List the Listeners of all namespaces.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the list, write what changes, until the command is interrupted.")
+	return cmd
+}
+
+func (o *getOptions) run(ctx context.Context, names []string) error {
+	c, err := o.client()
+	if err != nil {
+		return err
+	}
+	var options []client.ListOption
+	if !o.allNamespaces {
+		namespace, err := o.namespace()
+		if err != nil {
+			return err
+		}
+		options = append(options, client.InNamespace(namespace))
+	}
+	if o.watch {
+		return (&watcher{getOptions: o, client: c, options: options, names: names}).run(ctx)
+	}
+	found, _, err := observeAddresses(ctx, c, options)
+	if err != nil {
+		return err
+	}
+	listeners := found.selected(names)
+	for _, name := range names {
+		if !slices.ContainsFunc(listeners, func(l listenerAddresses) bool { return l.Name == name }) {
+			return fmt.Errorf("there is no Listener %q", name)
+		}
+	}
+	if len(listeners) == 0 && o.output == "" {
+		fmt.Fprintln(o.ErrOut, "There are no Listeners.")
+		return nil
+	}
+	return o.encode(struct {
+		Listeners []listenerAddresses `json:"listeners"`
+	}{listeners}, func() { o.writeRows(o.Out, rowsOf(listeners), true) })
+}
+
+// listenerAddresses is a Listener with its addresses. Its JSON is part of the output.
+type listenerAddresses struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Class     string `json:"class,omitempty"`
+	// Reason is why the Listener is in its state.
+	Reason string `json:"reason,omitempty"`
+	// Addresses are those of the Listener as a whole.
+	Addresses []listenersv1alpha1.IngressAddress `json:"addresses"`
+	// Replicas are the Pods that mount the Listener.
+	Replicas []replica `json:"replicas"`
+}
+
+// replica is a volume of a Pod with the addresses that lead to the Pod.
+type replica struct {
+	Pod       string                             `json:"pod"`
+	Node      string                             `json:"node,omitempty"`
+	Volume    string                             `json:"volume"`
+	Scope     listenersv1alpha1.ListenerScope    `json:"scope"`
+	Addresses []listenersv1alpha1.IngressAddress `json:"addresses"`
+}
+
+// observedAddresses are the objects that have addresses.
+type observedAddresses struct {
+	listeners map[client.ObjectKey]*listenersv1alpha1.Listener
+	pods      map[client.ObjectKey]*listenersv1alpha1.PodListeners
+}
+
+// versions are the resource versions of the lists, from which to watch.
+type versions struct{ listeners, pods string }
+
+// observeAddresses reads all objects that have addresses.
+func observeAddresses(ctx context.Context, c client.Reader, options []client.ListOption) (*observedAddresses, versions, error) {
+	var listeners listenersv1alpha1.ListenerList
+	var pods listenersv1alpha1.PodListenersList
+	if err := c.List(ctx, &listeners, options...); err != nil {
+		return nil, versions{}, fmt.Errorf("listing Listeners: %w", err)
+	}
+	if err := c.List(ctx, &pods, options...); err != nil {
+		return nil, versions{}, fmt.Errorf("listing PodListeners: %w", err)
+	}
+	o := &observedAddresses{
+		listeners: map[client.ObjectKey]*listenersv1alpha1.Listener{}, pods: map[client.ObjectKey]*listenersv1alpha1.PodListeners{},
+	}
+	for i := range listeners.Items {
+		o.listeners[client.ObjectKeyFromObject(&listeners.Items[i])] = &listeners.Items[i]
+	}
+	for i := range pods.Items {
+		o.pods[client.ObjectKeyFromObject(&pods.Items[i])] = &pods.Items[i]
+	}
+	return o, versions{listeners.ResourceVersion, pods.ResourceVersion}, nil
+}
+
+// selected returns the Listeners with one of the names, or all if there are none, sorted by namespace and name.
+func (o *observedAddresses) selected(names []string) []listenerAddresses {
+	selected := []listenerAddresses{}
+	for key, l := range o.listeners {
+		if len(names) > 0 && !slices.Contains(names, key.Name) {
+			continue
+		}
+		a := listenerAddresses{
+			Namespace: l.Namespace, Name: l.Name, Class: l.Class(), Addresses: []listenersv1alpha1.IngressAddress{}, Replicas: o.replicas(key),
+		}
+		if l.Status != nil {
+			a.Reason = l.Status.Summary.Reason
+			a.Addresses = append(a.Addresses, l.Status.IngressAddresses...)
+		}
+		selected = append(selected, a)
+	}
+	slices.SortFunc(selected, func(a, b listenerAddresses) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return selected
+}
+
+// replicas returns the Pods that mount a Listener, sorted by name and volume.
+func (o *observedAddresses) replicas(listener client.ObjectKey) []replica {
+	replicas := []replica{}
+	for key, pod := range o.pods {
+		if key.Namespace != listener.Namespace || !slices.Contains(index.PodListenersListeners(pod), listener.Name) {
+			continue
+		}
+		for volume, entry := range pod.Spec.Listeners {
+			if entry.ListenerName != listener.Name {
+				continue
+			}
+			r := replica{Pod: key.Name, Node: pod.Spec.NodeName, Volume: volume, Scope: entry.Scope, Addresses: []listenersv1alpha1.IngressAddress{}}
+			if len(pod.OwnerReferences) > 0 {
+				r.Pod = pod.OwnerReferences[0].Name
+			}
+			r.Addresses = append(r.Addresses, entry.IngressAddresses...)
+			replicas = append(replicas, r)
+		}
+	}
+	slices.SortFunc(replicas, func(a, b replica) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Volume, b.Volume)) })
+	return replicas
+}
+
+// row is a line of the table.
+type row struct{ namespace, listener, class, pod, node, port, address, reason string }
+
+// none stands for a value that does not exist, as in the tables of kubectl.
+const none = "<none>"
+
+// rowsOf returns the lines of Listeners: a line for each address with each port.
+func rowsOf(listeners []listenerAddresses) []row {
+	var rows []row
+	for i := range listeners {
+		l := &listeners[i]
+		common := row{namespace: l.Namespace, listener: l.Name, class: cmp.Or(l.Class, none), pod: none, node: none, reason: cmp.Or(l.Reason, none)}
+		if len(l.Replicas) == 0 {
+			rows = append(rows, common.with(l.Addresses)...)
+		}
+		for _, r := range l.Replicas {
+			common.pod, common.node = r.Pod, cmp.Or(r.Node, none)
+			rows = append(rows, common.with(r.Addresses)...)
+		}
+	}
+	return rows
+}
+
+// with returns a line for each address with each port, or one that says that there is no address yet.
+func (r row) with(addresses []listenersv1alpha1.IngressAddress) []row {
+	if len(addresses) == 0 {
+		r.port, r.address = none, "<pending>"
+		return []row{r}
+	}
+	var rows []row
+	for _, a := range addresses {
+		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
+			r.port, r.address = name, net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name])))
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// writeRows writes lines as a table.
+func (o *getOptions) writeRows(out io.Writer, rows []row, header bool) {
+	table := printers.GetNewTabWriter(out)
+	if header {
+		rows = append([]row{{"NAMESPACE", "LISTENER", "CLASS", "POD", "NODE", "PORT", "ADDRESS", "REASON"}}, rows...)
+	}
+	for _, r := range rows {
+		if o.allNamespaces {
+			fmt.Fprintf(table, "%s\t", r.namespace)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.listener, r.class, r.pod, r.node, r.port, r.address, r.reason)
+	}
+	_ = table.Flush()
+}
