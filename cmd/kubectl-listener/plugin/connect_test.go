@@ -1,0 +1,74 @@
+package plugin_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// listen returns the port of a server, and one at which nothing listens.
+func listen(t *testing.T) (open, closed int32) {
+	t.Helper()
+	ports := [2]int32{}
+	for i := range ports {
+		server, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = int32(server.Addr().(*net.TCPAddr).Port)
+		if i == 1 {
+			server.Close()
+			continue
+		}
+		t.Cleanup(func() { server.Close() })
+	}
+	return ports[0], ports[1]
+}
+
+func TestConnectTriesEachAddress(t *testing.T) {
+	w := newWorld(t)
+	open, closed := listen(t)
+	w.listener.Spec.Ports = append(w.listener.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "dns", Port: 53, Protocol: ptr.To(corev1.ProtocolUDP)})
+	w.update(t, w.listener)
+	set := func(ports map[string]int32) {
+		addresses := []listenersv1alpha1.IngressAddress{}
+		if ports != nil {
+			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: "127.0.0.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports})
+		}
+		w.listener.Status.IngressAddresses = addresses
+		w.updateStatus(t, w.listener)
+		entry := w.podListeners.Spec.Listeners["listener"]
+		entry.IngressAddresses = addresses
+		w.podListeners.Spec.Listeners["listener"] = entry
+		w.update(t, w.podListeners)
+	}
+	states := func(argument string) (states []string, problem *found) {
+		out, err := run(t, apiserver.Config(t), "connect", argument, "-n", w.namespace, "-o", "json", "--timeout", "10s")
+		r := decode(t, out, err)
+		for _, f := range r.Findings {
+			states = append(states, f.State)
+		}
+		return states, r.Problem
+	}
+	for _, argument := range []string{"web-0", "listener/web"} {
+		set(map[string]int32{"http": open, "dns": closed})
+		if got, problem := states(argument); strings.Join(got, " ") != "Warning OK" || problem != nil { // dns is not tried
+			t.Errorf("%s: %q, problem %+v", argument, got, problem)
+		}
+		set(map[string]int32{"http": open, "https": closed})
+		got, problem := states(argument)
+		if strings.Join(got, " ") != "OK Failed" || problem == nil || !strings.Contains(problem.Message, "refused") || !strings.Contains(problem.Remedy, "nothing listens there") {
+			t.Errorf("%s: %q, problem %+v", argument, got, problem)
+		}
+	}
+	set(nil)
+	if got, problem := states("web-0"); problem == nil || problem.Message != "has no address" {
+		t.Errorf("%q, problem %+v", got, problem)
+	}
+}
