@@ -162,6 +162,14 @@ func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
+// newLabelledPod returns a Pod on a node that uses a claim, with the label of a Pod that mounts the Listener.
+func newLabelledPod(uid, node, claim string, phase corev1.PodPhase) *corev1.Pod {
+	pod := newPod(uid, phase)
+	pod.Labels = map[string]string{names.PodMountLabel("listener-uid"): key.Name}
+	pod.Spec.NodeName, pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = node, claim
+	return pod
+}
+
 // newHostPortPod returns a Pod on a node, whose port 80 is this port of the node, or no port if it is 0.
 func newHostPortPod(uid, node string, hostPort int32) *corev1.Pod {
 	pod := newPod(uid, corev1.PodRunning)

@@ -249,7 +249,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 		_, o.mounting, err = r.mountedNodes(ctx, client.ObjectKeyFromObject(o.listener))
 		return err
 	}
-	reserved, mounting, err := r.reservedNodes(ctx, client.ObjectKeyFromObject(o.listener))
+	reserved, mounting, err := r.reservedNodes(ctx, o.listener)
 	if err != nil {
 		return err
 	}

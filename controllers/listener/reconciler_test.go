@@ -20,6 +20,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/conflict"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 func TestStatusReportsAddressesAndConditions(t *testing.T) {
@@ -80,6 +81,23 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 					s.others = append(s.others, another, newPod("2", corev1.PodRunning), newVolume("pv-2", pinnedTo("a")))
 				}),
 			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"Pods with the label of the Listener, before the PodListeners of Stackable's operator are written again": {
+			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"), newNode("c", "10.0.0.3"), newNode("d", "10.0.0.4"),
+				newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", func(*corev1.PersistentVolume) {})),
+				newMount("1", "", ""), newLabelledPod("1", "a", "pvc-1", corev1.PodRunning),
+				newMount("2", "b", "pv-1"), newLabelledPod("2", "b", "pvc-1", corev1.PodRunning),
+				newLabelledPod("3", "c", "pvc-1", corev1.PodSucceeded), newLabelledPod("4", "d", "another", corev1.PodRunning), newLabelledPod("5", "", "pvc-1", corev1.PodPending)),
+			addresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 30080), ipAddress("10.0.0.2", 30080)}, accepted: accepted, ready: assigned,
+		},
+		"Pod with the label of another Listener, or without one, before its PodListeners are written": {
+			state: newState(nodePort).with(newNode("a", "10.0.0.1"),
+				newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", func(*corev1.PersistentVolume) {}))).change(func(s *state) {
+				other := newLabelledPod("1", "a", "pvc-1", corev1.PodRunning)
+				other.Labels = map[string]string{names.PodMountLabel("another-uid"): "another"}
+				s.others = append(s.others, other)
+			}),
+			accepted: accepted, ready: listenersv1alpha1.ReasonWaitingForPods,
 		},
 		"finished Pod does not mount": {
 			state: newState(nodePort).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),

@@ -17,13 +17,16 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // reservedNodes returns the sorted names of the nodes that a Listener has reservations on, and the Pods that mount it.
 // Each of its PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it,
 // or else the node that it was last mounted on. Of a volume that was deleted although Pods mount it, these nodes stay
-// reserved.
-func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKey) (nodes []string, mounting []*corev1.Pod, _ error) {
+// reserved. Which Pods mount a volume is in their PodListeners. Those of Stackable's listener operator do not name
+// nodes and volumes, so until they are written again, a Pod with the label of the Listener mounts it, too.
+func (r *Reconciler) reservedNodes(ctx context.Context, l *listenersv1alpha1.Listener) (nodes []string, mounting []*corev1.Pod, _ error) {
+	listener := client.ObjectKeyFromObject(l)
 	var volumes corev1.PersistentVolumeList
 	if err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(listener)}); err != nil {
 		return nil, nil, fmt.Errorf("listing volumes of listener %s: %w", listener, err)
@@ -44,15 +47,19 @@ func (r *Reconciler) reservedNodes(ctx context.Context, listener client.ObjectKe
 			delete(mounted, volume.Name)
 			continue
 		}
-		if on := mounted[volume.Name]; len(on) > 0 {
+		labelled, err := r.labelledNodes(ctx, l, volume)
+		if err != nil {
+			return nil, nil, err
+		}
+		reserved.Insert(labelled...)
+		if len(labelled)+len(mounted[volume.Name]) > 0 {
 			continue // reserved below
 		}
-		switch unused, err := r.permanentlyUnused(ctx, volume); {
-		case err != nil:
+		last, err := r.lastNode(ctx, volume)
+		if err != nil {
 			return nil, nil, err
-		case !unused:
-			reserved.Insert(index.VolumeNodes(volume)...)
 		}
+		reserved.Insert(last...)
 	}
 	for _, on := range mounted {
 		reserved.Insert(on...)
@@ -91,6 +98,36 @@ func (r *Reconciler) mountedNodes(ctx context.Context, listener client.ObjectKey
 	}
 	slices.SortFunc(mounting, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return nodes, mounting, nil
+}
+
+// labelledNodes returns the nodes of the Pods that use the claim of a volume and have the label of the Listener.
+func (r *Reconciler) labelledNodes(ctx context.Context, l *listenersv1alpha1.Listener, volume *corev1.PersistentVolume) ([]string, error) {
+	ref := volume.Spec.ClaimRef
+	if ref == nil {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(ref.Namespace), client.MatchingFields{index.PodsByClaim: ref.Name}); err != nil {
+		return nil, fmt.Errorf("listing pods of claim %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	var nodes []string
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if _, labelled := pod.Labels[names.PodMountLabel(l.UID)]; labelled && pod.Spec.NodeName != "" && !claim.PodFinished(pod) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	return nodes, nil
+}
+
+// lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known and the volume may be
+// mounted again.
+func (r *Reconciler) lastNode(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
+	unused, err := r.permanentlyUnused(ctx, volume)
+	if err != nil || unused {
+		return nil, err
+	}
+	return index.VolumeNodes(volume), nil
 }
 
 // permanentlyUnused reports whether a volume that no Pod mounts will never be mounted again, because its claim does not
