@@ -34,6 +34,7 @@ import (
 	clustermetrics "github.com/listener-operator/listener-operator/controllers/metrics"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
+	"github.com/listener-operator/listener-operator/controllers/takeover"
 	"github.com/listener-operator/listener-operator/controllers/volume"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/cache"
@@ -218,8 +219,22 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	return setupControllers(mgr, apis, options)
+}
+
+// setupControllers adds the controllers to the manager. Only the one that reports what is wrong runs while Stackable's
+// listener operator does.
+func setupControllers(mgr manager.Manager, apis *platform.APIs, options Options) error {
+	gate, err := takeover.SetupWithManager(mgr)
+	if err != nil {
+		return err
+	}
 	for _, c := range controllers(mgr, apis, options) {
-		if err := c.setup(mgr); err != nil {
+		held := gate.Hold(mgr)
+		if c.name == "nodeagent" {
+			held = mgr
+		}
+		if err := c.setup(held); err != nil {
 			return fmt.Errorf("setting up the %s controller: %w", c.name, err)
 		}
 	}

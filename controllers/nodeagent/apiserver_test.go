@@ -106,7 +106,7 @@ func createConfig(t *testing.T, c client.Client) *operatorv1alpha1.ListenerOpera
 func reconciler(c client.Client, namespace string) *Reconciler {
 	return &Reconciler{
 		Client: c, Namespace: namespace, Image: image,
-		live: c, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
+		live: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
 	}
 }
 

@@ -3,6 +3,8 @@
 // CSIDriver and the StorageClass. ListenerOperator/cluster owns all of them, so that an upgrade of the operator removes
 // nothing.
 //
+// It does nothing but report while Stackable's listener operator runs.
+//
 // It must never modify an object that another installation controls, nor remove anything while volumes are in use, even
 // when ListenerOperator/cluster is deleted, which a finalizer delays until then. Only agents that an operator left in
 // another namespace are deleted at once, because their tokens are invalid. It grants no permissions: the ServiceAccount
@@ -34,6 +36,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
 // Reconciler is the controller of ListenerOperator/cluster. It becomes usable by SetupWithManager.
@@ -52,6 +55,8 @@ type Reconciler struct {
 
 	// live reads without the cache.
 	live client.Reader
+	// stackable returns what of Stackable's listener operator runs.
+	stackable func(context.Context) (stackable.Installation, error)
 	// serves reports whether the cluster serves an optional kind.
 	serves  func(schema.GroupVersionKind) bool
 	applier *apply.Applier
@@ -76,15 +81,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	other, err := r.stackable(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	var done outcome
-	switch effectiveManagementState(config) {
-	case operatorv1alpha1.Removed:
+	switch state := effectiveManagementState(config); {
+	case len(other.Workloads) > 0:
+		done = outcome{stackable: other}
+	case state == operatorv1alpha1.Removed:
 		done = r.remove(ctx, o)
-	case operatorv1alpha1.Unmanaged:
+	case state == operatorv1alpha1.Unmanaged:
 	default:
 		done = r.install(ctx, o)
 	}
 	status, recheck := describe(o, done, r.clock.Now())
+	if len(other.Workloads) > 0 {
+		recheck = other.Recheck
+	}
 	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.writeOperatorCondition(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -107,6 +121,8 @@ type component struct {
 
 // outcome is the outcome of a reconciliation.
 type outcome struct {
+	// stackable is what of Stackable's listener operator runs, because of which nothing was done.
+	stackable stackable.Installation
 	// foreign is the message about an object of another installation, because of which nothing was installed.
 	foreign string
 	// users are the users of volumes because of which nothing was removed.
@@ -117,6 +133,14 @@ type outcome struct {
 	moving string
 	// err is the first error.
 	err error
+}
+
+// beside reports whether nothing was done because Stackable's listener operator runs.
+func (o outcome) beside() bool { return len(o.stackable.Workloads) > 0 }
+
+// complete reports whether everything is installed.
+func (o outcome) complete() bool {
+	return !o.beside() && o.foreign == "" && o.moving == "" && o.err == nil
 }
 
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {

@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -62,7 +64,7 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	h.Reconciler = &Reconciler{
 		Client: fakeclient.Cached(c, namespace), Namespace: namespace, Image: "listener-operator:test",
-		live: c, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, clock: h.clock,
+		live: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, clock: h.clock,
 	}
 	return h
 }
@@ -78,6 +80,10 @@ func requiredCount() int {
 }
 
 func servesNothingOptional(schema.GroupVersionKind) bool { return false }
+
+func nothingElseRuns(context.Context) (stackable.Installation, error) {
+	return stackable.Installation{}, nil
+}
 
 // agentAccount returns the agents' ServiceAccount, which is part of the operator's manifests.
 func agentAccount(uid types.UID) *corev1.ServiceAccount {
@@ -422,6 +428,51 @@ func TestForeignObjectsAreNeverModified(t *testing.T) {
 			h.expectInstalled(allKinds())
 		})
 	}
+}
+
+// While Stackable's listener operator runs, the configuration has a status, but nothing is installed, nor removed.
+func TestNothingChangesWhileStackablesOperatorRuns(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	other := stackable.Installation{Workloads: []string{"DaemonSet platform/sdp-csi-node-driver"}, KubeletDir: "/var/lib/kubelet", Recheck: time.Minute}
+	h.stackable = func(context.Context) (stackable.Installation, error) { return other, nil }
+	want := map[string]string{"Available": "False OtherOperatorRunning", "Progressing": "False OtherOperatorRunning", "Degraded": "True OtherOperatorRunning"}
+	expect := func(installed int) {
+		t.Helper()
+		if result := h.mustReconcile(); result.RequeueAfter != time.Minute {
+			t.Errorf("the next reconciliation is after %s", result.RequeueAfter)
+		}
+		if diff := cmp.Diff(want, h.conditions()); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+		if message := h.message("Degraded"); !strings.Contains(message, "is running: DaemonSet platform/sdp-csi-node-driver;") {
+			t.Errorf("message is %q", message)
+		}
+		if got := len(h.installed()); got != installed {
+			t.Errorf("%d components are installed, want %d", got, installed)
+		}
+	}
+	expect(0)
+	if message := h.message("Degraded"); strings.Contains(message, "kubeletDir") {
+		t.Errorf("message is %q", message)
+	}
+	other.KubeletDir = "/data/kubelet"
+	expect(0)
+	if message := h.message("Degraded"); !strings.HasSuffix(message, "its kubelet directory is /data/kubelet: set spec.nodeAgent.kubeletDir before") {
+		t.Errorf("message is %q", message)
+	}
+	if finalizers := h.config().Finalizers; len(finalizers) > 0 {
+		t.Errorf("finalizers are %v", finalizers)
+	}
+	running := h.stackable
+	h.stackable = nothingElseRuns
+	h.reconcileUntilSettled()
+	all := len(h.installed())
+	if all == 0 {
+		t.Fatal("nothing is installed after the other operator has ended")
+	}
+	h.stackable = running
+	h.setState(operatorv1alpha1.Removed)
+	expect(all)
 }
 
 // foreignImage is the image that another writer sets for the agents.

@@ -72,7 +72,7 @@ func agentVersion(o *observed, done outcome) string {
 	switch state := effectiveManagementState(o.config); {
 	case o.agents().Name == "":
 		return ""
-	case state != operatorv1alpha1.Removed && state != operatorv1alpha1.Unmanaged && done.err == nil && done.foreign == "" && done.moving == "" && rolledOut(o):
+	case state != operatorv1alpha1.Removed && state != operatorv1alpha1.Unmanaged && done.complete() && rolledOut(o):
 		return version.Version
 	default:
 		return o.config.Status.NodeAgent.Version
@@ -91,6 +91,9 @@ func available(o *observed, done outcome) metav1.Condition {
 		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
 	}
 	switch state := effectiveManagementState(o.config); {
+	case done.beside():
+		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonOtherOperatorRunning
+		c.Message = "listener volumes are those of Stackable's listener operator as long as it runs"
 	case state == operatorv1alpha1.Removed:
 		c.Reason = operatorv1alpha1.ReasonRemoved
 	case state == operatorv1alpha1.Unmanaged:
@@ -112,6 +115,9 @@ func available(o *observed, done outcome) metav1.Condition {
 func progressing(o *observed, done outcome) metav1.Condition {
 	c := metav1.Condition{Type: operatorv1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
 	switch state := effectiveManagementState(o.config); {
+	case done.beside():
+		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonOtherOperatorRunning
+		c.Message = "nothing is changed until the condition Degraded is resolved"
 	case state == operatorv1alpha1.Removed:
 		return removing(o, done)
 	case state == operatorv1alpha1.Unmanaged:
@@ -189,6 +195,8 @@ func rolloutMessage(o *observed) string {
 func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 	c := metav1.Condition{Type: operatorv1alpha1.ConditionDegraded, Status: metav1.ConditionTrue}
 	switch {
+	case done.beside():
+		c.Reason, c.Message = operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done)
 	case done.foreign != "":
 		c.Reason, c.Message = operatorv1alpha1.ReasonForeignObject, done.foreign
 	case done.users.any():
@@ -212,6 +220,16 @@ func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected, "no problem is known"
 	}
 	return c
+}
+
+// besideMessage names what runs Stackable's listener operator, and what to do before it is uninstalled.
+func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
+	message := fmt.Sprintf("Stackable's listener operator is running: %s; until it is uninstalled, this operator writes nothing but this status; "+
+		"then it goes on by itself: see docs/moving-over.md", firstOf(done.stackable.Workloads))
+	if dir := done.stackable.KubeletDir; dir != "" && dir != config.Spec.NodeAgent.KubeletDir {
+		message += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
+	}
+	return message
 }
 
 // volumesInUseMessage names what a removal waits for, and what else can be done.

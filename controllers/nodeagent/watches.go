@@ -31,6 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
 // SetupWithManager registers the controller, its watches, and the step that creates ListenerOperator/cluster when the
@@ -41,6 +42,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.events = mgr.GetEventRecorder(names.EventReporter)
 	r.clock = clock.RealClock{}
 	r.serves = r.APIs.Serves
+	r.stackable = func(ctx context.Context) (stackable.Installation, error) {
+		return stackable.Running(ctx, r.Client, r.clock.Now())
+	}
 	if err := mgr.Add(&firstStart{writer: r.Client, live: r.live, namespace: r.Namespace}); err != nil {
 		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
@@ -51,6 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.operatorSpecChanged())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(volumeUseChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(stackable.Pods())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(nodeLabelsOrTaintsChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.

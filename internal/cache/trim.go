@@ -14,6 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
 // transform returns a transform for the objects of one type. keep returns an object without the fields that no
@@ -33,12 +34,16 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 
 // trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels,
 // which Listeners may select. Until the Pod is bound to a node, it also keeps what decides which nodes take it, and the
-// scheduler's verdict. Of a Pod without claims it keeps node and phase.
+// scheduler's verdict. Of a Pod without claims it keeps node and phase, and of one of another operator for the same
+// driver what it is recognized by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: trimMetadata(&pod.ObjectMeta),
 		Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status:     corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	if stackable.Resembles(pod) {
+		stackable.Keep(kept, pod)
 	}
 	if len(index.PodClaims(pod)) == 0 {
 		return kept

@@ -16,6 +16,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
 // Names of the indexes. Those of namespaced kinds are used with client.InNamespace.
@@ -54,6 +55,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unbound(names.AnnotationListenerName)},
 		{&corev1.Pod{}, PodsByClaim, PodClaims},
+		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, PodListenersNode},
 	} {

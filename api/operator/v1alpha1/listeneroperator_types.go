@@ -40,6 +40,9 @@ const (
 	ReasonAgentsMoving     = "AgentsMoving"
 	ReasonForeignObject    = "ForeignObject"
 	ReasonRemovalFailed    = "RemovalFailed"
+
+	// ReasonOtherOperatorRunning is the reason while Stackable's listener operator runs.
+	ReasonOtherOperatorRunning = "OtherOperatorRunning"
 )
 
 // ManagementState states whether the operator manages the objects that it installs.

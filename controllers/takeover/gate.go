@@ -1,0 +1,137 @@
+// Package takeover keeps the operator from writing while Stackable's listener operator runs: both would write the same
+// objects for ever, and serve the same sockets. Only the controller of ListenerOperator/cluster runs meanwhile, and
+// reports what it waits for. The package must never change anything itself.
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/stackable"
+)
+
+// Gate delays the start of controllers until Stackable's listener operator does not run. If it starts later, the Gate
+// ends the manager, and with it the process: the next one begins with the delay.
+type Gate struct {
+	client client.Client
+	clock  clock.PassiveClock
+	// opened is closed when the controllers may start.
+	opened func()
+	open   <-chan struct{}
+	// appeared has what has started since.
+	appeared chan []string
+}
+
+// SetupWithManager registers a Gate. It runs at the start, and when a Pod of Stackable's listener operator appears,
+// changes or is deleted.
+func SetupWithManager(mgr manager.Manager) (*Gate, error) {
+	open := make(chan struct{})
+	g := &Gate{
+		client: mgr.GetClient(), clock: clock.RealClock{},
+		opened: sync.OnceFunc(func() { close(open) }), open: open, appeared: make(chan []string, 1),
+	}
+	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{})
+		return nil
+	})
+	once := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("takeover").
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WatchesRawSource(start).
+		Watches(&corev1.Pod{}, once, builder.WithPredicates(stackable.Pods())).
+		Complete(g)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the takeover controller: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(g.end)); err != nil {
+		return nil, fmt.Errorf("adding the end of the process: %w", err)
+	}
+	return g, nil
+}
+
+// Reconcile opens the Gate, or ends the process if it is open already.
+func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	found, err := stackable.Running(ctx, g.client, g.clock.Now())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	running, result := found.Workloads, reconcile.Result{RequeueAfter: found.Recheck}
+	switch {
+	case len(running) == 0:
+		g.opened()
+	case g.isOpen():
+		select {
+		case g.appeared <- running:
+		default: // the process is ending
+		}
+	default:
+		log.FromContext(ctx).Info("Waiting for the end of Stackable's listener operator", "workloads", running)
+	}
+	return result, nil
+}
+
+func (g *Gate) isOpen() bool {
+	select {
+	case <-g.open:
+		return true
+	default:
+		return false
+	}
+}
+
+// end returns an error, which ends the manager, when Stackable's listener operator has started since the Gate opened.
+func (g *Gate) end(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case running := <-g.appeared:
+		return fmt.Errorf("the process ends, to stop all controllers: Stackable's listener operator was started, by %s", strings.Join(running, ", "))
+	}
+}
+
+// Hold returns a manager that starts what is added to it only when the Gate is open.
+func (g *Gate) Hold(mgr manager.Manager) manager.Manager { return &holding{mgr, g} }
+
+type holding struct {
+	manager.Manager
+	gate *Gate
+}
+
+// Add implements manager.Manager.
+func (h *holding) Add(r manager.Runnable) error { return h.Manager.Add(&held{r, h.gate}) }
+
+// held is a runnable that starts when the Gate is open.
+type held struct {
+	manager.Runnable
+	gate *Gate
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader opens the Gate.
+func (*held) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable.
+func (h *held) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-h.gate.open:
+		return h.Runnable.Start(ctx)
+	}
+}

@@ -1,0 +1,198 @@
+// Package stackable recognizes Stackable's listener operator by its Pods, which the operator watches anyway, and not by
+// the names of its objects: its Helm release and its namespace may have any. Pods show what runs, so an object that was
+// left behind without Pods, such as a Deployment with no replicas, does not count.
+//
+// It must never take a Pod of this operator for one of Stackable's, nor one that a tenant has made to look like one.
+package stackable
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Labels of the Pods, in all versions of the Helm chart, and in the manifests that the bundle for OLM deploys.
+const (
+	labelName = "app.kubernetes.io/name"
+	labelRole = "app.kubernetes.io/role"
+	appName   = "listener-operator"
+)
+
+// socketDirectory is the directory of the driver's socket in that of the kubelet.
+const socketDirectory = "/plugins/" + names.Driver
+
+// overdue is how long the deletion of a Pod may take beyond its grace period. A Pod that exists for longer is on a node
+// that is down, and would exist until the node is back.
+const overdue = time.Minute
+
+// Field is the name of the index of Pods that Resembles passes. Their only value is "true".
+const Field = "pod.stackable"
+
+// Index returns the values of a Pod in the index Field.
+func Index(o client.Object) []string {
+	if Resembles(o.(*corev1.Pod)) {
+		return []string{"true"}
+	}
+	return nil
+}
+
+// Resembles reports whether a Pod may belong to Stackable's listener operator, by what never changes in it: it is a
+// node driver, or it has the labels of the Pods with the controller, which Running then checks. A Pod that the cache
+// has trimmed gives the same result.
+func Resembles(pod *corev1.Pod) bool { return isNodeDriver(pod) || hasLabels(pod) }
+
+// isNodeDriver reports whether a Pod has the directory of the driver's socket, which takes permission to use
+// directories of nodes. It must have a controller other than a node, whose kubelet can create static Pods with any
+// volume, and other than this operator's DaemonSet.
+func isNodeDriver(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind == "Node" || owner.Kind == "DaemonSet" && owner.Name == names.NodeAgent {
+		return false
+	}
+	return slices.ContainsFunc(pod.Spec.Volumes, isSocketDirectory)
+}
+
+// Pods passes Pods that Resembles passes, also before an update.
+func Pods() predicate.Predicate {
+	resembles := predicate.NewPredicateFuncs(func(o client.Object) bool { return Resembles(o.(*corev1.Pod)) })
+	return predicate.Or[client.Object](resembles, predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return Resembles(e.ObjectOld.(*corev1.Pod)) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	})
+}
+
+func isSocketDirectory(volume corev1.Volume) bool {
+	return volume.HostPath != nil && strings.HasSuffix(path.Clean(volume.HostPath.Path), socketDirectory)
+}
+
+// hasLabels reports whether a Pod has the labels of one with the controller. The role has another value in versions
+// before 25.7.
+func hasLabels(pod *corev1.Pod) bool {
+	role := pod.Labels[labelRole]
+	return pod.Labels[labelName] == appName && (role == "provisioner" || role == "controller")
+}
+
+// Keep copies what this package reads of a Pod that Resembles passes, but its metadata other than labels and owner.
+func Keep(kept, pod *corev1.Pod) {
+	for _, key := range []string{labelName, labelRole, appsv1.DefaultDeploymentUniqueLabelKey} {
+		if value, ok := pod.Labels[key]; ok {
+			metav1.SetMetaDataLabel(&kept.ObjectMeta, key, value)
+		}
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		kept.OwnerReferences = []metav1.OwnerReference{*owner}
+	}
+	kept.Spec.ServiceAccountName = pod.Spec.ServiceAccountName
+	for _, volume := range pod.Spec.Volumes {
+		if isSocketDirectory(volume) {
+			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{
+				Name: volume.Name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: volume.HostPath.Path}},
+			})
+		}
+	}
+}
+
+// Installation is what is known of Stackable's listener operator.
+type Installation struct {
+	// Workloads are what runs its Pods, each as its kind and namespaced name, sorted. Empty if it does not run.
+	Workloads []string
+	// KubeletDir is the root directory of the kubelet for which its node driver is configured. Empty if it is unknown.
+	KubeletDir string
+	// Recheck is the time after which this may change without an event, or 0.
+	Recheck time.Duration
+}
+
+// Running returns what of Stackable's listener operator runs. The client reads from a cache with the index Field.
+func Running(ctx context.Context, c client.Client, now time.Time) (Installation, error) {
+	var (
+		pods  corev1.PodList
+		found Installation
+	)
+	if err := c.List(ctx, &pods, client.MatchingFields{Field: "true"}); err != nil {
+		return Installation{}, fmt.Errorf("listing pods that may be those of another operator: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if pod.DeletionTimestamp != nil {
+			remaining := pod.DeletionTimestamp.Add(overdue).Sub(now)
+			if remaining <= 0 {
+				continue
+			}
+			found.Recheck = max(found.Recheck, remaining)
+		}
+		switch is, err := isStackable(ctx, c, pod); {
+		case err != nil:
+			return Installation{}, err
+		case is:
+			found.Workloads = append(found.Workloads, workload(pod))
+			found.KubeletDir = cmp.Or(found.KubeletDir, kubeletDir(pod))
+		}
+	}
+	slices.Sort(found.Workloads)
+	found.Workloads = slices.Compact(found.Workloads)
+	return found, nil
+}
+
+// kubeletDir returns the root directory of the kubelet for a node driver, or "" for another Pod.
+func kubeletDir(pod *corev1.Pod) string {
+	for _, volume := range pod.Spec.Volumes {
+		if isSocketDirectory(volume) {
+			return strings.TrimSuffix(path.Clean(volume.HostPath.Path), socketDirectory)
+		}
+	}
+	return ""
+}
+
+// isStackable reports whether a Pod that Resembles passes is one of Stackable's listener operator. Everybody can set
+// labels, so a Pod with nothing but labels counts only if its ServiceAccount may write the status of all Listeners: a
+// tenant cannot stop this operator by a Pod, and a Pod without this permission writes nothing that matters.
+func isStackable(ctx context.Context, c client.Client, pod *corev1.Pod) (bool, error) {
+	if isNodeDriver(pod) {
+		return true, nil
+	}
+	accounts := "system:serviceaccounts"
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   "system:serviceaccount:" + pod.Namespace + ":" + pod.Spec.ServiceAccountName,
+		Groups: []string{accounts, accounts + ":" + pod.Namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "patch", Group: listenersv1alpha1.GroupVersion.Group, Resource: "listeners", Subresource: "status",
+		},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("reviewing the permissions of the service account of pod %s: %w", client.ObjectKeyFromObject(pod), err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// workload returns the kind and the namespaced name of what an administrator has to remove to get rid of the Pod.
+func workload(pod *corev1.Pod) string {
+	kind, name := "Pod", pod.Name
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		kind, name = owner.Kind, owner.Name
+	}
+	hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if deployment, ok := strings.CutSuffix(name, "-"+hash); ok && kind == "ReplicaSet" && hash != "" {
+		kind, name = "Deployment", deployment
+	}
+	return kind + " " + pod.Namespace + "/" + name
+}
