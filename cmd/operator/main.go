@@ -68,6 +68,8 @@ type Options struct {
 	// OperatorCondition is the name of the object in which the Operator Lifecycle Manager reads conditions of the
 	// operator, from the environment variable OPERATOR_CONDITION_NAME. Empty if something else installed the operator.
 	OperatorCondition string
+	// ClusterDomain is the DNS domain of the cluster, from the configuration of the resolver. Empty if that has none.
+	ClusterDomain string
 	// LogLevel is "info" or "debug".
 	LogLevel string
 }
@@ -132,6 +134,10 @@ func run(ctx context.Context, options Options) error {
 	klog.SetLogger(ctrl.Log.WithName("kubernetes"))
 	if err := options.validate(); err != nil {
 		return err
+	}
+	var err error
+	if options.ClusterDomain, err = platform.ClusterDomain(platform.ResolverConfiguration); err != nil {
+		ctrl.Log.Error(err, "Finding the DNS domain of the cluster; the one of ListenerOperator/cluster is used")
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
@@ -254,7 +260,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 	return []controller{
 		{"confinement", nodeagent.SetupConfinement},
 		{"listener", (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(),
+			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain,
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier,
@@ -265,7 +271,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, applier) }},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
-			APIs: apis,
+			ClusterDomain: options.ClusterDomain, APIs: apis,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},

@@ -24,9 +24,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// defaultClusterDomain applies while ListenerOperator/cluster does not set another one.
-const defaultClusterDomain = "cluster.local"
-
 // observed is the observed state that the objects and the status of a Listener depend on. The objects belong to the
 // cache and must not be changed.
 type observed struct {
@@ -269,15 +266,12 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 }
 
 func (r *Reconciler) observeClusterDomain(ctx context.Context, o *observed) error {
-	o.clusterDomain = defaultClusterDomain
 	configuration := &operatorv1alpha1.ListenerOperator{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, configuration)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading listener operator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
 	}
-	if configuration.Spec.ClusterDomain != "" {
-		o.clusterDomain = configuration.Spec.ClusterDomain
-	}
+	o.clusterDomain = configuration.ClusterDomain(r.ClusterDomain)
 	return nil
 }
 

@@ -41,6 +41,8 @@ type Reconciler struct {
 	// Backends are the available backends. The first one that exposes a class is the backend of its Listeners. One of
 	// them must expose every class.
 	Backends []exposure.Backend
+	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
+	ClusterDomain string
 
 	applier  *apply.Applier
 	statuses *apply.Applier

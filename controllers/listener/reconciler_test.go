@@ -527,6 +527,29 @@ func TestConditionsDoNotChangeWhileTheAPIServerIsUnavailable(t *testing.T) {
 	}
 }
 
+func TestClusterDomainIsThatOfTheConfigurationOrOfTheResolver(t *testing.T) {
+	for name, tc := range map[string]struct{ configured, resolver, want string }{
+		"both unknown":                   {"", "", "cluster.local"},
+		"default, and unknown":           {"cluster.local", "", "cluster.local"},
+		"default, which stands for both": {"cluster.local", "k8s.example.com", "k8s.example.com"},
+		"no configuration":               {"", "k8s.example.com", "k8s.example.com"},
+		"configured":                     {"one.example", "k8s.example.com", "one.example"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(listenersv1alpha1.ServiceTypeClusterIP)
+			if tc.configured != "" {
+				s.configuration = &operatorv1alpha1.ListenerOperator{
+					ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: operatorv1alpha1.ListenerOperatorSpec{ClusterDomain: tc.configured},
+				}
+			}
+			o := s.reconcile(t, 2, interceptor.Funcs{}, func(r *Reconciler) { r.ClusterDomain = tc.resolver })
+			if diff := cmp.Diff([]string{"web.shop.svc." + tc.want + "map[http:80]"}, o.addresses()); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestSecondReconciliationWritesNothing(t *testing.T) {
 	for name, s := range map[string]*state{
 		"NodePort":  newState(listenersv1alpha1.ServiceTypeNodePort),

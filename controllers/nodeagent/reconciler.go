@@ -50,6 +50,8 @@ type Reconciler struct {
 	// OperatorCondition is the name of the OperatorCondition that reports to the Operator Lifecycle Manager whether the
 	// operator may be upgraded. Empty if there is none.
 	OperatorCondition string
+	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
+	ClusterDomain string
 	// APIs reports which optional kinds the cluster serves.
 	APIs *platform.APIs
 
@@ -110,6 +112,8 @@ type observed struct {
 	config     *operatorv1alpha1.ListenerOperator
 	settings   installation.Settings
 	components []component
+	// clusterDomain is the DNS domain of the cluster.
+	clusterDomain string
 }
 
 // component is a component and the object that exists of it.
@@ -152,7 +156,7 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if err != nil {
 		return nil, err
 	}
-	o := &observed{config: config, settings: installation.Settings{
+	o := &observed{config: config, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{
 		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, OpenShift: r.serves(names.KindClusterVersion),
 	}}
 	for _, c := range r.servedComponents() {

@@ -475,6 +475,22 @@ func TestNothingChangesWhileStackablesOperatorRuns(t *testing.T) {
 	expect(all)
 }
 
+func TestStatusHasTheClusterDomain(t *testing.T) {
+	h := newHarness(t, interceptor.Funcs{}, newConfig())
+	h.ClusterDomain = "k8s.example.com"
+	h.mustReconcile()
+	if got := h.config().Status.ClusterDomain; got != "k8s.example.com" {
+		t.Errorf("cluster domain is %q, want that of the resolver", got)
+	}
+	config := h.config()
+	config.Spec.ClusterDomain = "one.example"
+	h.update(config)
+	h.mustReconcile()
+	if got := h.config().Status.ClusterDomain; got != "one.example" {
+		t.Errorf("cluster domain is %q, want the configured one", got)
+	}
+}
+
 // foreignImage is the image that another writer sets for the agents.
 const foreignImage = "another-image"
 

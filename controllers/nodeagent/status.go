@@ -35,6 +35,7 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	status := operatorv1alpha1.ListenerOperatorStatus{
 		ObservedGeneration: o.config.Generation,
 		Version:            version.Version,
+		ClusterDomain:      o.clusterDomain,
 		NodeAgent: operatorv1alpha1.NodeAgentStatus{
 			Desired: agents.Status.DesiredNumberScheduled,
 			Ready:   agents.Status.NumberReady,

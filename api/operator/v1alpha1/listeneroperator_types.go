@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -11,6 +13,9 @@ const ListenerOperatorName = "cluster"
 // FinalizerNodeAgent is set on the ListenerOperator while something is installed. With it, a deletion removes the
 // installed objects in order, and not before the last listener volume is out of use.
 const FinalizerNodeAgent = "listener-operator.dev/node-agent"
+
+// DefaultClusterDomain is the default of spec.clusterDomain.
+const DefaultClusterDomain = "cluster.local"
 
 // Condition types of a ListenerOperator, with the meaning that OpenShift gives them.
 const (
@@ -152,8 +157,9 @@ type ListenerOperatorSpec struct {
 	// +kubebuilder:default=ephemeral-nodes
 	Preset Preset `json:"preset,omitempty"`
 
-	// clusterDomain is the DNS domain of the cluster, which the host names of ClusterIP classes end with. Defaults to
-	// cluster.local.
+	// clusterDomain is the DNS domain of the cluster, which the host names of ClusterIP classes end with. The default,
+	// cluster.local, stands for the domain that the resolver of the operator's Pod has, if it has one. The status
+	// states which domain is used.
 	// +optional
 	// +kubebuilder:default=cluster.local
 	// +kubebuilder:validation:MaxLength=253
@@ -187,6 +193,9 @@ type ListenerOperatorStatus struct {
 	// version is the version of the operator.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// clusterDomain is the DNS domain that the host names of ClusterIP classes end with.
+	// +optional
+	ClusterDomain string `json:"clusterDomain,omitempty"`
 	// nodeAgent reports on the node agents.
 	// +optional
 	NodeAgent NodeAgentStatus `json:"nodeAgent,omitzero"`
@@ -219,6 +228,15 @@ type ListenerOperator struct {
 	Spec ListenerOperatorSpec `json:"spec,omitzero"`
 	// +optional
 	Status ListenerOperatorStatus `json:"status,omitzero"`
+}
+
+// ClusterDomain returns the DNS domain of the cluster: that of the spec or, if it is the default or empty, the given
+// one of the resolver, which is empty if it is unknown.
+func (o *ListenerOperator) ClusterDomain(resolver string) string {
+	if o.Spec.ClusterDomain != "" && o.Spec.ClusterDomain != DefaultClusterDomain {
+		return o.Spec.ClusterDomain
+	}
+	return cmp.Or(resolver, DefaultClusterDomain)
 }
 
 // ListenerOperatorList is a list of ListenerOperators.

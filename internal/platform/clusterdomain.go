@@ -1,0 +1,43 @@
+package platform
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// ResolverConfiguration is the file with the configuration of the resolver, which the kubelet writes for each Pod.
+const ResolverConfiguration = "/etc/resolv.conf"
+
+// ClusterDomain returns the DNS domain of the cluster, by the configuration of a Pod's resolver. It is "" if the
+// configuration does not name one, as that of a Pod with the DNS policy Default.
+func ClusterDomain(file string) (string, error) {
+	content, err := os.ReadFile(filepath.Clean(file))
+	if err != nil {
+		return "", fmt.Errorf("reading the configuration of the resolver: %w", err)
+	}
+	var domain string
+	for line := range strings.Lines(string(content)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != "search" {
+			continue
+		}
+		domain = ofSearchList(fields[1:]) // the last list counts
+	}
+	return domain, nil
+}
+
+// ofSearchList returns the domain of the cluster in the search list of a Pod, which has <namespace>.svc.<domain>,
+// svc.<domain> and <domain>, and then what the node has.
+func ofSearchList(list []string) string {
+	for _, entry := range list {
+		domain, ok := strings.CutPrefix(strings.ToLower(strings.TrimSuffix(entry, ".")), "svc.")
+		if ok && len(validation.IsDNS1123Subdomain(domain)) == 0 {
+			return domain
+		}
+	}
+	return ""
+}
