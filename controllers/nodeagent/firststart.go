@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,18 +16,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// firstStart creates ListenerOperator/cluster with its defaults when the operator starts for the first time. A
-// ConfigMap in the operator's namespace records that it existed, so that it is not created again after an administrator
-// deleted it. The ConfigMap is owned by the operator's Deployment, so that a reinstallation creates the configuration
-// again.
+// firstStart creates ListenerOperator/cluster when the operator starts for the first time, with its defaults and with
+// what an earlier installation left of its settings. A ConfigMap in the operator's namespace records that it existed,
+// so that it is not created again after an administrator deleted it. The ConfigMap is owned by the operator's
+// Deployment, so that a reinstallation creates the configuration again.
 type firstStart struct {
 	writer    client.Writer
 	live      client.Reader
 	namespace string
+	// clusterDomain is the DNS domain of the cluster that the operator's resolver has, or empty.
+	clusterDomain string
 }
 
 // NeedLeaderElection reports that only the leader runs the step.
@@ -59,6 +63,9 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		return fmt.Errorf("reading config map %s/%s: %w", s.namespace, names.Operator, err)
 	}
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
+	if config.Spec, err = s.carriedOver(ctx); err != nil {
+		return err
+	}
 	err = s.writer.Create(ctx, config, client.FieldOwner(names.FieldManagerOperator))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
@@ -79,6 +86,22 @@ func (s *firstStart) ensure(ctx context.Context) error {
 		return fmt.Errorf("creating config map %s/%s: %w", s.namespace, names.Operator, err)
 	}
 	return nil
+}
+
+// carriedOver returns the settings of an earlier installation, as far as they are known.
+func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.ListenerOperatorSpec, error) {
+	var (
+		classes   listenersv1alpha1.ListenerClassList
+		listeners listenersv1alpha1.ListenerList
+	)
+	if err := errors.Join(s.live.List(ctx, &classes), s.live.List(ctx, &listeners)); err != nil {
+		return operatorv1alpha1.ListenerOperatorSpec{}, fmt.Errorf("listing classes and listeners of an earlier installation: %w", err)
+	}
+	spec := carriedOver(classes.Items, listeners.Items, s.clusterDomain)
+	if spec.Preset != "" || spec.ClusterDomain != "" {
+		log.FromContext(ctx).Info("Carrying over settings of an earlier installation", "preset", spec.Preset, "clusterDomain", spec.ClusterDomain)
+	}
+	return spec, nil
 }
 
 // owners returns a reference to the operator's Deployment, if it exists.

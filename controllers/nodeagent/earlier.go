@@ -1,0 +1,69 @@
+package nodeagent
+
+import (
+	"slices"
+	"strings"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// externalStable is the class that differs between the presets.
+const externalStable = "external-stable"
+
+// presetClasses are the names of the classes of all presets (contract 1.5).
+var presetClasses = []string{"cluster-internal", "external-unstable", externalStable}
+
+// carriedOver returns the settings of an earlier installation, as far as the classes and Listeners that it left show
+// them; the others are empty. resolver is the DNS domain of the cluster that the operator's resolver has, or empty.
+func carriedOver(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener, resolver string) operatorv1alpha1.ListenerOperatorSpec {
+	listeners = slices.DeleteFunc(slices.Clone(listeners), func(l listenersv1alpha1.Listener) bool { return l.Status == nil })
+	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: earlierPreset(classes, listeners)}
+	domain := earlierClusterDomain(listeners)
+	if domain != (&operatorv1alpha1.ListenerOperator{}).ClusterDomain(resolver) {
+		spec.ClusterDomain = domain
+	}
+	return spec
+}
+
+// earlierPreset returns the preset of an earlier installation, which has exposed the Listeners, or "" if it is unknown.
+// Classes may have been deleted with that installation, because a Helm chart contained them; then Listeners name them.
+func earlierPreset(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener) operatorv1alpha1.Preset {
+	for i := range classes {
+		if classes[i].Name == externalStable && classes[i].Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort {
+			return operatorv1alpha1.PresetStableNodes
+		}
+	}
+	existing := slices.ContainsFunc(classes, func(c listenersv1alpha1.ListenerClass) bool { return slices.Contains(presetClasses, c.Name) })
+	used := slices.ContainsFunc(listeners, func(l listenersv1alpha1.Listener) bool { return slices.Contains(presetClasses, l.Class()) })
+	pinned := slices.ContainsFunc(listeners, func(l listenersv1alpha1.Listener) bool {
+		return l.Class() == externalStable && len(l.Status.NodePorts) > 0
+	})
+	switch {
+	case len(listeners) > 0 && !existing && !used:
+		return operatorv1alpha1.PresetNone
+	case !existing && pinned:
+		return operatorv1alpha1.PresetStableNodes
+	default:
+		return ""
+	}
+}
+
+// earlierClusterDomain returns the DNS domain of the cluster that the host names of Listeners end with, or "" if there
+// are none, or with several domains.
+func earlierClusterDomain(listeners []listenersv1alpha1.Listener) string {
+	var domains []string
+	for i := range listeners {
+		l := &listeners[i]
+		for _, a := range l.Status.IngressAddresses {
+			if domain, ok := strings.CutPrefix(a.Address, l.Name+"."+l.Namespace+".svc."); ok {
+				domains = append(domains, domain)
+			}
+		}
+	}
+	slices.Sort(domains)
+	if domains = slices.Compact(domains); len(domains) != 1 {
+		return ""
+	}
+	return domains[0]
+}
