@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/retry"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -124,5 +125,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := errors.Join(err, touchErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: earliest(earliest(remaining, touch), idleIn)}, nil
+	return reconcile.Result{RequeueAfter: retry.Earliest(remaining, touch, idleIn)}, nil
 }

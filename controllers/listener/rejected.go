@@ -14,6 +14,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
 // The time from one touch of a rejected object to the next one. It doubles from the first to the last.
@@ -33,7 +34,7 @@ func (r *Reconciler) touchRejected(ctx context.Context, rejected []exposure.Reje
 			errs = append(errs, r.touch(ctx, object))
 			continue // the change starts another reconciliation
 		}
-		next = earliest(next, wait)
+		next = retry.Earliest(next, wait)
 	}
 	return next, errors.Join(errs...)
 }
@@ -66,12 +67,4 @@ func (r *Reconciler) touch(ctx context.Context, object exposure.Rejected) error 
 	}
 	log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", key.String())
 	return nil
-}
-
-// earliest returns the smaller one of two durations, of which those that are not positive do not count.
-func earliest(a, b time.Duration) time.Duration {
-	if a <= 0 || b > 0 && b < a {
-		return max(b, 0)
-	}
-	return a
 }

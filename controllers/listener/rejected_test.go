@@ -77,11 +77,3 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 		t.Errorf("waits %s although no Route is rejected", wait)
 	}
 }
-
-func TestEarliest(t *testing.T) {
-	for _, tc := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {1, 0, 1}, {0, 2, 2}, {1, 2, 1}, {2, 1, 1}, {-1, 2, 2}, {2, -1, 2}, {-1, -1, 0}} {
-		if got := earliest(tc.a, tc.b); got != tc.want {
-			t.Errorf("earliest of %d and %d is %d", tc.a, tc.b, got)
-		}
-	}
-}

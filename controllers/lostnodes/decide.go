@@ -7,6 +7,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
 // replacedNode is how long a node must be lost before a volume with policy Preferred is released. A node that is
@@ -67,7 +68,7 @@ func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
 	if d.lost && ok && o.recorded() {
 		since := o.lostSince(now)
 		if left := since.Add(after).Sub(now); left > 0 {
-			d.wait = earlier(d.wait, left)
+			d.wait = retry.Earliest(d.wait, left)
 			return
 		}
 		d.release = fmt.Sprintf("node %s is lost since %s", node, since.UTC().Format(time.RFC3339))
@@ -77,18 +78,10 @@ func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
 		return
 	}
 	if left := o.nodes[node].CreationTimestamp.Add(newNode).Sub(now); left > 0 {
-		d.wait = earlier(d.wait, left)
+		d.wait = retry.Earliest(d.wait, left)
 		return
 	}
 	d.release = o.displaced
-}
-
-// earlier returns the shorter of two waits, of which 0 is none.
-func earlier(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return a + b
-	}
-	return min(a, b)
 }
 
 // policy returns the policy of the class, or "" if the class is not known. A volume that was pinned before its class

@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
 // Reconciler observes the volume of a claim. Its requests are claims, which survive the replacement of their volume.
@@ -82,7 +83,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: earlier(d.wait, r.repeatAfter(req.NamespacedName))}, nil
+	return reconcile.Result{RequeueAfter: retry.Earliest(d.wait, r.repeatAfter(req.NamespacedName))}, nil
 }
 
 // record records since when the node of a volume is lost, or that it is back.

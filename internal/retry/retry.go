@@ -1,4 +1,4 @@
-// Package retry has the rate limiter for work that failed.
+// Package retry decides when work is repeated: it has the rate limiter for work that failed.
 package retry
 
 import (
@@ -18,4 +18,15 @@ const (
 // Limiter returns the rate limiter of a work queue.
 func Limiter[T comparable]() workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](baseDelay, maxDelay)
+}
+
+// Earliest returns the shortest of several waits, of which those that are not positive stand for no wait. It returns 0
+// if there is none.
+func Earliest(waits ...time.Duration) (earliest time.Duration) {
+	for _, wait := range waits {
+		if wait > 0 && (earliest == 0 || wait < earliest) {
+			earliest = wait
+		}
+	}
+	return earliest
 }

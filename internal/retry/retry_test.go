@@ -20,3 +20,17 @@ func TestDelaysAreShortAfterALongOutage(t *testing.T) {
 		}
 	}
 }
+
+func TestEarliestWaitIsTheShortestThatIsPositive(t *testing.T) {
+	for _, tc := range []struct {
+		waits []time.Duration
+		want  time.Duration
+	}{
+		{nil, 0}, {[]time.Duration{0, 0}, 0}, {[]time.Duration{1, 0}, 1}, {[]time.Duration{0, 2}, 2}, {[]time.Duration{1, 2, 3}, 1}, {[]time.Duration{3, 2, 1}, 1},
+		{[]time.Duration{-1, 2}, 2}, {[]time.Duration{2, -1}, 2}, {[]time.Duration{-1, -1}, 0},
+	} {
+		if got := retry.Earliest(tc.waits...); got != tc.want {
+			t.Errorf("the earliest of %v is %d, want %d", tc.waits, got, tc.want)
+		}
+	}
+}
