@@ -132,6 +132,9 @@ func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
 	clock.SetTime(clock.Now().Add(20 * time.Second))
 	expect("after a minute", "Reserved", 0)
 	expect("later", "Reserved", 0)
+	if len(r.idle) > 0 {
+		t.Errorf("what was reported is remembered: %v", r.idle)
+	}
 	r = newOperator()
 	expect("after a restart", "Reserved", 0)
 	mounted := mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80})
@@ -141,12 +144,29 @@ func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
 		}
 	}
 	expect("with a Pod", "AddressesAssigned", 0)
+	remove := func() {
+		for _, o := range mounted {
+			if err := c.Delete(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove()
+	expect("while the Pod is replaced", "AddressesAssigned", time.Minute)
+	clock.SetTime(clock.Now().Add(40 * time.Second))
+	mounted = mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80})
 	for _, o := range mounted {
-		if err := c.Delete(t.Context(), o); err != nil {
+		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	expect("while the Pod is replaced", "AddressesAssigned", time.Minute)
+	expect("with the next Pod", "AddressesAssigned", 0)
+	remove()
+	r.idle["deleted"] = clock.Now().Add(-61 * time.Minute)
+	expect("while that is replaced", "AddressesAssigned", time.Minute)
+	if _, ok := r.idle["deleted"]; ok {
+		t.Error("a Listener that was deleted is remembered for ever")
+	}
 }
 
 func TestWarningOfNothingListening(t *testing.T) {

@@ -1,6 +1,9 @@
 package listener
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +13,10 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -75,5 +80,49 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 	}
 	if wait := reconcile(); wait <= lastTouch {
 		t.Errorf("waits %s although no Route is rejected", wait)
+	}
+}
+
+func TestTouchesBeginAnewWithEachRejection(t *testing.T) {
+	now := time.Unix(1700000000, 0).UTC()
+	for name, tc := range map[string]struct {
+		since, touched time.Duration // before now; touched is 0 for never
+		want           time.Duration
+	}{
+		"just rejected":                        {0, 0, firstTouch},
+		"rejected for a while":                 {3 * time.Second, 0, 7 * time.Second},
+		"touched":                              {30 * time.Second, 5 * time.Second, 20 * time.Second},
+		"touched for an earlier rejection":     {3 * time.Second, time.Hour, 7 * time.Second},
+		"touched at the time of the rejection": {3 * time.Second, 3 * time.Second, 7 * time.Second},
+	} {
+		route := &routev1.Route{}
+		if tc.touched > 0 {
+			route.Annotations = map[string]string{names.AnnotationTouched: now.Add(-tc.touched).Format(time.RFC3339)}
+		}
+		if got := untilTouch(exposure.Rejected{Object: route, Since: metav1.NewTime(now.Add(-tc.since))}, now); got != tc.want {
+			t.Errorf("%s: the next touch is in %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// The cache may be behind: the Route may be deleted, or a new one may have its name.
+func TestOnlyTheRejectedObjectIsTouched(t *testing.T) {
+	s := newRouteState(ownRoute("http", admittedAs("http.example.com")))
+	var sent []string
+	c := interceptor.NewClient(s.newClient(t), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			data, err := patch.Data(o)
+			sent = append(sent, string(data))
+			return errors.Join(err, c.Patch(ctx, o, patch, options...))
+		},
+	})
+	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
+	gone := ownRoute("gone", admittedAs("gone.example.com"))
+	gone.UID = "uid-of-gone"
+	if err := r.touch(t.Context(), exposure.Rejected{Object: gone}); err != nil {
+		t.Errorf("touching a Route that was deleted: %v", err)
+	}
+	if len(sent) != 1 || !strings.Contains(sent[0], `"uid":"uid-of-gone"`) {
+		t.Errorf("sent %q, which is not about the Route with this uid only", sent)
 	}
 }

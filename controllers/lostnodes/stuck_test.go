@@ -31,6 +31,13 @@ func TestPodThatWaitsForTheNodeOfItsVolumeIsToldWhatToDo(t *testing.T) {
 		"rejected for another reason": {func(w *world) {
 			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected("0/2 nodes are available: 2 Insufficient cpu.")}
 		}, nil},
+		"whose volume is being released": {func(w *world) {
+			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{rejected(conflicts)}
+			w.claim.Annotations[names.AnnotationRelease] = start.Format(time.RFC3339)
+		}, nil},
+		"whose volume is not pinned": {func(w *world) {
+			w.pv.Spec.NodeAffinity, w.pods = nil, []*corev1.Pod{rejected(conflicts)}
+		}, nil},
 		"scheduled": {func(w *world) {
 			w.nodes, w.pods = append(w.nodes, node("node-1")), []*corev1.Pod{pod("node-1")}
 		}, nil},
@@ -65,6 +72,27 @@ func TestPodThatWaitsForTheNodeOfItsVolumeIsToldWhatToDo(t *testing.T) {
 				t.Errorf("after half an hour: events %q", got)
 			}
 		})
+	}
+}
+
+// That the node is lost is confirmed and recorded first.
+func TestPodOfALostNodeIsToldWhatFollows(t *testing.T) {
+	w := newWorld()
+	w.pods = []*corev1.Pod{rejected(conflicts)}
+	r := w.start(t, interceptor.Funcs{})
+	for _, want := range []int{0, 2} { // one on the claim, one on the Pod
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: claimKey}); err != nil {
+			t.Fatal(err)
+		}
+		got := warnings(r)
+		if len(got) != want {
+			t.Fatalf("events %q, want %d", got, want)
+		}
+		for _, part := range []string{"Pod web-0 cannot be scheduled: node node-1, which PersistentVolume pvc-claim-uid is pinned to, does not exist", "will be released at"} {
+			if want > 0 && !strings.Contains(got[0], part) {
+				t.Errorf("event %q does not contain %q", got[0], part)
+			}
+		}
 	}
 }
 

@@ -82,14 +82,19 @@ func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
 	}
 }
 
-func TestVolumesOfLostNodesAreCountedByNode(t *testing.T) {
-	pv := &corev1.PersistentVolume{
+// lostVolume returns a volume that is pinned to node-1, which is lost.
+func lostVolume() *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{UID: "1", Annotations: map[string]string{names.AnnotationLostSince: "2026-01-01T00:00:00Z"}},
 		Spec: corev1.PersistentVolumeSpec{
 			NodeAffinity:           index.NodeAffinity("node-1"),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: names.Driver}},
 		},
 	}
+}
+
+func TestVolumesOfLostNodesAreCountedByNode(t *testing.T) {
+	pv := lostVolume()
 	if diff := cmp.Diff([][]string{{"node-1"}}, lostVolumeLabels(pv)); diff != "" {
 		t.Errorf("lost (-want +got):\n%s", diff)
 	}
@@ -101,6 +106,22 @@ func TestVolumesOfLostNodesAreCountedByNode(t *testing.T) {
 		if got := lostVolumeLabels(pv); got != nil {
 			t.Errorf("got %v", got)
 		}
+	}
+}
+
+// Each later update of an object that no longer counts subtracts nothing.
+func TestAVolumeWhoseNodeReturnsCountsNoMore(t *testing.T) {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "lost"}, []string{"node"})
+	h := newCount(gauge, lostVolumeLabels).handler()
+	lost := lostVolume()
+	back := lost.DeepCopy()
+	delete(back.Annotations, names.AnnotationLostSince)
+	h.OnAdd(lost, true)
+	h.OnUpdate(lost, back)
+	h.OnUpdate(back, back)
+	h.OnDelete(back)
+	if diff := cmp.Diff(map[string]float64{"node=node-1": 0}, values(t, gauge)); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
 	}
 }
 

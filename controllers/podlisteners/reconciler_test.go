@@ -28,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -985,9 +986,13 @@ func TestPodListenersOfAPodThatIsDeletedBeforeItStartedIsDeleted(t *testing.T) {
 			w := newWorld()
 			w.pod.DeletionTimestamp, w.pod.Finalizers, w.pod.Status.Phase = ptr.To(metav1.Now()), []string{"test/keep"}, tc.phase
 			w.publishedBefore(tc.entries)
+			before := counter.Value(t, "listener_operator_withdrawn_podlisteners_total")
 			c, _ := w.mustRun(t)
 			if got := published(t, c) == nil; got != tc.deleted {
 				t.Errorf("deleted: %v, want %v", got, tc.deleted)
+			}
+			if n := counter.Value(t, "listener_operator_withdrawn_podlisteners_total") - before; (n == 1) != tc.deleted {
+				t.Errorf("counted: %v, deleted: %v", n, tc.deleted)
 			}
 		})
 	}

@@ -28,6 +28,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -355,9 +356,13 @@ func TestWaitingClaimsAreThoseThatStillWait(t *testing.T) {
 		}
 	}
 	expect("before")
+	before := counter.Value(t, "listener_operator_provisioning_errors_total")
 	provision()
 	provision()
 	expect("without the class", pendingClaim{client.ObjectKeyFromObject(w.pvc), "ClassNotFound"})
+	if n := counter.Value(t, "listener_operator_provisioning_errors_total") - before; n != 0 {
+		t.Errorf("a claim that waits is counted as %v errors", n)
+	}
 	if err := p.Client.Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
@@ -431,9 +436,13 @@ func TestProvisionReturnsAFailedWrite(t *testing.T) {
 	broken := errors.New("the API server is unavailable")
 	w := newWorld()
 	w.listenerOf("earlier")
+	before := counter.Value(t, "listener_operator_provisioning_errors_total")
 	_, _, recorded, err := w.provision(t, fakeclient.FailWrite(0, broken))
 	if !errors.Is(err, broken) {
 		t.Errorf("error %v, want the cause, so that the library retries", err)
+	}
+	if n := counter.Value(t, "listener_operator_provisioning_errors_total") - before; n != 1 {
+		t.Errorf("%v errors are counted", n)
 	}
 	if len(recorded) > 0 {
 		t.Errorf("unexpected event: %s", <-recorded)

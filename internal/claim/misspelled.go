@@ -23,7 +23,7 @@ func DidYouMean(annotations map[string]string) string {
 // nearest returns the key that the author of a similar one probably meant, or "". A key is similar if its domain begins
 // with "listener" or its name contains that word, in any spelling.
 func nearest(key string) string {
-	if key == names.AnnotationListenerClass || key == names.AnnotationListenerName || key == names.AnnotationRelease {
+	if key == names.AnnotationListenerClass || key == names.AnnotationListenerName {
 		return ""
 	}
 	domain, name, found := strings.Cut(key, "/")

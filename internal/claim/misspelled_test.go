@@ -20,6 +20,8 @@ func TestAnAnnotationThatNearlyFitsIsNamed(t *testing.T) {
 		"listeners.stackable.tech/listner-name":   names.AnnotationListenerName,
 		"Listeners.Stackable.Tech/Listener-Class": names.AnnotationListenerClass,
 		names.AnnotationListenerClass:             "",
+		names.AnnotationListenerName:              "",
+		names.AnnotationPorts:                     "",
 		names.AnnotationRelease:                   "",
 		names.AnnotationProvisioner:               "",
 		"volume.kubernetes.io/selected-node":      "",

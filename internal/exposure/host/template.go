@@ -143,7 +143,7 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, error)
 
 // check returns a *exposure.Refusal if the host is invalid, or may be that of another Listener.
 func (t Template) check(l *exposure.Listener, port, host string) error {
-	if problems := invalid(host); len(problems) > 0 {
+	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 { // expand returns no label that is too long
 		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s results in %q for port %s, which is not a host name: %s",
 			t.path(), l.Class.Name, host, port, strings.Join(problems, ", "))
 	}
@@ -188,17 +188,4 @@ func (t Template) expand(value func(name string) (string, bool)) (host string, u
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])[:hashDigits]
-}
-
-// invalid returns why a host name is invalid, or nothing.
-func invalid(host string) []string {
-	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
-		return problems
-	}
-	for label := range strings.SplitSeq(host, ".") {
-		if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
-			return problems
-		}
-	}
-	return nil
 }

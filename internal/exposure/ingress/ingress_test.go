@@ -186,6 +186,15 @@ func TestAddressesAreTheHostsThatAControllerHasTaken(t *testing.T) {
 	}
 }
 
+// A Listener whose class has changed keeps the former addresses only while there are any.
+func TestFormerExposureWithoutIngressesIsNotComplete(t *testing.T) {
+	l := newListener(nil)
+	l.Class.Spec.Ingress = nil
+	if got := (ingress.Backend{}).Addresses(l); got.Complete || len(got.Addresses) > 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestIngressOfAnotherIngressClassIsCreatedAgain(t *testing.T) {
 	for class, want := range map[string]bool{"public": false, "other": true} {
 		l := newListener(func(e *listenersv1alpha1.IngressExposure) { e.Ports = []string{"http"} })

@@ -148,6 +148,7 @@ func TestHostsFollowTheTemplate(t *testing.T) {
 		"hash":                            {template: "{listener}-{namespace}-{port}-{hash}.a", want: "broker-shop-kafka-" + digest("shop/broker/kafka") + ".a"},
 		"label of 63 characters":          {template: long + ".{listener}.{namespace}", want: long + ".broker.shop"},
 		"label that is too long":          {template: long + "-{listener}.{namespace}", want: long[:46] + "-" + digest(long+"-broker") + ".shop"},
+		"hyphen where a label is cut":     {template: long[:45] + "-" + long + "-{listener}.{namespace}", want: long[:45] + "-" + digest(long[:45]+"-"+long+"-broker") + ".shop"},
 		"253 characters":                  {template: strings.Repeat("a.", 121) + "{listener}.{namespace}", want: strings.Repeat("a.", 121) + "broker.shop"},
 		"254 characters":                  {template: strings.Repeat("a.", 121) + "{listener}.{namespace}x", reason: listenersv1alpha1.ReasonInvalidHost, message: "no more than 253"},
 		"unknown placeholder":             {template: "{pod}.example.com", reason: listenersv1alpha1.ReasonInvalidHost, message: "unknown placeholder {pod}"},
