@@ -130,7 +130,8 @@ const (
 type ListenerPort struct {
 	// name is the name of the port. It must be unique within the Listener.
 	Name string `json:"name"`
-	// port is the port number, which the Service and the Pods share.
+	// port is the port number, which the Service and the Pods share, unless the class has the Pods listen on their node
+	// ports.
 	Port int32 `json:"port"`
 	// protocol is the protocol of the port: TCP, UDP or SCTP. Defaults to TCP.
 	// +optional

@@ -107,15 +107,32 @@ type Pinning struct {
 	ReleaseAfter *metav1.Duration `json:"releaseAfter,omitempty"`
 }
 
-// NodePorts restricts which node ports Services get.
+// NodePortTarget states which ports of the containers node ports lead to.
+//
+// +kubebuilder:validation:Enum=Same
+type NodePortTarget string
+
+// NodePortTargetSame leads each node port to the container port of the same number.
+const NodePortTargetSame NodePortTarget = "Same"
+
+// NodePorts states which node ports Services get, and where they lead. At least one field must be set.
 type NodePorts struct {
 	// range is the first and the last number that the operator allocates, with a hyphen in between, such as
 	// 31000-31999. It must be in the range of node ports of the cluster, by default 30000-32767. A Listener keeps the
-	// numbers that it has, also outside of the range. If no number is free, the Listener is not accepted.
+	// numbers that it has, also outside of the range. If no number is free, the Listener is not accepted. If absent,
+	// Kubernetes allocates the numbers.
 	//
+	// +optional
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$') && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="must be two port numbers, the lower one first, such as 31000-31999"
-	Range string `json:"range"`
+	Range string `json:"range,omitempty"`
+
+	// target states which ports of the containers the node ports lead to. With Same, each leads to the container port
+	// of the same number: programs have to listen on the number that they read from their volume, and so listen on the
+	// port that they advertise. The cluster IP of the Service leads there, too, at the ports of the Listener. A
+	// targetPort that overrides set takes precedence. If absent, node ports lead to the ports of the Listener.
+	// +optional
+	Target NodePortTarget `json:"target,omitempty"`
 }
 
 // ListenerClassSpec describes how Listeners of the class are exposed.
@@ -133,6 +150,7 @@ type NodePorts struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.route) || !has(self.route.ports)",message="ports and route.ports both list the ports that are exposed: remove route.ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.ingress) || !has(self.ingress.ports)",message="ports and ingress.ports both list the ports that are exposed: remove ingress.ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
@@ -185,8 +203,8 @@ type ListenerClassSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Ports []string `json:"ports,omitempty"`
 
-	// nodePorts restricts which node ports the Services get. Requires serviceType NodePort. If absent, Kubernetes
-	// allocates them.
+	// nodePorts states which node ports the Services get, and which ports of the containers they lead to. Requires
+	// serviceType NodePort. If absent, Kubernetes allocates them, and they lead to the ports of the Listener.
 	// +optional
 	NodePorts *NodePorts `json:"nodePorts,omitempty"`
 
@@ -340,6 +358,19 @@ func (c *ListenerClass) ListedPorts() []string {
 // of a node are published.
 func (c *ListenerClass) ChoosesIPFamilies() bool {
 	return len(c.Spec.IPFamilies) > 0 || c.Spec.IPFamilyPolicy != nil
+}
+
+// NodePortRange returns the range of node ports that the operator allocates, or "" if Kubernetes allocates them.
+func (c *ListenerClass) NodePortRange() string {
+	if c.Spec.NodePorts == nil {
+		return ""
+	}
+	return c.Spec.NodePorts.Range
+}
+
+// TargetsNodePorts reports whether each node port leads to the container port of the same number.
+func (c *ListenerClass) TargetsNodePorts() bool {
+	return c.Spec.NodePorts != nil && c.Spec.NodePorts.Target == NodePortTargetSame
 }
 
 // defaultMaxPorts applies to classes without spec.maxPorts.

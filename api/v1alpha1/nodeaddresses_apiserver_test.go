@@ -41,7 +41,11 @@ func TestInvalidChoiceOfAddressesIsRejectedWithTheCause(t *testing.T) {
 
 		"node ports":                    {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31999}}`},
 		"a single node port":            {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31000}}`},
-		"no range of node ports":        {spec: `{serviceType: NodePort, nodePorts: {}}`, want: "range"},
+		"node ports without settings":   {spec: `{serviceType: NodePort, nodePorts: {}}`, want: "nodePorts has no effect without range or target"},
+		"a target":                      {spec: `{serviceType: NodePort, nodePorts: {target: Same}}`},
+		"a range and a target":          {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31999, target: Same}}`},
+		"an unknown target":             {spec: `{serviceType: NodePort, nodePorts: {target: Port}}`, want: `supported values: "Same"`},
+		"a target of cluster IPs":       {spec: `{serviceType: ClusterIP, nodePorts: {target: Same}}`, want: "nodePorts needs serviceType NodePort"},
 		"a number":                      {spec: `{serviceType: NodePort, nodePorts: {range: "31000"}}`, want: "must be two port numbers"},
 		"a range that ends too early":   {spec: `{serviceType: NodePort, nodePorts: {range: 31001-31000}}`, want: "must be two port numbers"},
 		"a range that ends too late":    {spec: `{serviceType: NodePort, nodePorts: {range: 31000-65536}}`, want: "must be two port numbers"},

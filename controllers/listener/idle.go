@@ -71,7 +71,8 @@ func isMistake(reason string) bool {
 
 // nothingListens returns why nothing can respond at an address of the Listener, or empty strings: no Pod mounts it, no
 // Pod has the labels that it selects, or no container declares a port. Programs may listen on ports that no container
-// declares, so that is no error. If overrides replace the selector of the Service, other Pods respond.
+// declares, so that is no error; no container can declare a number that its program reads from its volume. If overrides
+// replace the selector of the Service, other Pods respond.
 func (o *observed) nothingListens() (reason, message string) {
 	if o.class == nil || o.service == nil || o.serviceTerminating() {
 		return "", ""
@@ -79,7 +80,7 @@ func (o *observed) nothingListens() (reason, message string) {
 	selected := slices.DeleteFunc(slices.Clone(o.mounting), func(pod *corev1.Pod) bool {
 		return !labels.SelectorFromSet(o.listener.Spec.ExtraPodSelectorLabels).Matches(labels.Set(pod.Labels))
 	})
-	switch undeclared := undeclaredPorts(o.service, selected); {
+	switch undeclared := undeclaredPorts(o.service, selected, o.class.TargetsNodePorts()); {
 	case len(o.mounting) == 0:
 		reason, message = listenersv1alpha1.ReasonReserved, "reserved; no Pod mounts it"
 	case len(selected) == 0:
@@ -96,10 +97,14 @@ func (o *observed) nothingListens() (reason, message string) {
 }
 
 // undeclaredPorts returns the ports of a Service that no container of the Pods declares, or nil if there are no Pods.
-func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod) []string {
+// targetsNodePorts states that target ports which are node ports do not count.
+func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePorts bool) []string {
 	var undeclared []string
 	for i := range service.Spec.Ports {
 		port := &service.Spec.Ports[i]
+		if targetsNodePorts && exposure.TargetsNodePort(port) {
+			continue
+		}
 		if len(pods) > 0 && !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return declares(pod, port) }) {
 			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", target(port), port.Name))
 		}

@@ -60,6 +60,10 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 		"a port of another protocol": {func(s *state) {
 			s.with(mountedBy("web-0", nil, corev1.ContainerPort{ContainerPort: 80, Protocol: corev1.ProtocolUDP})...)
 		}, "PortNotDeclared", "80 (http)"},
+		"a node port that its program reads from its volume": {func(s *state) {
+			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).change(withSameTarget).with(newNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
+			s.with(mountedBy("web-0", nil)...)
+		}, "AddressesAssigned", "reachable at 10.0.0.1"},
 		"a target port by name": {func(s *state) {
 			s.service.Spec.Ports[0].TargetPort = intstr.FromString("web")
 			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)

@@ -17,6 +17,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -46,6 +47,9 @@ const maxRefused = 16
 //
 // Only this one request contains them. The next apply gives up the ownership of these fields, and the API server keeps
 // the node ports of a Service although an apply does not contain them.
+//
+// If the class has node ports lead to the container ports of the same numbers, the Service is applied again when the
+// API server has allocated some. No address is published in between.
 func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desired *corev1ac.ServiceApplyConfiguration) error {
 	lost := exposure.LostNodePorts(desired, o.service, lastNodePorts(o.listener.Status))
 	refused := sets.New[int32]()
@@ -55,13 +59,13 @@ func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desir
 		if err != nil {
 			return cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
 		}
-		failure = r.applyService(ctx, o, exposure.WithNodePorts(desired, requested))
+		failure = r.applyService(ctx, o, o.withTargetPorts(exposure.WithNodePorts(desired, requested)))
 		rejected, numbers := rejectedNodePorts(failure, requested)
 		switch {
 		case failure == nil:
 			r.stopWaiting(o.listener.UID)
-			return nil
-		case len(rejected) == 0, o.class.Spec.NodePorts != nil && (!numbers || len(refused) >= maxRefused):
+			return r.applyTargetPorts(ctx, o, desired)
+		case len(rejected) == 0, o.class.NodePortRange() != "" && (!numbers || len(refused) >= maxRefused):
 			return failure
 		}
 		if numbers {
@@ -87,10 +91,10 @@ func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desir
 // a *exposure.Refusal if none is left.
 func (r *Reconciler) requestedNodePorts(o *observed, desired *corev1ac.ServiceApplyConfiguration, lost map[string]int32, refused sets.Set[int32],
 ) (map[string]int32, error) {
-	if o.class.Spec.NodePorts == nil {
+	if o.class.NodePortRange() == "" {
 		return lost, nil
 	}
-	numbers, err := utilnet.ParsePortRange(o.class.Spec.NodePorts.Range)
+	numbers, err := utilnet.ParsePortRange(o.class.NodePortRange())
 	if err != nil {
 		return nil, fmt.Errorf("reading spec.nodePorts.range of listener class %s: %w", o.class.Name, err)
 	}
@@ -100,10 +104,40 @@ func (r *Reconciler) requestedNodePorts(o *observed, desired *corev1ac.ServiceAp
 	})
 	if without != "" {
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonNodePortsExhausted, "no node port is left for port %s: other Services and Listeners have all of %s; "+
-			"extend spec.nodePorts.range of ListenerClass %s, or delete Listeners", without, o.class.Spec.NodePorts.Range, o.class.Name)
+			"extend spec.nodePorts.range of ListenerClass %s, or delete Listeners", without, o.class.NodePortRange(), o.class.Name)
 	}
 	maps.Copy(allocated, lost)
 	return allocated, nil
+}
+
+// applyTargetPorts applies the Service again if its node ports have to lead to the container ports of the same numbers,
+// which the API server may just have allocated.
+func (r *Reconciler) applyTargetPorts(ctx context.Context, o *observed, desired *corev1ac.ServiceApplyConfiguration) error {
+	if !o.targetsNodePorts(desired) {
+		return nil
+	}
+	return r.applyService(ctx, o, o.withTargetPorts(desired))
+}
+
+// withTargetPorts returns the Service with target ports that are its node ports, if they have to be.
+func (o *observed) withTargetPorts(desired *corev1ac.ServiceApplyConfiguration) *corev1ac.ServiceApplyConfiguration {
+	if !o.targetsNodePorts(desired) {
+		return desired
+	}
+	return exposure.WithTargetPorts(desired, o.service)
+}
+
+// targetsNodePorts reports whether the node ports of the Service have to lead to the container ports of the same
+// numbers: because the class says so or, while a previous exposure depends on the type of the Service, because they do.
+func (o *observed) targetsNodePorts(desired *corev1ac.ServiceApplyConfiguration) bool {
+	switch {
+	case ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort:
+		return false
+	case o.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort:
+		return o.class.TargetsNodePorts()
+	default:
+		return o.service != nil && slices.ContainsFunc(o.service.Spec.Ports, func(p corev1.ServicePort) bool { return exposure.TargetsNodePort(&p) })
+	}
 }
 
 // lastNodePorts returns the last node ports of a Listener's Service, by port name.
@@ -223,6 +257,10 @@ func (r *Reconciler) emitNodePortEvent(o *observed, before, after *listenersv1al
 	if len(changes) == 0 {
 		return
 	}
-	text := fmt.Sprintf("Service %s has other node ports than before, which clients have to use: %s", client.ObjectKeyFromObject(o.listener), strings.Join(changes, "; "))
+	users := "clients have to use"
+	if o.class.TargetsNodePorts() {
+		users += ", and programs have to listen on"
+	}
+	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", client.ObjectKeyFromObject(o.listener), users, strings.Join(changes, "; "))
 	r.Events.Eventf(o.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Truncate(text, message.MaxEvent))
 }

@@ -39,9 +39,10 @@ func newDeletedServiceState() *state {
 }
 
 // allocator stands in for the allocation of node ports by the API server, which the fake client does not have. It
-// records the node ports of each apply of the Service.
+// records the node ports and the target ports of each apply of the Service.
 type allocator struct {
 	requests []map[string]int64
+	targets  []map[string]any
 	// reject returns why the API server rejects a node port, or nil.
 	reject func(number int64) *field.Error
 	// fail returns an error of the whole request, or nil.
@@ -58,10 +59,13 @@ func (a *allocator) funcs() interceptor.Funcs {
 		if err != nil {
 			return err
 		}
-		requested := map[string]int64{}
+		requested, targets := map[string]int64{}, map[string]any{}
 		var problems field.ErrorList
 		for i, p := range ports {
 			port := p.(map[string]any)
+			if target, ok := port["targetPort"]; ok {
+				targets[port["name"].(string)] = target
+			}
 			number, ok := port["nodePort"].(int64)
 			if !ok {
 				continue
@@ -75,7 +79,7 @@ func (a *allocator) funcs() interceptor.Funcs {
 				problems = append(problems, problem)
 			}
 		}
-		a.requests = append(a.requests, requested)
+		a.requests, a.targets = append(a.requests, requested), append(a.targets, targets)
 		if len(problems) > 0 {
 			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), key.Name, problems)
 		}
@@ -84,10 +88,14 @@ func (a *allocator) funcs() interceptor.Funcs {
 				return err
 			}
 		}
+		before := &corev1.Service{}
+		if err := client.IgnoreNotFound(c.Get(ctx, key, before)); err != nil {
+			return err
+		}
 		if err := c.Apply(ctx, o, options...); err != nil {
 			return err
 		}
-		applied, err := a.allocate(ctx, c)
+		applied, err := a.allocate(ctx, c, before)
 		if err != nil {
 			return err
 		}
@@ -103,15 +111,20 @@ func convert(o runtime.ApplyConfiguration, to *unstructured.Unstructured) error 
 	return err
 }
 
-// allocate gives the ports of a NodePort Service that have no node port 31000 and above, and returns the Service.
-func (a *allocator) allocate(ctx context.Context, c client.Client) (map[string]any, error) {
+// allocate gives the ports of a NodePort Service that have no node port the one from before, or else 31000 and above,
+// and returns the Service.
+func (a *allocator) allocate(ctx context.Context, c client.Client, before *corev1.Service) (map[string]any, error) {
 	service := &corev1.Service{}
 	if err := c.Get(ctx, key, service); err != nil {
 		return nil, err
 	}
 	if service.Spec.Type == corev1.ServiceTypeNodePort {
 		for i := range service.Spec.Ports {
-			if p := &service.Spec.Ports[i]; p.NodePort == 0 {
+			p := &service.Spec.Ports[i]
+			if same := slices.IndexFunc(before.Spec.Ports, func(b corev1.ServicePort) bool { return b.Name == p.Name }); p.NodePort == 0 && same >= 0 {
+				p.NodePort = before.Spec.Ports[same].NodePort
+			}
+			if p.NodePort == 0 {
 				p.NodePort = 31000 + p.Port
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -124,6 +125,44 @@ func WithNodePorts(service *corev1ac.ServiceApplyConfiguration, nodePorts map[st
 	}
 	copied.Spec = &spec
 	return &copied
+}
+
+// WithTargetPorts returns a copy of the Service whose node ports lead to the container ports of the same numbers. The
+// node port of a port is that of the Service itself or, if it has none, that of the existing Service, which may be nil,
+// by its name. Ports whose target port overrides set stay as they are, and so do those whose node port is not known.
+func WithTargetPorts(service *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) *corev1ac.ServiceApplyConfiguration {
+	nodePorts := presentNodePorts(service, existing)
+	copied, spec := *service, *service.Spec
+	spec.Ports = slices.Clone(spec.Ports)
+	for i := range spec.Ports {
+		p := &spec.Ports[i]
+		if number, ok := nodePorts[ptr.Deref(p.Name, "")]; ok && p.TargetPort == nil {
+			p.TargetPort = ptr.To(intstr.FromInt32(number))
+		}
+	}
+	copied.Spec = &spec
+	return &copied
+}
+
+// TargetsNodePort reports whether the node port of a port of a Service leads to the container port of the same number.
+func TargetsNodePort(p *corev1.ServicePort) bool {
+	return p.NodePort != 0 && p.TargetPort == intstr.FromInt32(p.NodePort)
+}
+
+// AwaitsTarget reports whether the node port of a port of the Service does not lead to the container port of the same
+// number yet, although the class says so. Then it must not be published, because nothing listens where it leads. It is
+// false for a number that is published already: programs may still listen where it leads.
+func (l *Listener) AwaitsTarget(p *corev1.ServicePort) bool {
+	switch {
+	case !l.Class.TargetsNodePorts(), p.NodePort == 0, TargetsNodePort(p):
+		return false
+	case l.Status != nil && l.Status.NodePorts[p.Name] == p.NodePort:
+		return false
+	}
+	desired, err := Service(l.Class, l.Listener)
+	return err != nil || !slices.ContainsFunc(desired.Spec.Ports, func(d corev1ac.ServicePortApplyConfiguration) bool {
+		return ptr.Deref(d.Name, "") == p.Name && d.TargetPort != nil // which overrides set
+	})
 }
 
 // FixedNodePorts returns the node ports that overrides set, by port name.

@@ -79,6 +79,53 @@ func TestServiceWithNodePortsGolden(t *testing.T) {
 	golden.Compare(t, "service-nodeport-several-ports", without) // is not changed
 }
 
+func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
+	existing := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
+		{Name: "dns-tcp", Port: 5353, NodePort: 30053}, {Name: "dns-udp", Port: 5353, NodePort: 30053}, {Name: "http"}, {Name: "removed", NodePort: 30090},
+	}}}
+	for name, tc := range map[string]struct {
+		override  string
+		existing  *corev1.Service
+		requested map[string]int32
+		want      map[string]string
+	}{
+		"not known":                       {},
+		"requested":                       {requested: map[string]int32{"http": 30080}, want: map[string]string{"http": "30080"}},
+		"of the Service, by name":         {existing: existing, want: map[string]string{"dns-tcp": "30053", "dns-udp": "30053"}},
+		"requested instead":               {existing: existing, requested: map[string]int32{"dns-tcp": 30054, "dns-udp": 30054}, want: map[string]string{"dns-tcp": "30054", "dns-udp": "30054"}},
+		"set by an override":              {override: `{spec: {ports: [{port: 80, nodePort: 30081}]}}`, want: map[string]string{"http": "30081"}},
+		"a target set by an override":     {override: `{spec: {ports: [{port: 80, targetPort: web, nodePort: 30081}]}}`, want: map[string]string{"http": "web"}},
+		"a number set by an override":     {override: `{spec: {ports: [{port: 80, targetPort: 8080}]}}`, requested: map[string]int32{"http": 30080}, want: map[string]string{"http": "8080"}},
+		"a port added by an override":     {override: `{spec: {ports: [{port: 82, name: more, nodePort: 30082}]}}`, want: map[string]string{"more": "30082"}},
+		"none allocated (0 is no number)": {override: `{spec: {ports: [{port: 80, nodePort: 0}]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, listener := newClass(nodePort), newListener()
+			severalPorts(listener)
+			if tc.override != "" {
+				class.Spec.ServiceOverrides = rawYAML(t, tc.override)
+			}
+			desired, err := exposure.Service(class, listener)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, p := range exposure.WithTargetPorts(exposure.WithNodePorts(desired, tc.requested), tc.existing).Spec.Ports {
+				if p.TargetPort != nil {
+					got[*p.Name] = p.TargetPort.String()
+				}
+			}
+			if diff := gocmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			unchanged, err := exposure.Service(class, listener)
+			if diff := gocmp.Diff(unchanged, desired); diff != "" || err != nil {
+				t.Errorf("error %v, the Service was changed:\n%s", err, diff)
+			}
+		})
+	}
+}
+
 func TestAllocatedNodePorts(t *testing.T) {
 	numbers := utilnet.PortRange{Base: 31000, Size: 4}
 	service := func(ports ...corev1.ServicePort) *corev1.Service {

@@ -18,7 +18,8 @@ import (
 
 // Service returns the Service to apply for a Listener of this class: the generated Service with the overrides of the
 // class and then those of the Listener (contract 1.5). Fields that Kubernetes chooses, such as targetPort and nodePort,
-// are not set. The error is a *Refusal if the author of the Listener or of the class has to change something.
+// are not set; WithNodePorts and WithTargetPorts set these two. The error is a *Refusal if the author of the Listener
+// or of the class has to change something.
 func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, error) {
 	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidName,

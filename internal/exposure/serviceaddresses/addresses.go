@@ -1,6 +1,7 @@
 package serviceaddresses
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,7 @@ import (
 func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
 	case listenersv1alpha1.ServiceTypeNodePort:
-		return nodePortAddresses(l.Service, l.Nodes, l.NodeChoice())
+		return nodePortAddresses(nodePorts(l), l.Nodes, l.NodeChoice())
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
 		return loadBalancerAddresses(l.Service, l.IPFamilies(), prefer)
 	default:
@@ -22,16 +23,16 @@ func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 }
 
 // nodePortAddresses returns the addresses of the nodes, in the given order, with the Service's node ports. Nodes that
-// advertise the same address have it once. It is empty while no node port is allocated.
-func nodePortAddresses(service *corev1.Service, nodes []*corev1.Node, choice exposure.NodeChoice) []listenersv1alpha1.IngressAddress {
+// advertise the same address have it once. It is empty while there is no node port.
+func nodePortAddresses(ports map[string]int32, nodes []*corev1.Node, choice exposure.NodeChoice) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
-	if len(nodePorts(service)) == 0 {
+	if len(ports) == 0 {
 		return addresses
 	}
 	for _, node := range nodes {
 		of, _ := exposure.NodeAddresses(node, choice)
 		for _, a := range of {
-			addresses = exposure.AppendNew(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: nodePorts(service)})
+			addresses = exposure.AppendNew(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: maps.Clone(ports)})
 		}
 	}
 	return addresses
@@ -72,9 +73,15 @@ func ports(service *corev1.Service) map[string]int32 {
 	return portsBy(service, func(p corev1.ServicePort) int32 { return p.Port })
 }
 
-// nodePorts returns the allocated node ports of a Service by port name; it is empty if there are none.
-func nodePorts(service *corev1.Service) map[string]int32 {
-	return portsBy(service, func(p corev1.ServicePort) int32 { return p.NodePort })
+// nodePorts returns the allocated node ports of a Listener's Service by port name, without those that do not lead where
+// the class says yet; it is empty if there are none.
+func nodePorts(l *exposure.Listener) map[string]int32 {
+	return portsBy(l.Service, func(p corev1.ServicePort) int32 {
+		if l.AwaitsTarget(&p) {
+			return 0
+		}
+		return p.NodePort
+	})
 }
 
 func portsBy(service *corev1.Service, number func(corev1.ServicePort) int32) map[string]int32 {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -221,6 +222,61 @@ func TestNodesAdvertiseOtherAddresses(t *testing.T) {
 			}
 			if tc.reason != "" && !strings.Contains(got.Message, "node-1 (an invalid annotation "+names.AnnotationAdvertisedAddress) {
 				t.Errorf("message %q", got.Message)
+			}
+		})
+	}
+}
+
+// A Service gets its node ports before its target ports can follow them.
+func TestNodePortsAreLeftOutUntilTheyLeadToTheSameContainerPort(t *testing.T) {
+	const number = 30080
+	for name, tc := range map[string]struct {
+		target    intstr.IntOrString
+		published int32 // 0 if none
+		overrides string
+		class     *listenersv1alpha1.NodePorts
+		want      bool
+	}{
+		"the same":                         {target: intstr.FromInt32(number), want: true},
+		"the port of the Listener":         {target: intstr.FromInt32(80)},
+		"none":                             {},
+		"a name":                           {target: intstr.FromString("web")},
+		"another number is published":      {target: intstr.FromInt32(80), published: number + 1},
+		"published already":                {target: intstr.FromInt32(80), published: number, want: true},
+		"a name that an override sets":     {target: intstr.FromString("web"), overrides: `{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`, want: true},
+		"an override of something else":    {target: intstr.FromInt32(80), overrides: `{"spec":{"ports":[{"port":80,"appProtocol":"http"}]}}`},
+		"overrides that do not apply":      {target: intstr.FromInt32(80), overrides: `{"kind":"Pod"}`},
+		"a class that does not ask for it": {target: intstr.FromInt32(80), class: &listenersv1alpha1.NodePorts{Range: "30000-31000"}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := &exposure.Listener{
+				Listener: &listenersv1alpha1.Listener{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "uid"},
+					Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}}},
+				},
+				Class: &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+					ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame},
+				}},
+				Service: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: number, TargetPort: tc.target}}}},
+				Nodes:   []*corev1.Node{node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.9"})},
+			}
+			l.Class.Spec.ServiceOverrides.Raw = []byte(tc.overrides)
+			if tc.class != nil {
+				l.Class.Spec.NodePorts = tc.class
+			}
+			if tc.published != 0 {
+				l.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": tc.published}}
+			}
+			want := exposure.Exposed{
+				Addresses: []listenersv1alpha1.IngressAddress{}, Reason: listenersv1alpha1.ReasonWaitingForNodePorts,
+				Message: "the node ports of Service ns/web do not lead to the container ports of the same numbers yet",
+			}
+			if tc.want {
+				numbers := map[string]int32{"http": number}
+				want = exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{ip("10.0.0.9", numbers)}, NodePorts: numbers, Complete: true}
+			}
+			if diff := cmp.Diff(want, serviceaddresses.Backend{}.Addresses(l)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ package serviceaddresses
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -49,7 +50,7 @@ func (Backend) Objects(*exposure.Listener) ([]exposure.Desired, error) { return 
 // Addresses implements exposure.Backend.
 func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	e := exposure.Exposed{Addresses: addresses(l)}
-	if ports := nodePorts(l.Service); l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort && len(ports) > 0 {
+	if ports := nodePorts(l); l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort && len(ports) > 0 {
 		e.NodePorts = ports // never empty: an empty map is read back as nil, and would be written in each reconciliation
 	}
 	e.Complete = len(e.Addresses) > 0
@@ -75,6 +76,8 @@ func missing(l *exposure.Listener, ports map[string]int32) (reason, message stri
 			"with serviceType NodePort"
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
+	case len(ports) == 0 && slices.ContainsFunc(l.Service.Spec.Ports, func(p corev1.ServicePort) bool { return l.AwaitsTarget(&p) }):
+		return listenersv1alpha1.ReasonWaitingForNodePorts, "the node ports of Service " + service + " do not lead to the container ports of the same numbers yet"
 	case len(ports) == 0:
 		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; check whether overrides change its type"
 	case len(l.Nodes)+len(l.MissingNodes) == 0:
