@@ -1,6 +1,7 @@
 // Command server is the program that the end-to-end tests run in Pods. It answers clients with its own name, over TCP
 // and UDP, and returns the address that a client has, and the files that it reads in its listener volumes. If it finds
-// a CA, it also serves TLS, with certificates for the addresses in its volumes. It does not use the Kubernetes API.
+// a CA, it also serves TLS, with certificates for the addresses in its volumes. With the argument "advertised", it
+// listens on the ports that it reads in its volume. It does not use the Kubernetes API.
 package main
 
 import (
@@ -32,7 +33,12 @@ func main() {
 			os.Exit(1)
 		}
 	}
-	go serveUDP()
+	web, echo := "8080", "9090"
+	if len(os.Args) == 2 && os.Args[1] == "advertised" {
+		web, echo = advertised("http"), advertised("echo")
+		go serveProbes()
+	}
+	go serveUDP(echo)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/whoami", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, name()) })
 	mux.HandleFunc("/client", func(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +56,24 @@ func main() {
 	if _, err := os.Stat(authorityDir); err == nil {
 		go serveTLS(mux)
 	}
-	server := &http.Server{Addr: ":8080", Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Addr: ":" + web, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	fmt.Fprintln(os.Stderr, server.ListenAndServe())
+	os.Exit(1)
+}
+
+// advertised returns the number of a port of the default address in the volume "listener".
+func advertised(port string) string {
+	number, err := os.ReadFile(filepath.Join(mountRoot, "listener", "default-address", "ports", port))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return string(number)
+}
+
+// serveProbes answers the kubelet, whose probes cannot name a port that is only known in the volume.
+func serveProbes() {
+	server := &http.Server{Addr: ":8081", Handler: http.NotFoundHandler(), ReadHeaderTimeout: 10 * time.Second}
 	fmt.Fprintln(os.Stderr, server.ListenAndServe())
 	os.Exit(1)
 }
@@ -93,8 +116,8 @@ func name() string {
 }
 
 // serveUDP answers each datagram with the server's name.
-func serveUDP() {
-	conn, err := net.ListenPacket("udp", ":9090")
+func serveUDP(port string) {
+	conn, err := net.ListenPacket("udp", ":"+port)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
