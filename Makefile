@@ -185,6 +185,10 @@ build: ## Build the static programs bin/operator and bin/node-agent.
 build-plugin: ## Build bin/kubectl-listener, the plugin `kubectl listener`.
 	cd cmd/kubectl-listener; $(GO_BUILD) -o $(CURDIR)/bin/kubectl-listener .
 
+.PHONY: krew
+krew: ## Build dist/plugin with the plugin for each platform and its manifest for krew: make krew VERSION=1.2.3 URL=https://…/v1.2.3
+	go -C hack run ./krew -version $(VERSION) -url "$(URL)"
+
 .PHONY: licenses
 licenses: ## Collect the licenses of all linked modules in bin/licenses, and fail if one is not allowed.
 	go -C hack run ./licenses -output bin/licenses ./cmd/operator ./cmd/node-agent

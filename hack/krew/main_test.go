@@ -1,0 +1,135 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+func options(output string) Options {
+	return Options{Version: "1.2.3", URL: "https://releases.example/v1.2.3", Output: output}
+}
+
+// TestTheManifestInstallsTheArchive builds the plugin for the machine of the test, and does what krew does.
+func TestTheManifestInstallsTheArchive(t *testing.T) {
+	t.Chdir("../..")
+	dir := t.TempDir()
+	here := platform{runtime.GOOS, runtime.GOARCH}
+	if err := run(t.Context(), options(dir), []platform{here}); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "listener.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m plugin
+	if err := yaml.UnmarshalStrict(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	p := m.Spec.Platforms[0]
+	content, err := os.ReadFile(filepath.Join(dir, strings.TrimPrefix(p.URI, "https://releases.example/v1.2.3/")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != p.SHA256 {
+		t.Errorf("the manifest has the checksum %s, want %x", p.SHA256, sum)
+	}
+	files := unpack(t, content)
+	if files["licenses/modules.csv"] == nil || files["kubectl_complete-listener"] == nil {
+		t.Error("the archive lacks the licenses of linked modules, or the program for completion")
+	}
+	for _, f := range p.Files {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(files)), func(name string) bool { return name == f.From || strings.HasPrefix(name, f.From+"/") }) {
+			t.Errorf("the archive lacks %s", f.From)
+		}
+	}
+	binary := filepath.Join(t.TempDir(), p.Bin)
+	if err := os.WriteFile(binary, files[p.Bin], 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "kubectl listener version 1.2.3") {
+		t.Errorf("error %v, version %s", err, out)
+	}
+}
+
+// unpack returns the content of the files of an archive.
+func unpack(t *testing.T, content []byte) map[string][]byte {
+	t.Helper()
+	compressed, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for archive := tar.NewReader(compressed); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[header.Name], err = io.ReadAll(archive); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTheManifestFollowsTheRulesOfKrew: https://krew.sigs.k8s.io/docs/developer-guide/develop/naming-guide/ and the
+// checks of krew's index.
+func TestTheManifestFollowsTheRulesOfKrew(t *testing.T) {
+	sums := map[platform]string{}
+	for _, p := range platforms() {
+		sums[p] = strings.Repeat("0", 64)
+	}
+	raw, err := manifest(options(""), platforms(), sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m plugin
+	if err := yaml.UnmarshalStrict(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Metadata["name"] != "listener" || m.Spec.Version != "v1.2.3" || len(m.Spec.ShortDescription) > 50 || m.Spec.Description == "" {
+		t.Errorf("%+v", m)
+	}
+	var systems []string
+	for _, p := range m.Spec.Platforms {
+		system := p.Selector.MatchLabels["os"] + "/" + p.Selector.MatchLabels["arch"]
+		systems = append(systems, system)
+		if !regexp.MustCompile(`^https://\S+/kubectl-listener_\w+\.tar\.gz$`).MatchString(p.URI) || len(p.SHA256) != 64 ||
+			strings.HasSuffix(p.Bin, ".exe") != strings.HasPrefix(system, "windows/") {
+			t.Errorf("%+v", p)
+		}
+		if !slices.Contains(p.Files, pluginFile{p.Bin, "."}) || !slices.Contains(p.Files, pluginFile{"LICENSE", "."}) {
+			t.Errorf("%s installs %+v", system, p.Files)
+		}
+	}
+	if want := []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64"}; !slices.Equal(systems, want) {
+		t.Errorf("platforms %q, want %q", systems, want)
+	}
+}
+
+func TestOptionsAreRequired(t *testing.T) {
+	for _, o := range []Options{{URL: "https://releases.example"}, {Version: "1.2.3"}, {Version: "1.2.3", URL: "https://releases.example/"}} {
+		o.Output = t.TempDir()
+		if err := run(t.Context(), o, nil); err == nil {
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
