@@ -185,7 +185,7 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 // merge applies a partial Service as a strategic merge patch, but for its selector, which is replaced, and its ports,
 // which are merged by number and protocol (contract 1.5). unknown are the paths of fields that a Service does not have.
 func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
-	if len(patch) == 0 {
+	if len(patch) == 0 || isEmpty(patch) {
 		return service, nil, nil
 	}
 	patch, err := prepare(service, patch)
@@ -214,6 +214,24 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *c
 	}
 	merged.Status = nil // owned by other controllers
 	return merged, unknown, nil
+}
+
+// isEmpty reports whether overrides say nothing but that they are those of a Service, as the default of the field in
+// classes does. A merge takes longer than everything else in a reconciliation.
+func isEmpty(patch []byte) bool {
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
+		return false
+	}
+	for field, value := range content {
+		metadata, isMap := value.(map[string]any)
+		switch {
+		case field == "apiVersion" && value == "v1", field == "kind" && value == "Service", field == "metadata" && isMap && len(metadata) == 0:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // prepare returns the patch with directives that replace the selector, and with the merged ports in place of its own. A
