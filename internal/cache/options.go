@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,7 +50,8 @@ func Options(namespace string) ctrlcache.Options {
 	}
 	types := map[reflect.Type]bool{}
 	for o, trim := range many {
-		byObject[o] = ctrlcache.ByObject{Transform: trim}
+		// Each read decodes an object of its own, which need not be copied once more.
+		byObject[o] = ctrlcache.ByObject{Transform: trim, UnsafeDisableDeepCopy: ptr.To(true)}
 		types[reflect.TypeOf(o)] = true
 	}
 	return ctrlcache.Options{DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject, NewInformer: newInformer(types)}
