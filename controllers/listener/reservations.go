@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,8 +146,8 @@ func (r *Reconciler) permanentlyUnused(ctx context.Context, volume *corev1.Persi
 	case pvc.UID != ref.UID:
 		return true, nil
 	}
-	owner := metav1.GetControllerOf(pvc)
-	if owner == nil || owner.Kind != "Pod" {
+	owner := claim.EphemeralPod(pvc)
+	if owner == nil {
 		return false, nil
 	}
 	pod, err := r.pod(ctx, types.NamespacedName{Namespace: pvc.Namespace, Name: owner.Name}, owner.UID)

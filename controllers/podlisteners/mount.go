@@ -57,9 +57,10 @@ func (m *mount) pinnedElsewhere(node string) bool {
 
 // reservation returns the node affinity of the volume, nil if it is not pinned, and the annotation that records the
 // node of the last mount of a volume that is not. A mount that is not new does not change the recorded node, because
-// another Pod may have mounted the volume since. A node affinity that another client set stays: it is immutable. For a
-// Pod that is leaving, because it is being deleted or its node is lost, the volume is neither pinned nor is its node
-// recorded: the volume may just have been released from this node.
+// another Pod may have mounted the volume since. The node of an ephemeral claim's volume is that of its Pod, and not
+// recorded. A node affinity that another client set stays: it is immutable. For a Pod that is leaving, because it is
+// being deleted or its node is lost, the volume is neither pinned nor is its node recorded: the volume may just have
+// been released from this node.
 func (m *mount) reservation(node string, leaving, mounting, published bool) (*corev1.VolumeNodeAffinity, map[string]string) {
 	recorded := m.pv.Annotations[names.AnnotationNode]
 	pins := m.pv.Spec.NodeAffinity == nil && m.class != nil && m.class.Pinning() != nil
@@ -68,6 +69,8 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 		return m.pv.Spec.NodeAffinity, nil
 	case pins && !published && !leaving:
 		return index.NodeAffinity(node), nil
+	case claim.EphemeralPod(m.claim) != nil:
+		return m.pv.Spec.NodeAffinity, nil
 	case mounting && !leaving, recorded == "":
 		recorded = node
 	}

@@ -817,6 +817,11 @@ func TestNodeOfAVolumeIsRecordedAtANewMount(t *testing.T) {
 			w.node = nil
 			w.pv.Annotations = map[string]string{names.AnnotationNode: "node-9"}
 		}, "node-9"},
+		"ephemeral, which only this Pod mounts": {func(w *world) {
+			w.pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
+			w.pvc.Name, w.pv.Spec.ClaimRef.Name = "web-0-listener", "web-0-listener"
+			w.pvc.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "web-0", UID: podUID, Controller: ptr.To(true)}}
+		}, ""},
 		"pinned": {func(w *world) {
 			w.pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}},

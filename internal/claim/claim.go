@@ -146,6 +146,15 @@ func ListenerNameProblem(name string) string {
 // maxName is the maximum length of a name in a message: that of names in Kubernetes.
 const maxName = validation.DNS1123SubdomainMaxLength
 
+// EphemeralPod returns the owner reference to the Pod of an ephemeral claim, or nil if the claim is not ephemeral.
+// Kubernetes deletes the claim with this Pod, and no other one mounts it.
+func EphemeralPod(claim *corev1.PersistentVolumeClaim) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "Pod" {
+		return owner
+	}
+	return nil
+}
+
 // PodFinished reports whether a Pod has run to its end, which is final. A finished Pod mounts nothing, although it and
 // its PodListeners exist.
 func PodFinished(pod *corev1.Pod) bool {

@@ -67,7 +67,8 @@ const (
 	MetricsService = "listener-operator-metrics"
 
 	// AnnotationNode on a PersistentVolume that is not pinned is the node on which it was last mounted. While no Pod
-	// mounts the volume, the Listener keeps the address of this node.
+	// mounts the volume, the Listener keeps the address of this node. The volume of an ephemeral claim has no such
+	// annotation, because it ends with its Pod.
 	AnnotationNode = "listeners.stackable.tech/node"
 
 	// AnnotationAdvertisedAddress on a Node is the address to publish for it instead of those in its status: an IP
