@@ -169,7 +169,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 			if (o.listener.Status.NodePorts != nil) != slices.Equal(tc.addresses, nodePorts) {
 				t.Errorf("got node ports %v", o.listener.Status.NodePorts)
 			}
-			if !slices.ContainsFunc(o.events, func(e string) bool { return strings.Contains(e, tc.event) }) {
+			if tc.event != "" && !slices.ContainsFunc(o.events, func(e string) bool { return strings.Contains(e, tc.event) }) {
 				t.Errorf("no event %q among %q", tc.event, o.events)
 			}
 		})

@@ -257,7 +257,8 @@ func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listene
 		case condition.Type == listenersv1alpha1.ListenerAccepted:
 			other, _ = o.warning()
 		}
-		if !conditionChanged(meta.FindStatusCondition(before.Conditions, condition.Type), &condition, other != "") {
+		expected := isExpected(cmp.Or(other, condition.Reason), a)
+		if !conditionChanged(meta.FindStatusCondition(before.Conditions, condition.Type), &condition, other != "", expected) {
 			continue
 		}
 		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
@@ -271,12 +272,13 @@ func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listene
 
 // conditionChanged reports whether a condition changed in a way that users should be informed of: its status or reason,
 // or its message if it describes what is missing. A Listener that is not ready because it is not accepted needs no
-// second event, and a new one none that says nothing but what is expected. before is nil if the condition is new.
-func conditionChanged(before, after *metav1.Condition, warns bool) bool {
+// second event, and a new one, or one whose Pods start, none that says nothing but what is expected: each event is a
+// write, and the condition says the same. before is nil if the condition is new.
+func conditionChanged(before, after *metav1.Condition, warns, expected bool) bool {
 	switch {
 	case after.Reason == listenersv1alpha1.ReasonNotAccepted:
 		return false
-	case before == nil && !warns && isExpected(after.Reason):
+	case expected && (before == nil || before.Reason == listenersv1alpha1.ReasonWaitingForPods):
 		return false
 	case before == nil || before.Status != after.Status || before.Reason != after.Reason:
 		return true
@@ -285,7 +287,14 @@ func conditionChanged(before, after *metav1.Condition, warns bool) bool {
 	}
 }
 
-// isExpected reports whether nearly every new Listener has a condition with this reason at first.
-func isExpected(reason string) bool {
-	return reason == listenersv1alpha1.ReasonAccepted || reason == listenersv1alpha1.ReasonWaitingForPods
+// isExpected reports whether nearly every new Listener has a condition with this reason, at first or soon.
+func isExpected(reason string, a addresses) bool {
+	switch reason {
+	case listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonWaitingForPods:
+		return true
+	case listenersv1alpha1.ReasonAddressesAssigned:
+		return a.published.Message == "" && !a.previous
+	default:
+		return false
+	}
 }
