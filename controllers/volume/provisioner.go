@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -47,7 +49,15 @@ type Provisioner struct {
 
 	// pending are the claims that cannot be provisioned.
 	pending pendingClaims
+	// recent has the uids of the claims that are requeued when they are not new any more.
+	recent sync.Map
+	// requeue handles a claim again. It is set before claims are handled.
+	requeue func(types.NamespacedName)
 }
+
+// shortWait is how long a class-based claim may wait for its first Pod before that is reported: a StatefulSet creates
+// its claims a moment before its Pods.
+const shortWait = 5 * time.Second
 
 // actionProvision is the action of the events of claims.
 const actionProvision = "Provision"
@@ -116,7 +126,7 @@ func (p *Provisioner) Delete(context.Context, *corev1.PersistentVolume) error { 
 
 // ShouldProvision implements controller.Qualifier. A class-based claim waits for a Pod that mounts it, whose ports
 // become those of the Listener. The claims of a StatefulSet are created before its Pods, so that is no reason for a
-// warning.
+// warning, and for none at all if it lasts only a moment.
 //
 // The library would retry a claim for ever whose StorageClass does not exist. Kubernetes annotates no such claim for
 // this driver, but users can.
@@ -135,9 +145,27 @@ func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.Persisten
 	if _, err := p.class(ctx, selector.Class); err != nil {
 		return true // which is reported
 	}
-	p.Events.Eventf(pvc, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonWaitForFirstConsumer, actionProvision,
-		"waiting for the first Pod that mounts the claim to be created")
+	if !p.isNew(pvc) {
+		p.Events.Eventf(pvc, nil, corev1.EventTypeNormal, listenersv1alpha1.ReasonWaitForFirstConsumer, actionProvision,
+			"waiting for the first Pod that mounts the claim to be created")
+	}
 	return false
+}
+
+// isNew reports whether a claim was just created. It is requeued when that is over.
+func (p *Provisioner) isNew(pvc *corev1.PersistentVolumeClaim) bool {
+	left := min(time.Until(pvc.CreationTimestamp.Add(shortWait)), shortWait) // clocks may differ
+	if left <= 0 {
+		return false
+	}
+	if _, waits := p.recent.LoadOrStore(pvc.UID, true); !waits {
+		uid, key := pvc.UID, client.ObjectKeyFromObject(pvc)
+		time.AfterFunc(left, func() {
+			p.recent.Delete(uid)
+			p.requeue(key)
+		})
+	}
+	return true
 }
 
 // resolve returns the key of the Listener of a claim, and checks that it exists, or can be created, and that its class

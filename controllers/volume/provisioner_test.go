@@ -432,6 +432,31 @@ func TestClassBasedClaimWaitsForAPodWithoutAWarning(t *testing.T) {
 	}
 }
 
+// A StatefulSet creates its claims a moment before its Pods.
+func TestANewClaimWaitsForAPodWithoutAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pod = nil
+		w.pvc.Annotations[names.AnnotationProvisioner], w.pvc.CreationTimestamp = names.Driver, metav1.Now()
+		p, recorded := w.provisioner(t, interceptor.Funcs{})
+		var requeued []types.NamespacedName
+		p.requeue = func(claim types.NamespacedName) { requeued = append(requeued, claim) }
+		for range 2 {
+			if p.ShouldProvision(t.Context(), w.pvc) || len(recorded) > 0 {
+				t.Errorf("it is to be provisioned, or has an event: %d", len(recorded))
+			}
+		}
+		time.Sleep(shortWait)
+		synctest.Wait()
+		if diff := cmp.Diff([]types.NamespacedName{client.ObjectKeyFromObject(w.pvc)}, requeued); diff != "" {
+			t.Errorf("requeued claims (-want +got):\n%s", diff)
+		}
+		if p.ShouldProvision(t.Context(), w.pvc) || len(recorded) != 1 {
+			t.Errorf("it is to be provisioned, or has another number of events than one: %d", len(recorded))
+		}
+	})
+}
+
 func TestProvisionReturnsAFailedWrite(t *testing.T) {
 	broken := errors.New("the API server is unavailable")
 	w := newWorld()

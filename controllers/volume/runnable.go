@@ -79,6 +79,8 @@ func (r *runnable) Start(ctx context.Context) error {
 		return err
 	}
 	claims.classes = classes.GetStore()
+	waiting := waitingClaims{reader: r.mgr.GetClient(), requeue: claims.requeue}
+	r.provisioner.requeue = func(claim types.NamespacedName) { waiting.requeueUnbound(ctx, claim) }
 	var running sync.WaitGroup
 	provision := controller.NewProvisionController(ctx, libraryClientset{r.clientset, r.provisioner.Events}, names.Driver, r.provisioner,
 		controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
@@ -91,7 +93,7 @@ func (r *runnable) Start(ctx context.Context) error {
 		controller.AddFinalizer(false),
 	)
 	provision.ControllerWaitGroup(&running)
-	if err := r.watch(ctx, claims); err != nil {
+	if err := r.watch(ctx, waiting); err != nil {
 		return err
 	}
 	list := func() []pendingClaim { return r.provisioner.pending.list(r.provisioner.unbound(ctx)) }
@@ -104,8 +106,7 @@ func (r *runnable) Start(ctx context.Context) error {
 }
 
 // watch requeues the claims that wait for an object when that object changes.
-func (r *runnable) watch(ctx context.Context, claims *claimInformer) error {
-	waiting := waitingClaims{reader: r.mgr.GetClient(), requeue: claims.requeue}
+func (r *runnable) watch(ctx context.Context, waiting waitingClaims) error {
 	for _, w := range []struct {
 		object   client.Object
 		toClaims mapFunc
