@@ -35,8 +35,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("lostnodes").
-		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly)).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(changes)).
+		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -38,4 +40,27 @@ func NodeSchedulingChanged() predicate.Predicate {
 // same requests takes longer than the reconciliations.
 func NotInInitialList() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }}
+}
+
+// StatusIgnored drops updates that change nothing but the status of a PersistentVolume or PersistentVolumeClaim. It
+// passes the updates by which a cache repeats an object.
+func StatusIgnored() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() ||
+			!equality.Semantic.DeepEqual(withoutStatus(e.ObjectOld), withoutStatus(e.ObjectNew))
+	}}
+}
+
+// withoutStatus returns the metadata and the spec of an object, apart from what each write changes.
+func withoutStatus(o client.Object) (content [2]any) {
+	var metadata metav1.ObjectMeta
+	switch o := o.(type) {
+	case *corev1.PersistentVolume:
+		metadata, content[1] = o.ObjectMeta, o.Spec
+	case *corev1.PersistentVolumeClaim:
+		metadata, content[1] = o.ObjectMeta, o.Spec
+	}
+	metadata.ResourceVersion, metadata.ManagedFields = "", nil
+	content[0] = metadata
+	return content
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -65,5 +67,40 @@ func TestNodesPassWhenTheyMayTakeOtherPods(t *testing.T) {
 	}
 	if !p.Create(event.CreateEvent{Object: before}) || !p.Delete(event.DeleteEvent{Object: before}) {
 		t.Error("a Node that is created or deleted does not pass")
+	}
+}
+
+func TestVolumesAndClaimsPassUnlessOnlyTheirStatusChanges(t *testing.T) {
+	p := predicates.StatusIgnored()
+	for name, tc := range map[string]struct {
+		change func(*corev1.PersistentVolume, *corev1.PersistentVolumeClaim)
+		want   bool
+	}{
+		"status": {func(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) {
+			pv.Status.Phase, pvc.Status.Phase = corev1.VolumeBound, corev1.ClaimBound
+			pv.ManagedFields, pvc.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "a"}}, []metav1.ManagedFieldsEntry{{Manager: "a"}}
+		}, false},
+		"spec": {func(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) {
+			pv.Spec.StorageClassName, pvc.Spec.VolumeName = "a", "a"
+		}, true},
+		"label": {func(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) {
+			pv.Labels, pvc.Labels = map[string]string{"a": "b"}, map[string]string{"a": "b"}
+		}, true},
+		"deletion": {func(pv *corev1.PersistentVolume, pvc *corev1.PersistentVolumeClaim) {
+			pv.DeletionTimestamp, pvc.DeletionTimestamp = ptr.To(metav1.Now()), ptr.To(metav1.Now())
+		}, true},
+	} {
+		pv, pvc := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
+		pv.ResourceVersion, pvc.ResourceVersion = "2", "2"
+		tc.change(pv, pvc)
+		ofVolume := p.Update(event.UpdateEvent{ObjectOld: &corev1.PersistentVolume{}, ObjectNew: pv})
+		ofClaim := p.Update(event.UpdateEvent{ObjectOld: &corev1.PersistentVolumeClaim{}, ObjectNew: pvc})
+		if ofVolume != tc.want || ofClaim != tc.want {
+			t.Errorf("%s: that of a volume passes: %t; that of a claim passes: %t", name, ofVolume, ofClaim)
+		}
+	}
+	same := &corev1.PersistentVolume{}
+	if !p.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: same}) || !p.Create(event.CreateEvent{Object: same}) || !p.Delete(event.DeleteEvent{Object: same}) {
+		t.Error("a volume that is repeated, created or deleted does not pass")
 	}
 }
