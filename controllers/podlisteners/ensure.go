@@ -114,7 +114,7 @@ func desiredVolume(
 // labels of its other mounts (contract 1.4). The API server rejects the patch for a new Pod of the same name, because
 // its uid differs.
 func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
-	labels = missingEntries(pod.Labels, labels)
+	labels = missingEntries(r.labels(pod), labels)
 	if len(labels) == 0 {
 		return nil
 	}
@@ -122,11 +122,15 @@ func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[s
 	if err != nil {
 		return fmt.Errorf("encoding a patch of labels: %w", err)
 	}
-	// The client decodes the response into the object, which must not change.
-	err = r.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
-	if err != nil && !apierrors.IsNotFound(err) {
+	labelled := pod.DeepCopy() // the client decodes the response into it
+	err = r.Client.Patch(ctx, labelled, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("labelling Pod %s: %w", client.ObjectKeyFromObject(pod), err)
 	}
+	r.setLabelled(listenersv1alpha1.PodListenersName(pod.UID), labels, labelled.ResourceVersion)
 	return nil
 }
 

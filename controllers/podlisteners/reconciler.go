@@ -44,6 +44,9 @@ type Reconciler struct {
 
 	// pods has the names of the Pods that requests are for.
 	pods podNames
+	// writes has the podWrites of Pods, by the name of their PodListeners. As with lastEvents, those of one Pod are not
+	// accessed concurrently.
+	writes sync.Map
 	// lastEvents has the podEvents of Pods that have any, by the name of their PodListeners. Those of one Pod are not
 	// accessed concurrently, because a request is not processed twice at a time.
 	lastEvents sync.Map
@@ -69,6 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if pod == nil {
 		r.lastEvents.Delete(req.Name)
+		r.writes.Delete(req.Name)
 		r.pods.forget(listenersv1alpha1.PodUID(req.Name))
 	}
 	var wait time.Duration
@@ -180,6 +184,7 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	withdrawn.Inc()
+	r.setCreated(existing.Name, time.Time{})
 	return nil
 }
 
@@ -230,11 +235,12 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	desired.Spec.Summary = summary.Volumes(desired.Spec.Listeners)
 	switch {
 	case existing != nil:
+		r.setCreated(existing.Name, time.Time{}) // if it is deleted now, it is created again
 		return 0, r.update(ctx, existing, desired)
 	case wait > 0:
 		return wait, nil // usually, the Listener changes earlier, which is watched
 	default:
-		return 0, r.create(ctx, desired)
+		return r.create(ctx, desired)
 	}
 }
 
@@ -252,13 +258,21 @@ func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1a
 }
 
 // create creates an object. One that exists already is reconciled when the cache has it, and a namespace that is being
-// deleted takes no new objects.
-func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodListeners) error {
-	err := r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerDefault))
-	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil
+// deleted takes no new objects. wait is when to create the object again unless the cache has it then, or 0.
+func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodListeners) (wait time.Duration, _ error) {
+	if wait := time.Until(r.podWrites(desired.Name).created.Add(cacheLag)); wait > 0 {
+		return wait, nil
 	}
-	return fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
+	err := r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerDefault))
+	switch {
+	case err == nil:
+		r.setCreated(desired.Name, time.Now())
+		return 0, nil
+	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("creating PodListeners %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
 }
 
 // entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. wait

@@ -609,6 +609,7 @@ func TestDeletedPodListenersAreCreatedAgainWhileTheirPodExists(t *testing.T) {
 		}
 	}
 	reconcileAfter(nil)
+	reconcileAfter(nil) // now the cache has had the object
 	reconcileAfter(c.Delete(t.Context(), newObject()))
 	if published(t, c) == nil {
 		t.Error("the PodListeners of a Pod were not created again")

@@ -6,14 +6,23 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/podlisteners"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // The field managers are those of contract 1.2, so that fields which Stackable's listener operator applied, and which
@@ -117,5 +126,87 @@ func TestPodAndVolumeAreOnlyLabelledIfTheirUIDMatches(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// A cache that lags behind has neither the labels of the Pod nor the object that was created. The request for the
+// object is repeated after a second, because it may have been deleted since.
+func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var writes []string
+		var stale *corev1.Pod // what the cache has, if it lags behind
+		c := fakeclient.New(t, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				switch o := o.(type) {
+				case *corev1.Pod:
+					if stale != nil {
+						stale.DeepCopyInto(o)
+						return nil
+					}
+				case *listenersv1alpha1.PodListeners:
+					if stale != nil {
+						return apierrors.NewNotFound(schema.GroupResource{Resource: "podlisteners"}, key.Name)
+					}
+				}
+				return c.Get(ctx, key, o, options...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				writes = append(writes, fmt.Sprintf("create %T", o))
+				return c.Create(ctx, o, options...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+				writes = append(writes, fmt.Sprintf("patch %T", o))
+				return c.Patch(ctx, o, patch, options...)
+			},
+		}, w.objects()...)
+		before := &corev1.Pod{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), before); err != nil {
+			t.Fatal(err)
+		}
+		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+		request := r.Receive(t.Context(), w.pod)
+		for _, step := range []struct {
+			name  string
+			cause func()
+			want  []string
+			wait  time.Duration
+		}{
+			{"a new Pod", func() {}, []string{"patch *v1.Pod", "create *v1alpha1.PodListeners"}, 0},
+			{"the cache lags behind", func() { stale = before }, nil, time.Second},
+			{"the cache lags behind for longer", func() { time.Sleep(time.Second) }, []string{"create *v1alpha1.PodListeners"}, 0},
+			{"the cache has everything", func() { stale = nil }, nil, 0},
+		} {
+			writes = nil
+			step.cause()
+			result, err := r.Reconcile(t.Context(), request)
+			if err != nil || result.RequeueAfter != step.wait {
+				t.Errorf("%s: the result is %+v, error %v", step.name, result, err)
+			}
+			if diff := cmp.Diff(step.want, writes); diff != "" {
+				t.Errorf("%s: writes (-want +got):\n%s", step.name, diff)
+			}
+		}
+	})
+}
+
+// Another client may remove a label that the operator has added.
+func TestALabelThatWasRemovedIsAddedAgain(t *testing.T) {
+	w := newWorld()
+	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+	request := r.Receive(t.Context(), w.pod)
+	pod := &corev1.Pod{}
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), pod); err != nil || len(pod.Labels) != 1 {
+			t.Fatalf("the labels are %v, error %v", pod.Labels, err)
+		}
+		pod.Labels = nil
+		if err := c.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

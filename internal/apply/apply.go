@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
@@ -60,11 +61,21 @@ type record struct {
 	resourceVersion string
 }
 
-// sentStatus is the last status that was applied to an object, and the version of the object that it was decided from.
+// sentStatus is the last status that was applied to an object, the version of the object that it was decided from, and
+// the version that the API server answered with.
 type sentStatus struct {
-	status          [sha256.Size]byte
-	uid             types.UID
-	resourceVersion string
+	status   [sha256.Size]byte
+	uid      types.UID
+	from, to string
+}
+
+// repeats reports whether the status would be sent again for a version that does not have it yet.
+func (s sentStatus) repeats(last sentStatus) bool {
+	if s.status != last.status || s.uid != last.uid {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(s.from, last.to)
+	return s.from == last.from || err == nil && order < 0
 }
 
 // Result is what Apply did, compared with the observed object.
@@ -192,8 +203,8 @@ func differ(desired, before, after any) bool {
 
 // ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it.
 // Callers compare the observed status before. It reports whether it sent a request: it does not send what it has sent
-// for the same version of the object before, apart from the times of conditions, because a cache that lags behind does
-// not have that yet. An object that no longer exists is no error.
+// last, apart from the times of conditions, if the observed object is the version for which it was sent, or any other
+// one that the cache, which lags behind, had before the result. An object that no longer exists is no error.
 func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, status any) (sent bool, _ error) {
 	kind, err := a.client.GroupVersionKindFor(observed)
 	if err != nil {
@@ -203,12 +214,12 @@ func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, statu
 	if err != nil {
 		return false, err
 	}
-	now := sentStatus{uid: observed.GetUID(), resourceVersion: observed.GetResourceVersion()}
+	now := sentStatus{uid: observed.GetUID(), from: observed.GetResourceVersion()}
 	if now.status, err = sumStatus(content); err != nil {
 		return false, err
 	}
 	id := identity{kind, client.ObjectKeyFromObject(observed)}
-	if last, ok := a.statuses.Get(id); ok && last == now {
+	if last, ok := a.statuses.Get(id); ok && now.repeats(last.(sentStatus)) {
 		return false, nil
 	}
 	desired := &unstructured.Unstructured{Object: map[string]any{"status": content.Object}}
@@ -219,6 +230,9 @@ func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, statu
 	err = a.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("writing the status of %s %s: %w", kind.Kind, id.name, err)
+	}
+	if err == nil {
+		now.to = desired.GetResourceVersion()
 	}
 	a.statuses.Add(id, now)
 	return true, nil

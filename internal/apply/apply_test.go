@@ -253,14 +253,15 @@ func TestObjectThatWasNotObservedIsNeverModified(t *testing.T) {
 	}
 }
 
-// A cache that lags behind still has the version that the status was decided from.
+// A cache that lags behind still has the version that the status was decided from, or one that another write led to
+// before.
 func TestStatusIsSentOnceForAVersion(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "some"}}
 	if err := c.Create(t.Context(), listener); err != nil {
 		t.Fatal(err)
 	}
-	stale, applier := listener.DeepCopy(), apply.New(c, "tester")
+	stale, between, applier := listener.DeepCopy(), listener.DeepCopy(), apply.New(c, "tester")
 	status := func(message string) *listenersv1alpha1.ListenerStatus {
 		return &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{{
 			Type: "Ready", Status: metav1.ConditionFalse, Reason: "Some", Message: message, LastTransitionTime: metav1.Now(),
@@ -279,10 +280,16 @@ func TestStatusIsSentOnceForAVersion(t *testing.T) {
 		{"the same at another time", later, stale, false},
 		{"another", status("b"), stale, true},
 		{"the first one again", status("a"), stale, true},
+		{"the same for the version of the other one", status("a"), between, false},
 		{"the same for the version after it", status("a"), listener, true},
 	} {
 		if tc.observed == listener {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), listener); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tc.name == "the first one again" {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(listener), between); err != nil {
 				t.Fatal(err)
 			}
 		}
