@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,14 +99,19 @@ func (m *model) restart() {
 	if m.stop != nil {
 		m.stop()
 	}
-	cfg := apiserver.Config(m.T)
-	ctx, cancel := context.WithCancel(m.Context())
+	m.stop = startOperator(m.T, apiserver.Config(m.T), m.namespace)
+}
+
+// startOperator starts an operator in the namespace, and returns a function that stops it.
+func startOperator(t *testing.T, cfg *rest.Config, namespace string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	apis, err := platform.Watch(ctx, cfg, backends.All().OptionalKinds()...)
 	if err != nil {
-		m.Fatal(err)
+		t.Fatal(err)
 	}
-	_, stop := apiserver.RunManager(m.T, cfg, m.namespace, func(mgr ctrl.Manager) error {
-		for _, c := range controllers(mgr, apis, Options{Namespace: m.namespace}) {
+	_, stopManager := apiserver.RunManager(t, cfg, namespace, func(mgr ctrl.Manager) error {
+		for _, c := range controllers(mgr, apis, Options{Namespace: namespace}) {
 			if c.name == "nodeagent" {
 				continue // no user's action concerns it, and it would admit the ServiceAccount of the operator only
 			}
@@ -115,7 +121,7 @@ func (m *model) restart() {
 		}
 		return nil
 	})
-	m.stop = func() { stop(); cancel() }
+	return func() { stopManager(); cancel() }
 }
 
 // few are the names of each kind of object. There are few, so that objects are deleted and created again.
@@ -573,7 +579,7 @@ func (c *cluster) schedule(ctx context.Context, w *world) {
 		}
 	}
 	for _, pod := range w.pods {
-		claim := w.claims[pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName]
+		claim := w.claims[index.PodClaims(pod)[0]]
 		if pod.Spec.NodeName != "" || claim == nil || claim.Status.Phase != corev1.ClaimBound || w.volumes[claim.Spec.VolumeName] == nil {
 			continue
 		}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// When many Pods start at once, each write delays all of them. Only the number of writes of a status depends on timing:
+// it is one if the Pod is bound to its node before the Service has its node ports, and otherwise two.
+func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
+	const pods = 10
+	g, c, namespace := NewWithT(t), apiserver.Client(t), apiserver.Namespace(t)
+	for _, o := range []client.Object{
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver},
+		&listenersv1alpha1.ListenerClass{
+			ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
+		},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-1"}},
+	} {
+		g.Expect(client.IgnoreAlreadyExists(c.Create(t.Context(), o))).To(Succeed())
+	}
+	go (&cluster{Client: c, namespace: namespace}).run(t.Context())
+	cfg, counted := apiserver.Config(t), &writeCounter{namespace: namespace, byKind: map[string]int{}}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { counted.next = next; return counted })
+	startOperator(t, cfg, namespace)
+	for i := range pods {
+		g.Expect(createPodWithFreshClaim(t, c, namespace, fmt.Sprintf("web-%d", i))).To(Succeed())
+	}
+	g.Eventually(func() (complete int) {
+		var listeners listenersv1alpha1.ListenerList
+		g.Expect(c.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+		for i := range listeners.Items {
+			if s := listeners.Items[i].Status; s != nil && len(s.IngressAddresses) > 0 {
+				complete++
+			}
+		}
+		var published listenersv1alpha1.PodListenersList
+		g.Expect(c.List(t.Context(), &published, client.InNamespace(namespace))).To(Succeed())
+		return min(complete, len(published.Items))
+	}).WithTimeout(apiserver.Timeout).Should(Equal(pods))
+	got := counted.all()
+	if statuses := got["PATCH listeners/status"]; statuses < pods || statuses > 2*pods {
+		t.Errorf("%d writes of a status", statuses)
+	}
+	maps.DeleteFunc(got, func(what string, _ int) bool {
+		return what == "PATCH listeners/status" || strings.Contains(what, "admissionpolic")
+	})
+	want := map[string]int{
+		"POST persistentvolumes": pods, "PATCH listeners": pods, "PATCH services": pods, "PATCH pods": pods, "POST podlisteners": pods,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// createPodWithFreshClaim creates a Pod with an ephemeral volume, and its claim, as Kubernetes does.
+func createPodWithFreshClaim(t *testing.T, c client.Client, namespace, name string) error {
+	t.Helper()
+	claim := corev1.PersistentVolumeClaimSpec{
+		StorageClassName: ptr.To(names.Driver), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
+	}
+	annotations := map[string]string{names.AnnotationListenerClass: namespace}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}},
+		Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: claim},
+		}}}},
+	}}
+	if err := c.Create(t.Context(), pod); err != nil {
+		return err
+	}
+	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: pod.UID, Controller: ptr.To(true)}
+	return c.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name + "-listener", Annotations: annotations, OwnerReferences: []metav1.OwnerReference{owner},
+	}, Spec: claim})
+}
+
+// writeCounter counts the requests of a client that the API server has accepted and that are no reads, apart from those
+// for other namespaces, where other tests leave objects.
+type writeCounter struct {
+	next      http.RoundTripper
+	namespace string
+	mu        sync.Mutex
+	byKind    map[string]int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *writeCounter) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.next.RoundTrip(request)
+	_, in, namespaced := strings.Cut(request.URL.Path, "/namespaces/")
+	elsewhere := namespaced && !strings.HasPrefix(in, w.namespace+"/")
+	if err != nil || elsewhere || request.Method == http.MethodGet || response.StatusCode >= http.StatusBadRequest {
+		return response, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byKind[request.Method+" "+resourceOf(request.URL.Path)]++
+	return response, nil
+}
+
+// resourceOf returns the resource and the subresource of a path of the API server.
+func resourceOf(path string) string {
+	parts := strings.Split(path, "/")[3:] // without api and version
+	if strings.HasPrefix(path, "/apis/") {
+		parts = parts[1:] // without the group
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	if len(parts) > 2 {
+		return parts[0] + "/" + parts[2]
+	}
+	return parts[0]
+}
+
+func (w *writeCounter) all() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.byKind)
+}
