@@ -233,6 +233,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 		"with OwnerReferencesPermissionEnforcement": apiserver.Config, "without OwnerReferencesPermissionEnforcement": apiserver.PlainConfig,
 	} {
 		t.Run(server, func(t *testing.T) {
+			t.Parallel() // each has an API server of its own
 			admin, namespace := freshOn(t, config(t))
 			optional := []crds.CRD{
 				crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
