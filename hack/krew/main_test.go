@@ -126,10 +126,14 @@ func TestTheManifestFollowsTheRulesOfKrew(t *testing.T) {
 }
 
 func TestOptionsAreRequired(t *testing.T) {
-	for _, o := range []Options{{URL: "https://releases.example"}, {Version: "1.2.3"}, {Version: "1.2.3", URL: "https://releases.example/"}} {
+	for want, o := range map[string]Options{
+		"semantic version": {URL: "https://releases.example"},
+		"-url is required": {Version: "1.2.3"},
+		"trailing slash":   {Version: "1.2.3", URL: "https://releases.example/"},
+	} {
 		o.Output = t.TempDir()
-		if err := run(t.Context(), o, nil); err == nil {
-			t.Errorf("%+v is accepted", o)
+		if err := run(t.Context(), o, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %q", o, err, want)
 		}
 	}
 }
