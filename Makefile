@@ -22,6 +22,12 @@ SHELL := /usr/bin/env bash -o pipefail
 .SHELLFLAGS := -ec
 .DEFAULT_GOAL := help
 
+ifeq (,$(shell command -v go))
+ifneq (,$(filter-out help,$(MAKECMDGOALS)))
+$(error Go is needed: install version 1.26 or newer from https://go.dev/dl)
+endif
+endif
+
 ##@ Try
 
 .PHONY: help
