@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,12 +22,16 @@ func listen(t *testing.T) (open, closed int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ports[i] = int32(server.Addr().(*net.TCPAddr).Port)
+		port, err := strconv.ParseInt(strings.TrimPrefix(server.Addr().String(), "127.0.0.1:"), 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = int32(port)
 		if i == 1 {
-			server.Close()
+			_ = server.Close()
 			continue
 		}
-		t.Cleanup(func() { server.Close() })
+		t.Cleanup(func() { _ = server.Close() })
 	}
 	return ports[0], ports[1]
 }
