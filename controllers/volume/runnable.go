@@ -45,31 +45,29 @@ func add(mgr manager.Manager, applier *apply.Applier, recorder events.EventRecor
 	if err != nil {
 		return fmt.Errorf("creating the client of the provisioner: %w", err)
 	}
-	r := &runnable{mgr: mgr, provisioner: &Provisioner{
+	return mgr.Add(&runnable{mgr: mgr, clientset: clientset, provisioner: &Provisioner{
 		Client:  mgr.GetClient(),
 		Events:  recorder,
 		Applier: applier,
-	}}
-	if err := r.construct(clientset); err != nil {
-		return err
-	}
-	return mgr.Add(r)
+	}})
 }
 
 // runnable runs the provisioner library in the manager.
 type runnable struct {
 	mgr         manager.Manager
+	clientset   kubernetes.Interface
 	provisioner *Provisioner
-	library     *controller.ProvisionController
-	claims      *claimInformer
 }
 
-// construct creates the controller of the library, before the manager starts: the library then writes to the scheme
-// that all clients of client-go read.
-func (r *runnable) construct(clientset kubernetes.Interface) error {
-	ctx := klog.NewContext(context.Background(), r.mgr.GetLogger().WithName("provisioner"))
-	claims, err := r.informer(ctx, &corev1.PersistentVolumeClaim{})
-	if err != nil {
+// NeedLeaderElection implements manager.LeaderElectionRunnable: two provisioners would provision the same claims.
+func (r *runnable) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. It returns when ctx is done and all workers have stopped.
+func (r *runnable) Start(ctx context.Context) error {
+	ctx = klog.NewContext(ctx, log.FromContext(ctx).WithName("provisioner"))
+	claims := &claimInformer{}
+	var err error
+	if claims.SharedIndexInformer, err = r.informer(ctx, &corev1.PersistentVolumeClaim{}); err != nil {
 		return err
 	}
 	volumes, err := r.informer(ctx, &corev1.PersistentVolume{})
@@ -80,9 +78,12 @@ func (r *runnable) construct(clientset kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
-	r.claims = &claimInformer{SharedIndexInformer: claims, classes: classes.GetStore()}
-	r.library = controller.NewProvisionController(ctx, libraryClientset{clientset, r.provisioner.Events}, names.Driver, r.provisioner,
-		controller.ClaimsInformer(r.claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
+	claims.classes = classes.GetStore()
+	waiting := waitingClaims{reader: r.mgr.GetClient(), requeue: claims.requeue}
+	r.provisioner.requeue = func(claim types.NamespacedName) { waiting.requeueUnbound(ctx, claim) }
+	var running sync.WaitGroup
+	provision := controller.NewProvisionController(ctx, libraryClientset{r.clientset, r.provisioner.Events}, names.Driver, r.provisioner,
+		controller.ClaimsInformer(claims), controller.VolumesInformer(volumes), controller.ClassesInformer(classes),
 		controller.ResyncPeriod(0), controller.LeaderElection(false), controller.MetricsPort(0), controller.Threadiness(workers),
 		controller.FailedProvisionThreshold(0), controller.FailedDeleteThreshold(0),
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
@@ -91,27 +92,15 @@ func (r *runnable) construct(clientset kubernetes.Interface) error {
 		// finalizer from volumes that Stackable's listener operator provisioned.
 		controller.AddFinalizer(false),
 	)
-	return nil
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable: two provisioners would provision the same claims.
-func (r *runnable) NeedLeaderElection() bool { return true }
-
-// Start implements manager.Runnable. It returns when ctx is done and all workers have stopped.
-func (r *runnable) Start(ctx context.Context) error {
-	ctx = klog.NewContext(ctx, log.FromContext(ctx).WithName("provisioner"))
-	waiting := waitingClaims{reader: r.mgr.GetClient(), requeue: r.claims.requeue}
-	r.provisioner.requeue = func(claim types.NamespacedName) { waiting.requeueUnbound(ctx, claim) }
-	var running sync.WaitGroup
-	r.library.ControllerWaitGroup(&running)
+	provision.ControllerWaitGroup(&running)
 	if err := r.watch(ctx, waiting); err != nil {
 		return err
 	}
 	list := func() []pendingClaim { return r.provisioner.pending.list(r.provisioner.unbound(ctx)) }
 	waitingClaimsMetric.list.Store(&list)
 	defer waitingClaimsMetric.list.Store(nil)
-	running.Go(func() { r.provisioner.repeat(ctx, r.claims.requeue) })
-	r.library.Run(ctx)
+	running.Go(func() { r.provisioner.repeat(ctx, claims.requeue) })
+	provision.Run(ctx)
 	running.Wait()
 	return nil
 }
