@@ -64,7 +64,7 @@ func TestNodePortsLeadToTheSameContainerPorts(t *testing.T) {
 	f.change(service, func() { service.Spec.Ports[0].TargetPort = intstr.FromInt32(22) })
 	f.Eventually(f.targets).Should(Equal(numbers(before)))
 
-	// Somebody gives the Service another node port, and the Listener gets another number and another port.
+	// Another client changes the node port of the Service, and the Listener gets another number and another port.
 	reserved := f.occupy(0)
 	free := reserved.Spec.Ports[0].NodePort
 	f.Expect(f.client.Delete(t.Context(), reserved)).To(Succeed())

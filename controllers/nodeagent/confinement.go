@@ -9,21 +9,19 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/singleton"
 )
 
 // crdName is the CustomResourceDefinition of the configuration. It owns the policies that confine the operator: they
@@ -43,15 +41,10 @@ type confiner struct {
 // start, and when a policy changes.
 func SetupConfinement(mgr manager.Manager) error {
 	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader()}
-	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(reconcile.Request{})
-		return nil
-	})
-	once := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("confinement").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		WatchesRawSource(start)
+		WatchesRawSource(singleton.AtStart())
 	all, err := installation.Confinements(metav1.OwnerReference{})
 	if err != nil {
 		return err
@@ -61,8 +54,8 @@ func SetupConfinement(mgr manager.Manager) error {
 			slices.ContainsFunc(all, func(c installation.Confinement) bool { return c.Policy.Name == o.GetName() })
 	})
 	return b.
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, once, builder.WithPredicates(isPolicy)).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, once, builder.WithPredicates(isPolicy)).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, singleton.Handler(), builder.WithPredicates(isPolicy)).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, singleton.Handler(), builder.WithPredicates(isPolicy)).
 		Complete(c)
 }
 

@@ -10,19 +10,17 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/singleton"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
@@ -46,16 +44,11 @@ func SetupWithManager(mgr manager.Manager) (*Gate, error) {
 		client: mgr.GetClient(), clock: clock.RealClock{},
 		opened: sync.OnceFunc(func() { close(open) }), open: open, appeared: make(chan []string, 1),
 	}
-	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(reconcile.Request{})
-		return nil
-	})
-	once := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("takeover").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		WatchesRawSource(start).
-		Watches(&corev1.Pod{}, once, builder.WithPredicates(stackable.Pods())).
+		WatchesRawSource(singleton.AtStart()).
+		Watches(&corev1.Pod{}, singleton.Handler(), builder.WithPredicates(stackable.Pods())).
 		Complete(g)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the takeover controller: %w", err)

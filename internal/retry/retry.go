@@ -1,4 +1,5 @@
-// Package retry decides when work is repeated: it has the rate limiter for work that failed.
+// Package retry decides when work is repeated: it has the rate limiter for work that failed, and finds the earliest of
+// several waits.
 package retry
 
 import (

@@ -43,7 +43,7 @@ Run it where the clients are: an address that works there need not work elsewher
 		Example: `  # Can I reach this broker?
   kubectl listener connect kafka-0
 
-  # And all addresses of a Listener, with less patience?
+  # All addresses of a Listener, with a shorter timeout
   kubectl listener connect listener/kafka-bootstrap --timeout 1s`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames(1, kinds...),
