@@ -42,6 +42,8 @@ const (
 
 	ReasonNamespaceNotAllowed = "NamespaceNotAllowed"
 	ReasonNodePortsExhausted  = "NodePortsExhausted"
+
+	ReasonSharedPortsExhausted = "SharedPortsExhausted"
 )
 
 // Reasons of ListenerReady.
@@ -131,7 +133,7 @@ type ListenerPort struct {
 	// name is the name of the port. It must be unique within the Listener.
 	Name string `json:"name"`
 	// port is the port number, which the Service and the Pods share, unless the class has the Pods listen on their node
-	// ports.
+	// ports, or share an address.
 	Port int32 `json:"port"`
 	// protocol is the protocol of the port: TCP, UDP or SCTP. Defaults to TCP.
 	// +optional
@@ -235,6 +237,11 @@ type ListenerStatus struct {
 	// nodePorts is not. When the Service has node ports again, it gets these, unless other Services have them.
 	// +optional
 	LastNodePorts map[string]int32 `json:"lastNodePorts,omitempty"`
+
+	// sharedPorts are the ports that the Listener has at the address that it shares with others, by the names of the
+	// Listener's ports. No other Listener gets them. Set only if the class has Listeners share an address.
+	// +optional
+	SharedPorts map[string]int32 `json:"sharedPorts,omitempty"`
 
 	// ipFamilies are the IP families of the Service, in its order. Set only if the class chooses IP families.
 	// +optional

@@ -135,6 +135,25 @@ type NodePorts struct {
 	Target NodePortTarget `json:"target,omitempty"`
 }
 
+// LoadBalancer configures the load balancers of a class.
+type LoadBalancer struct {
+	// sharing lets the Listeners of the class share an address, with ports of their own.
+	Sharing LoadBalancerSharing `json:"sharing"`
+}
+
+// LoadBalancerSharing lets the Listeners of a class share an address of a load balancer. That the Services share the
+// address is up to the implementation, which serviceAnnotations configure.
+type LoadBalancerSharing struct {
+	// portRange is the first and the last port of the shared address that the operator allocates, with a hyphen in
+	// between, such as 9000-9999. Each port of a Listener has a number of its own there, which leads to the port of the
+	// Listener, and keeps it. No two Listeners of the cluster get the same number, whatever their classes. If no number
+	// is free, the Listener is not accepted.
+	//
+	// +kubebuilder:validation:MaxLength=11
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$') && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="must be two port numbers, the lower one first, such as 9000-9999"
+	PortRange string `json:"portRange"`
+}
+
 // ListenerClassSpec describes how Listeners of the class are exposed.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
@@ -151,6 +170,8 @@ type NodePorts struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.ingress) || !has(self.ingress.ports)",message="ports and ingress.ports both list the ports that are exposed: remove ingress.ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
+// +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || !has(self.serviceExternalTrafficPolicy) || self.serviceExternalTrafficPolicy != 'Local'",message="loadBalancer.sharing contradicts serviceExternalTrafficPolicy Local: the nodes that receive the traffic of the shared address have to forward it to Pods on other nodes; remove serviceExternalTrafficPolicy"
 type ListenerClassSpec struct {
 	// serviceType is the type of the Services of this class: NodePort, LoadBalancer or ClusterIP.
 	ServiceType ServiceType `json:"serviceType"`
@@ -166,6 +187,11 @@ type ListenerClassSpec struct {
 	// +optional
 	// +nullable
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
+
+	// loadBalancer configures the load balancers. Requires serviceType LoadBalancer. If absent, each Listener has a
+	// load balancer of its own, with the ports of the Listener.
+	// +optional
+	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty"`
 
 	// serviceAnnotations are annotations of the Services. Defaults to none.
 	// +optional
@@ -366,6 +392,15 @@ func (c *ListenerClass) NodePortRange() string {
 		return ""
 	}
 	return c.Spec.NodePorts.Range
+}
+
+// SharedPortRange returns the range of ports of a shared address that the operator allocates, or "" if each Listener
+// has an address of its own.
+func (c *ListenerClass) SharedPortRange() string {
+	if c.Spec.LoadBalancer == nil {
+		return ""
+	}
+	return c.Spec.LoadBalancer.Sharing.PortRange
 }
 
 // TargetsNodePorts reports whether each node port leads to the container port of the same number.

@@ -51,6 +51,16 @@ func TestInvalidChoiceOfAddressesIsRejectedWithTheCause(t *testing.T) {
 		"a range that ends too late":    {spec: `{serviceType: NodePort, nodePorts: {range: 31000-65536}}`, want: "must be two port numbers"},
 		"node ports of a load balancer": {spec: `{serviceType: LoadBalancer, nodePorts: {range: 31000-31999}}`, want: "nodePorts needs serviceType NodePort"},
 
+		"a shared address":               {spec: `{serviceType: LoadBalancer, loadBalancer: {sharing: {portRange: 9000-9999}}}`},
+		"a shared address, Cluster":      {spec: `{serviceType: LoadBalancer, serviceExternalTrafficPolicy: Cluster, loadBalancer: {sharing: {portRange: 1-65535}}}`},
+		"a shared address, null":         {spec: `{serviceType: LoadBalancer, serviceExternalTrafficPolicy: null, loadBalancer: {sharing: {portRange: 9000-9000}}}`},
+		"a shared address, Local":        {spec: `{serviceType: LoadBalancer, serviceExternalTrafficPolicy: Local, loadBalancer: {sharing: {portRange: 9000-9999}}}`, want: "remove serviceExternalTrafficPolicy"},
+		"a load balancer of node ports":  {spec: `{serviceType: NodePort, loadBalancer: {sharing: {portRange: 9000-9999}}}`, want: "loadBalancer needs serviceType LoadBalancer"},
+		"a load balancer of cluster IPs": {spec: `{serviceType: ClusterIP, route: {}, loadBalancer: {sharing: {portRange: 9000-9999}}}`, want: "loadBalancer needs serviceType LoadBalancer"},
+		"a load balancer alone":          {spec: `{serviceType: LoadBalancer, loadBalancer: {}}`, want: "spec.loadBalancer.sharing: Required value"},
+		"a shared address without range": {spec: `{serviceType: LoadBalancer, loadBalancer: {sharing: {}}}`, want: "spec.loadBalancer.sharing.portRange: Required value"},
+		"a shared address and one port":  {spec: `{serviceType: LoadBalancer, loadBalancer: {sharing: {portRange: "9000"}}}`, want: "must be two port numbers"},
+
 		"one family":          {spec: `{serviceType: NodePort, ipFamilies: [IPv6]}`},
 		"two families":        {spec: `{serviceType: LoadBalancer, ipFamilies: [IPv6, IPv4], ipFamilyPolicy: PreferDualStack}`},
 		"policy alone":        {spec: `{serviceType: ClusterIP, ipFamilyPolicy: RequireDualStack}`},

@@ -232,8 +232,8 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 	return r
 }
 
-// observeNodePorts makes the node ports of the existing objects known to the Reconciler, as its watches do.
-func observeNodePorts(t *testing.T, r *Reconciler) {
+// observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.
+func observePorts(t *testing.T, r *Reconciler) {
 	t.Helper()
 	var services corev1.ServiceList
 	var listeners listenersv1alpha1.ListenerList
@@ -245,6 +245,7 @@ func observeNodePorts(t *testing.T, r *Reconciler) {
 	}
 	for i := range listeners.Items {
 		r.allocated.replace(nil, &listeners.Items[i])
+		r.shared.replace(nil, &listeners.Items[i])
 	}
 }
 

@@ -71,7 +71,7 @@ func TestNodePortsOfARange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := tc.state.newClient(t)
 			r := newReconciler(tc.state.backends, interceptor.NewClient(c, tc.allocator.funcs()), events.NewFakeRecorder(10))
-			observeNodePorts(t, r)
+			observePorts(t, r)
 			listener := &listenersv1alpha1.Listener{}
 			if err := c.Get(t.Context(), key, listener); err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestNodePortsOfARange(t *testing.T) {
 }
 
 func TestListenersWaitUntilANodePortIsFree(t *testing.T) {
-	a, waiting := newAllocatedNodePorts(), types.NamespacedName{Namespace: "shop", Name: "web"}
+	a, waiting := newAllocatedPorts(nodePortsOf), types.NamespacedName{Namespace: "shop", Name: "web"}
 	service := func(numbers ...int32) *corev1.Service { return otherService(numbers...) }
 	listener := &listenersv1alpha1.Listener{Status: &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 31000}}}
 	a.setWaiting(waiting, true)

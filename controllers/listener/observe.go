@@ -60,6 +60,9 @@ type observed struct {
 	clusterDomain string
 	// idleReason and idleMessage state why nothing responds at the addresses, or are empty. observeIdle sets them.
 	idleReason, idleMessage string
+	// sharedPorts are the port numbers that the Listener has at the address of a shared load balancer, by port name.
+	// ensure changes them.
+	sharedPorts map[string]int32
 	// rejectedNodePorts are the messages of the API server about node ports that it rejects, by port name, and
 	// nodePortWait is the time until they are requested again, or 0. applyDesiredService sets both.
 	rejectedNodePorts map[string]string
@@ -75,7 +78,7 @@ func (r *Reconciler) observe(ctx context.Context, listener *listenersv1alpha1.Li
 		rejectedNodePorts: map[string]string{},
 	}
 	for _, observe := range []func(context.Context, *observed) error{
-		r.observeClass, r.observeService, r.observeObjects, r.observePods, r.observeNodes, r.observeClusterDomain,
+		r.observeClass, r.observeService, r.observeObjects, r.observePods, r.observeNodes, r.observeClusterDomain, r.observeSharedPorts,
 	} {
 		if err := observe(ctx, o); err != nil {
 			return nil, err

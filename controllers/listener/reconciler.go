@@ -50,8 +50,8 @@ type Reconciler struct {
 	// kinds are the views of the backends' kinds.
 	kinds map[schema.GroupVersionKind]optionalKind
 	clock clock.PassiveClock
-	// allocated has the node ports that are not available.
-	allocated *allocatedNodePorts
+	// allocated has the node ports that are not available, and shared the ports of shared addresses.
+	allocated, shared *allocatedPorts
 	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
 	gracePeriod time.Duration
 
@@ -95,7 +95,7 @@ func (r *Reconciler) initialize() {
 	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
 	r.idlePeriod = idlePeriod
 	r.ready, r.waiting, r.idle = map[types.UID]readiness{}, map[types.UID]time.Time{}, map[types.UID]time.Time{}
-	r.allocated = newAllocatedNodePorts()
+	r.allocated, r.shared = newAllocatedPorts(nodePortsOf), newAllocatedPorts(sharedPortsOf)
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener

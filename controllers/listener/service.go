@@ -26,6 +26,10 @@ import (
 // accept what it rejects now, for example a node port that is in use.
 func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	desired, err := desiredService(o)
+	var sharedPorts map[string]int32
+	if err == nil && !o.serviceTerminating() {
+		desired, sharedPorts, err = r.withSharedPorts(ctx, o, desired)
+	}
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
 	}
@@ -51,6 +55,7 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	if err != nil || o.nodePortWait > 0 {
 		return nil, err
 	}
+	r.setSharedPorts(o, sharedPorts)
 	return r.ensureObjects(ctx, o)
 }
 

@@ -135,6 +135,7 @@ func reportAddresses(status *listenersv1alpha1.ListenerStatus, o *observed, a ad
 		status.NodePorts, status.IPFamilies = a.published.NodePorts, o.ipFamilies()
 		status.IngressAddresses = append(status.IngressAddresses, a.published.Addresses...)
 	}
+	status.SharedPorts = o.sharedPorts
 	status.Endpoints = endpoints(status.IngressAddresses)
 	if len(status.NodePorts) == 0 {
 		status.LastNodePorts = lastNodePorts(before)

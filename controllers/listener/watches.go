@@ -52,6 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(serviceToListeners), builder.WithPredicates(notInitial)).
 		Watches(&corev1.Service{}, r.allocated.handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.allocated.handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.shared.handler()).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).

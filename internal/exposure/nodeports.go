@@ -35,11 +35,7 @@ func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1
 
 // AllocateNodePorts returns node ports of a range, by port name, for the ports of the desired Service that have none:
 // the existing one, nil if there is none, has none for them by their names, none is requested, and overrides set none.
-// Ports of the same number and different protocols get the same, as from Kubernetes. taken reports whether a number is
-// not available. without is the name of a port for which no number is left, or "".
-//
-// Which number a port gets depends on the names of Listener and port as long as it is free, so that Listeners which are
-// created at the same time rarely want the same one, and a Listener that is created again likely gets the one it had.
+// Otherwise it is AllocatePorts.
 func AllocateNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, requested map[string]int32, numbers utilnet.PortRange,
 	taken func(int32) bool,
 ) (allocated map[string]int32, without string) {
@@ -48,6 +44,17 @@ func AllocateNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *co
 	}
 	has := presentNodePorts(desired, existing)
 	maps.Copy(has, requested)
+	return AllocatePorts(desired, has, numbers, taken)
+}
+
+// AllocatePorts returns numbers of a range, by port name, for the ports of the desired Service that have none. Ports of
+// the same number and different protocols get the same, as node ports from Kubernetes. taken reports whether a number
+// is not available. without is the name of a port for which no number is left, or "".
+//
+// Which number a port gets depends on the names of Listener and port as long as it is free, so that Listeners which are
+// created at the same time rarely want the same one, and a Listener that is created again likely gets the one it had.
+func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]int32, numbers utilnet.PortRange, taken func(int32) bool,
+) (allocated map[string]int32, without string) {
 	allocated, shared := map[string]int32{}, map[portProtocol]int32{}
 	for i := range desired.Spec.Ports {
 		p := &desired.Spec.Ports[i]

@@ -57,7 +57,7 @@ func (s *scenario) createBalancedClass(change func(*listenersv1alpha1.ListenerCl
 		change(&spec)
 	}
 	s.Cleanup(func() {
-		if err := metallb.SetPool(context.WithoutCancel(s.ctx), testbed, s.namespace, s.namespace); err != nil {
+		if err := metallb.SetPool(context.WithoutCancel(s.ctx), testbed, s.namespace, nil); err != nil {
 			s.Errorf("deleting the pool: %v", err)
 		}
 	})
@@ -77,11 +77,17 @@ func (s *scenario) freeAddress() string {
 // setPool makes the load balancer assign these addresses, and no others, to the Services of the scenario.
 func (s *scenario) setPool(addresses ...string) {
 	s.Helper()
+	s.setPoolOf([]string{s.namespace}, addresses...)
+}
+
+// setPoolOf is setPool for the Services of these namespaces.
+func (s *scenario) setPoolOf(namespaces []string, addresses ...string) {
+	s.Helper()
 	var ranges []string
 	for _, a := range addresses {
 		ranges = append(ranges, a+"-"+a)
 	}
-	if err := metallb.SetPool(s.ctx, testbed, s.namespace, s.namespace, ranges...); err != nil {
+	if err := metallb.SetPool(s.ctx, testbed, s.namespace, namespaces, ranges...); err != nil {
 		s.Fatal(err)
 	}
 }

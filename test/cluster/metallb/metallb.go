@@ -79,16 +79,16 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 	return advertise(ctx, c)
 }
 
-// SetPool creates an IPAddressPool whose addresses only Services in one namespace get, or changes its addresses. Each
-// is a range like "192.0.2.1-192.0.2.9". Without a range it deletes the pool, and does not fail if there is none. An
-// empty namespace means all.
-func SetPool(ctx context.Context, c *cluster.Cluster, name, namespace string, ranges ...string) error {
+// SetPool creates an IPAddressPool whose addresses only Services in these namespaces get, or changes its addresses.
+// Each is a range like "192.0.2.1-192.0.2.9". Without a range it deletes the pool, and does not fail if there is none.
+// No namespaces mean all.
+func SetPool(ctx context.Context, c *cluster.Cluster, name string, namespaces []string, ranges ...string) error {
 	if len(ranges) == 0 {
 		return c.RunKubectl(ctx, nil, "delete", "ipaddresspools.metallb.io", name, "--namespace="+Namespace, "--ignore-not-found")
 	}
 	spec := map[string]any{"addresses": ranges}
-	if namespace != "" {
-		spec["serviceAllocation"] = map[string]any{"namespaces": []string{namespace}}
+	if len(namespaces) > 0 {
+		spec["serviceAllocation"] = map[string]any{"namespaces": namespaces}
 	}
 	pool, err := json.Marshal(map[string]any{
 		"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool",

@@ -43,7 +43,7 @@ func Install(ctx context.Context, c *cluster.Cluster, address string, progress i
 	if err != nil {
 		return err
 	}
-	if err := metallb.SetPool(ctx, c, Namespace, Namespace, address+"-"+address); err != nil {
+	if err := metallb.SetPool(ctx, c, Namespace, []string{Namespace}, address+"-"+address); err != nil {
 		return err
 	}
 	ref, err := c.PushImage(ctx, "traefik", image.Spec{

@@ -1,0 +1,188 @@
+package listener_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+)
+
+// sharing returns a class that shares an address, with a range of so many ports.
+func sharing(first, size int32) listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer,
+		LoadBalancer: &listenersv1alpha1.LoadBalancer{
+			Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: fmt.Sprintf("%d-%d", first, first+size-1)},
+		},
+		ServiceAnnotations: map[string]string{"metallb.io/allow-shared-ip": "all", "metallb.io/loadBalancerIPs": "192.0.2.1"},
+	}
+}
+
+// eventuallySharedPorts waits until the Service has the numbers in the status, and returns them.
+func (f *fixture) eventuallySharedPorts() map[string]int32 {
+	f.t.Helper()
+	var numbers map[string]int32
+	f.Eventually(func(g Gomega) {
+		service := &corev1.Service{}
+		g.Expect(f.client.Get(f.t.Context(), f.key, service)).To(Succeed())
+		g.Expect(service.DeletionTimestamp).To(BeNil())
+		numbers = map[string]int32{}
+		for _, p := range service.Spec.Ports {
+			numbers[p.Name] = p.Port
+		}
+		l := f.listener()
+		g.Expect(l.Status).NotTo(BeNil())
+		g.Expect(l.Status.SharedPorts).To(Equal(numbers))
+	}).Should(Succeed())
+	return numbers
+}
+
+// assign makes the Service one with an address, as the controller of a load balancer does.
+func (f *fixture) assign(address string) {
+	f.t.Helper()
+	service := f.service()
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
+	f.Expect(f.client.Status().Update(f.t.Context(), service)).To(Succeed())
+}
+
+// TestListenersOfAllNamespacesShareAnAddress: as many Listeners as the range has numbers, created at the same time in
+// two namespaces, each get one. It stays when the Service is deleted and when the operator restarts, although another
+// Listener waits for a number, which gets the first one that is free.
+func TestListenersOfAllNamespacesShareAnAddress(t *testing.T) {
+	const first, size = 9000, 20
+	var keys []client.ObjectKey
+	var last client.ObjectKey
+	var className string
+	before := map[client.ObjectKey]map[string]int32{}
+	t.Run("first process", func(t *testing.T) {
+		f := newFixture(t, nil, sharing(first, size))
+		className = f.class.Name
+		namespaces := []string{f.key.Namespace, apiserver.Namespace(t)}
+		for i := range size {
+			f.key = client.ObjectKey{Namespace: namespaces[i%2], Name: fmt.Sprint("web-", i/2)}
+			f.createListener(nil)
+			keys = append(keys, f.key)
+		}
+		listeners := map[int32]client.ObjectKey{}
+		for _, f.key = range keys {
+			before[f.key] = f.eventuallySharedPorts()
+			number := before[f.key]["http"]
+			f.Expect(number).To(And(BeNumerically(">=", first), BeNumerically("<", first+size)))
+			f.Expect(listeners).NotTo(HaveKey(number))
+			listeners[number] = f.key
+		}
+		f.assign("192.0.2.1")
+		l := f.eventuallyAddresses("192.0.2.1")
+		f.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(before[f.key]))
+		f.Expect(l.Status.NodePorts).To(BeNil())
+		port := f.service().Spec.Ports[0]
+		f.Expect(port.TargetPort).To(Equal(intstr.FromInt32(80)))
+		f.Expect(f.service().Annotations).To(HaveKeyWithValue("metallb.io/allow-shared-ip", "all"))
+
+		f.key.Name = "last"
+		last = f.key
+		f.createListener(nil)
+		l = f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
+		f.Expect(l.Status.SharedPorts).To(BeNil())
+		f.Expect(f.client.Get(t.Context(), f.key, &corev1.Service{})).NotTo(Succeed())
+
+		for _, f.key = range keys[:4] {
+			f.deleteService()
+			f.Expect(f.eventuallySharedPorts()).To(Equal(before[f.key]))
+		}
+	})
+	t.Run("second process", func(t *testing.T) {
+		f := newFixture(t, nil, sharing(first, size))
+		for _, f.key = range keys[4:8] {
+			f.deleteService() // also where the operator has not seen the Service since it started
+		}
+		for _, f.key = range keys {
+			f.Expect(f.eventuallySharedPorts()).To(Equal(before[f.key]))
+		}
+		f.Eventually(f.idle).Should(BeTrue())
+		f.key = last
+		f.Expect(f.listener().Status.SharedPorts).To(BeNil())
+
+		// The first class, to which the Listeners belong.
+		f.Expect(f.client.Get(t.Context(), client.ObjectKey{Name: className}, f.class)).To(Succeed())
+		f.key = keys[3]
+		f.Expect(f.client.Delete(t.Context(), f.listener())).To(Succeed())
+		f.key = last
+		f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+		f.Expect(f.eventuallySharedPorts()).To(Equal(before[keys[3]]))
+
+		// A larger range serves another one, and the others keep theirs.
+		f.key.Name = "more"
+		f.createListener(nil)
+		f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
+		f.change(f.class, func() { f.class.Spec.LoadBalancer = sharing(first, size+1).LoadBalancer })
+		f.Expect(f.eventuallySharedPorts()).To(Equal(map[string]int32{"http": first + size}))
+		f.key = keys[0]
+		f.Expect(f.eventuallySharedPorts()).To(Equal(before[keys[0]]))
+	})
+}
+
+// TestClassesMayHaveTheSameAddress: no two Listeners of different classes get the same number.
+func TestClassesMayHaveTheSameAddress(t *testing.T) {
+	f := newFixture(t, nil, sharing(9100, 2))
+	other := &listenersv1alpha1.ListenerClass{Spec: sharing(9100, 2)}
+	other.GenerateName = "class-"
+	f.Expect(f.client.Create(t.Context(), other)).To(Succeed())
+	f.createListener(nil)
+	one := f.eventuallySharedPorts()["http"]
+	f.key.Name = "other"
+	f.createListener(func(l *listenersv1alpha1.Listener) { l.Spec.ClassName = &other.Name })
+	f.Expect(f.eventuallySharedPorts()["http"]).To(Equal(9100 + 9101 - one))
+
+	// A Listener that changes to the other class keeps its number.
+	f.key.Name = "web"
+	l := f.listener()
+	f.change(l, func() { l.Spec.ClassName = &other.Name })
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+	f.Expect(f.eventuallySharedPorts()["http"]).To(Equal(one))
+}
+
+// TestAClassBeginsAndCeasesToShareAnAddress: the Service stays, and its numbers follow. Those that are not used any
+// more are available.
+func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
+	spec := sharing(9200, 1)
+	shared := spec.LoadBalancer
+	spec.LoadBalancer = nil
+	f := newFixture(t, nil, spec)
+	f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	f.assign("192.0.2.1")
+	f.eventuallyAddresses("192.0.2.1")
+	uid := f.service().UID
+	ports := func() map[string]int32 { return f.listener().Status.IngressAddresses[0].Ports }
+	f.Expect(ports()).To(Equal(map[string]int32{"http": 80}))
+
+	f.change(f.class, func() { f.class.Spec.LoadBalancer = shared })
+	f.Expect(f.eventuallySharedPorts()).To(Equal(map[string]int32{"http": 9200}))
+	f.Eventually(ports).Should(Equal(map[string]int32{"http": 9200}))
+	f.key.Name = "waiting"
+	f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonSharedPortsExhausted)
+
+	f.key.Name = "web"
+	f.change(f.class, func() { f.class.Spec.LoadBalancer = nil })
+	f.Eventually(ports).Should(Equal(map[string]int32{"http": 80}))
+	f.Expect(f.listener().Status.SharedPorts).To(BeNil())
+	f.Expect(f.service().UID).To(Equal(uid))
+	f.Expect(f.service().Spec.Ports[0].TargetPort).To(Equal(intstr.FromInt32(80)))
+
+	f.change(f.class, func() { f.class.Spec.LoadBalancer = shared })
+	f.Eventually(func() int { // one of the two gets the number
+		n := 0
+		for _, f.key.Name = range []string{"web", "waiting"} {
+			n += len(f.listener().Status.SharedPorts)
+		}
+		return n
+	}).Should(Equal(1))
+}
