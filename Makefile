@@ -68,6 +68,12 @@ catalog: bundle ## Generate dist/catalog from the published releases and bundle/
 	tools=$$(go -C test run ./cmd/cluster build-tools olm); go -C hack run ./catalog -opm "$$tools/opm" \
 		-bundle bundle$(if $(BUNDLE_IMG),=$(BUNDLE_IMG)) $(if $(CHANNELS),-channels $(CHANNELS))
 
+.PHONY: chart
+chart: ## Generate the Helm chart in dist/: make chart VERSION=1.2.3 IMG=registry/listener-operator:1.2.3
+	@test "$(origin VERSION)" = "command line" -a -n "$(IMG)" || \
+		{ echo "error: VERSION and IMG are required: make chart VERSION=1.2.3 IMG=registry/listener-operator:1.2.3" >&2; exit 1; }
+	$(KUSTOMIZE) build config/default | go -C hack run ./chart -version $(VERSION) -image $(IMG)
+
 .PHONY: fmt
 fmt: ## Format the code.
 	gofmt -w $(shell git ls-files '*.go')
@@ -99,7 +105,7 @@ verify: generate bundle lint ## Check that generated files are current, and that
 ##@ Test
 
 .PHONY: test
-test: test-apiserver validate-bundle test-e2e test-olm ## Run all tests.
+test: test-apiserver validate-bundle validate-chart test-e2e test-olm test-helm ## Run all tests.
 
 .PHONY: tools
 tools: ## Build all programs of test clusters from Go modules; about twenty minutes, once.
@@ -150,9 +156,17 @@ validate-bundle: ## Validate bundle/ with the Operator SDK. Builds the SDK first
 	OPERATOR_SDK=$$(go -C test run ./cmd/cluster build-tools operator-sdk)/operator-sdk \
 		go -C test test -count 1 -run '^TestOperatorSDKValidatesBundle$$' ./bundle
 
+.PHONY: validate-chart
+validate-chart: ## Lint the Helm chart, and compare what it installs with config/. Builds Helm first; about a minute, once.
+	HELM=$$(go -C test run ./cmd/cluster build-tools helm)/helm go -C test test -count 1 ./chart
+
 .PHONY: test-olm
 test-olm: ## Install, upgrade and uninstall the operator with the Operator Lifecycle Manager on a separate cluster; run the scorecard.
 	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run 'OperatorUnderOLM$$$(STEP)' -v ./e2e
+
+.PHONY: test-helm
+test-helm: ## Install, upgrade and uninstall the operator with Helm on a separate cluster.
+	INSTALL=helm CLUSTER=$(or $(CLUSTER),e2e-helm) go -C test test -tags e2e -count 1 -timeout 30m -run 'OperatorInstalledByHelm$$' -v ./e2e
 
 .PHONY: scorecard
 scorecard: ## Run only the scorecard of test-olm.
@@ -207,12 +221,12 @@ image: ## Build the image IMG with docker; BASE sets its base image.
 	docker build --build-arg VERSION=$(VERSION) $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMG) .
 
 .PHONY: release
-release: ## Create dist/VERSION with everything that is published, on a release's commit: make release VERSION=1.2.3 IMG=registry/listener-operator
+release: ## Create dist/VERSION with everything that is published, on a release's commit: make release VERSION=1.2.3 IMG=registry/listener-operator [URL=https://…]
 	@test "$(origin VERSION)" = "command line" -a -n "$(IMG)" || \
 		{ echo "error: VERSION and IMG (a repository) are required: make release VERSION=1.2.3 IMG=registry/listener-operator" >&2; exit 1; }
 	go -C test test ./bundle
 	go -C hack test ./...
-	tools=$$(go -C test run ./cmd/cluster build-tools olm); go -C hack run ./release -version $(VERSION) -image $(IMG) -opm "$$tools/opm"
+	tools=$$(go -C test run ./cmd/cluster build-tools olm); go -C hack run ./release -version $(VERSION) -image $(IMG) -url "$(URL)" -opm "$$tools/opm"
 
 .PHONY: deploy
 deploy: ## Install the operator with image IMG on the cluster that kubectl talks to.

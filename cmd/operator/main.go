@@ -69,6 +69,9 @@ type Options struct {
 	OperatorCondition string
 	// ClusterDomain is the DNS domain of the cluster, from the configuration of the resolver. Empty if that has none.
 	ClusterDomain string
+	// FirstSpec has fields of the spec of ListenerOperator/cluster, as JSON, from the environment variable
+	// LISTENEROPERATOR_SPEC. They are used only when the operator creates the object, which it does once. May be empty.
+	FirstSpec string
 	// LogLevel is "info" or "debug".
 	LogLevel string
 }
@@ -77,6 +80,7 @@ func main() {
 	options := Options{
 		Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT"),
 		OperatorCondition: os.Getenv("OPERATOR_CONDITION_NAME"), PodName: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"),
+		FirstSpec: os.Getenv("LISTENEROPERATOR_SPEC"),
 	}
 	flag.StringVar(&options.MetricsAddress, "metrics-bind-address", ":8443", "`address` that serves metrics over HTTPS; 0 disables metrics")
 	flag.StringVar(&options.MetricsCertificate, "metrics-certificate", "",
@@ -111,6 +115,9 @@ func (o Options) validate() error {
 	if o.LeaderElection && (o.PodName == "" || o.PodUID == "") {
 		errs = append(errs, errors.New(
 			"environment variables POD_NAME and POD_UID are not set: set them to the operator's own Pod, or run with --leader-elect=false"))
+	}
+	if err := nodeagent.MergeSpec(&operatorv1alpha1.ListenerOperatorSpec{}, o.FirstSpec); err != nil {
+		errs = append(errs, fmt.Errorf("environment variable LISTENEROPERATOR_SPEC is invalid: %w", err))
 	}
 	if o.LogLevel != "info" && o.LogLevel != "debug" {
 		errs = append(errs, fmt.Errorf("--log-level %q is invalid: it must be info or debug", o.LogLevel))
@@ -265,7 +272,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, applier) }},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
-			ClusterDomain: options.ClusterDomain, APIs: apis,
+			ClusterDomain: options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},

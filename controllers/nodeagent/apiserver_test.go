@@ -332,6 +332,35 @@ func TestExistingConfigurationIsNotModified(t *testing.T) {
 	}
 }
 
+// What an administrator has set before the first start is part of the configuration that the operator creates; other
+// fields have their defaults. Afterwards, only the object counts.
+func TestTheGivenSpecIsUsedOnce(t *testing.T) {
+	c, namespace := fresh(t)
+	step := &firstStart{writer: c, live: c, namespace: namespace, spec: `{"preset": "none", "nodeAgent": {"logLevel": "debug"}}`}
+	if err := step.ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	config := &operatorv1alpha1.ListenerOperator{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config); err != nil {
+		t.Fatal(err)
+	}
+	want := newConfig().Spec
+	want.Preset, want.NodeAgent.LogLevel = operatorv1alpha1.PresetNone, "debug"
+	if diff := cmp.Diff(want, config.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+	step.spec = `{"preset": "stable-nodes"}`
+	if err := step.ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, config.Spec); diff != "" {
+		t.Errorf("spec after another start (-want +got):\n%s", diff)
+	}
+}
+
 // writeCounter counts the writes of a client, except status updates.
 type writeCounter struct {
 	client.Client

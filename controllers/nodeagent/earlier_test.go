@@ -108,6 +108,17 @@ func TestPresetClassesAreThoseOfThePresets(t *testing.T) {
 	}
 }
 
+func TestTheGivenSpecTakesPrecedenceOverTheCarriedOverOne(t *testing.T) {
+	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: operatorv1alpha1.PresetNone, ClusterDomain: "k8s.example.com"}
+	if err := MergeSpec(&spec, `{"preset": "stable-nodes"}`); err != nil {
+		t.Fatal(err)
+	}
+	want := operatorv1alpha1.ListenerOperatorSpec{Preset: operatorv1alpha1.PresetStableNodes, ClusterDomain: "k8s.example.com"}
+	if diff := cmp.Diff(want, spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
 // The configuration that the operator creates has what its predecessor left; the policy that confines it allows that.
 func TestConfigurationIsCreatedWithTheSettingsOfThePredecessor(t *testing.T) {
 	c, namespace := fresh(t)

@@ -2,8 +2,10 @@ package nodeagent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,16 +23,18 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// firstStart creates ListenerOperator/cluster when the operator starts for the first time, with its defaults and with
-// what an earlier installation left of its settings. A ConfigMap in the operator's namespace records that it existed,
-// so that it is not created again after an administrator deleted it. The ConfigMap is owned by the operator's
-// Deployment, so that a reinstallation creates the configuration again.
+// firstStart creates ListenerOperator/cluster when the operator starts for the first time, with the fields that the
+// administrator has set, what an earlier installation left of its settings, and defaults. A ConfigMap in the operator's
+// namespace records that it existed, so that it is not created again after an administrator deleted it. The ConfigMap
+// is owned by the operator's Deployment, so that a reinstallation creates the configuration again.
 type firstStart struct {
 	writer    client.Writer
 	live      client.Reader
 	namespace string
 	// clusterDomain is the DNS domain of the cluster that the operator's resolver has, or empty.
 	clusterDomain string
+	// spec has fields, as JSON, that the administrator has set before the first start. Empty if there are none.
+	spec string
 }
 
 // NeedLeaderElection reports that only the leader runs the step.
@@ -64,6 +68,9 @@ func (s *firstStart) ensure(ctx context.Context) error {
 	}
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	if config.Spec, err = s.carriedOver(ctx); err != nil {
+		return err
+	}
+	if err := MergeSpec(&config.Spec, s.spec); err != nil {
 		return err
 	}
 	err = s.writer.Create(ctx, config, client.FieldOwner(names.FieldManagerOperator))
@@ -102,6 +109,20 @@ func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.Listener
 		log.FromContext(ctx).Info("Carrying over settings of an earlier installation", "preset", spec.Preset, "clusterDomain", spec.ClusterDomain)
 	}
 	return spec, nil
+}
+
+// MergeSpec sets the fields that are in raw, which is JSON, and keeps the others. An unknown field is an error. Nothing
+// is set if raw is empty.
+func MergeSpec(spec *operatorv1alpha1.ListenerOperatorSpec, raw string) error {
+	if raw == "" {
+		return nil
+	}
+	decoder := json.NewDecoder(strings.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(spec); err != nil {
+		return fmt.Errorf("parsing the given spec of ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
+	}
+	return nil
 }
 
 // owners returns a reference to the operator's Deployment, if it exists.

@@ -52,6 +52,9 @@ type Reconciler struct {
 	OperatorCondition string
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
+	// FirstSpec has fields of ListenerOperator/cluster, as JSON, for the time when the operator creates it. May be
+	// empty.
+	FirstSpec string
 	// APIs reports which optional kinds the cluster serves.
 	APIs *platform.APIs
 

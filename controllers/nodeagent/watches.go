@@ -45,7 +45,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.stackable = func(ctx context.Context) (stackable.Installation, error) {
 		return stackable.Running(ctx, r.Client, r.clock.Now())
 	}
-	if err := mgr.Add(&firstStart{writer: r.Client, live: r.live, namespace: r.Namespace, clusterDomain: r.ClusterDomain}); err != nil {
+	if err := mgr.Add(&firstStart{writer: r.Client, live: r.live, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
 		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
 	b := ctrl.NewControllerManagedBy(mgr).

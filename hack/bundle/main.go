@@ -18,6 +18,8 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/objects"
 )
 
 // packageName is the name of the operator's package in catalogues.
@@ -65,7 +67,7 @@ func run(options Options, dir string, stream io.Reader) error {
 	if err := options.complete(root); err != nil {
 		return err
 	}
-	m, err := read(stream)
+	m, err := objects.Read(stream)
 	if err != nil {
 		return fmt.Errorf("reading the manifests: %w", err)
 	}

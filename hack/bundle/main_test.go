@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/objects"
 )
 
 // minimal is the smallest stream of manifests that results in a bundle.
@@ -206,7 +208,7 @@ func TestScorecardUsesTheImageOfTheRelease(t *testing.T) {
 }
 
 func TestDescriptorsComeFromTheSchema(t *testing.T) {
-	m, err := read(strings.NewReader(minimal))
+	m, err := objects.Read(strings.NewReader(minimal))
 	if err != nil {
 		t.Fatal(err)
 	}

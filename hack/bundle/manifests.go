@@ -1,32 +1,15 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
 // manifests are the objects that the bundle is generated from.
 type manifests []*unstructured.Unstructured
-
-// read parses a stream of YAML documents.
-func read(r io.Reader) (manifests, error) {
-	var m manifests
-	for decoder := yaml.NewYAMLOrJSONDecoder(r, 4096); ; {
-		u := &unstructured.Unstructured{}
-		if err := decoder.Decode(u); errors.Is(err, io.EOF) {
-			return m, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("parsing YAML: %w", err)
-		}
-		m = append(m, u)
-	}
-}
 
 // first returns the first object of a kind.
 func (m manifests) first(kind string) (*unstructured.Unstructured, error) {

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
+	"github.com/listener-operator/listener-operator/hack/archive"
 	"github.com/listener-operator/listener-operator/hack/command"
 )
 
@@ -126,18 +129,36 @@ func buildArchive(ctx context.Context, o Options, p platform, licenses string) (
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
 		"-ldflags", "-s -w -X "+versionVariable+"="+o.Version, "-o", binary, ".")
 	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOFLAGS=-trimpath", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOFLAGS=-trimpath", "GOWORK=off",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off")
 	if _, err := command.Output(cmd); err != nil {
 		return "", err
 	}
-	files := []file{
-		{p.program(), binary, 0o755},
-		{"kubectl_complete-listener", filepath.Join(module, "kubectl_complete-listener"), 0o755},
-		{"LICENSE", "LICENSE", 0o644},
-	}
-	of, err := filesBelow(licenses, "licenses")
+	files, err := archive.Below(licenses, "licenses")
 	if err != nil {
 		return "", err
 	}
-	return pack(filepath.Join(o.Output, p.archive()), append(files, of...))
+	for _, f := range []struct {
+		name, source string
+		mode         int64
+	}{
+		{"LICENSE", "LICENSE", 0o644},
+		{"kubectl_complete-listener", filepath.Join(module, "kubectl_complete-listener"), 0o755},
+		{p.program(), binary, 0o755},
+	} {
+		content, err := os.ReadFile(f.source)
+		if err != nil {
+			return "", fmt.Errorf("reading a file of the archive: %w", err)
+		}
+		files = append(files, archive.File{Name: f.name, Mode: f.mode, Content: content})
+	}
+	packed, err := archive.Pack(files)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(o.Output, p.archive()), packed, 0o644); err != nil {
+		return "", fmt.Errorf("writing an archive: %w", err)
+	}
+	sum := sha256.Sum256(packed)
+	return hex.EncodeToString(sum[:]), nil
 }

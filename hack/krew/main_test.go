@@ -1,13 +1,8 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,6 +14,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/archive"
 )
 
 func options(output string) Options {
@@ -49,7 +46,14 @@ func TestTheManifestInstallsTheArchive(t *testing.T) {
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != p.SHA256 {
 		t.Errorf("the manifest has the checksum %s, want %x", p.SHA256, sum)
 	}
-	files := unpack(t, content)
+	unpacked, err := archive.Unpack(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, f := range unpacked {
+		files[f.Name] = f.Content
+	}
 	if files["licenses/modules.csv"] == nil || files["kubectl_complete-listener"] == nil {
 		t.Error("the archive lacks the licenses of linked modules, or the program for completion")
 	}
@@ -65,28 +69,6 @@ func TestTheManifestInstallsTheArchive(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), binary, "--version").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "kubectl listener version 1.2.3") {
 		t.Errorf("error %v, version %s", err, out)
-	}
-}
-
-// unpack returns the content of the files of an archive.
-func unpack(t *testing.T, content []byte) map[string][]byte {
-	t.Helper()
-	compressed, err := gzip.NewReader(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string][]byte{}
-	for archive := tar.NewReader(compressed); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if files[header.Name], err = io.ReadAll(archive); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -22,13 +22,17 @@ func (r *release) collectLicenses(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the licenses: %w", err)
 	}
+	return r.recordLicenses(table)
+}
+
+// recordLicenses records the licenses of the modules in a table, as hack/licenses writes it.
+func (r *release) recordLicenses(table []byte) error {
 	reader := csv.NewReader(bytes.NewReader(table))
 	reader.FieldsPerRecord = 3
 	rows, err := reader.ReadAll()
 	if err != nil {
 		return fmt.Errorf("parsing the licenses: %w", err)
 	}
-	r.licenses = map[string]string{}
 	for _, row := range rows[1:] {
 		r.licenses[row[0]+"@"+row[1]] = row[2]
 	}

@@ -1,7 +1,7 @@
 // Command release builds a release in one directory: programs and images for every architecture, their licenses, bills
-// of materials and provenance, the plain manifests, bundle and catalogue for the Operator Lifecycle Manager, and
-// checksums. It needs no container engine. The same commit and the same version of Go result in the same files on every
-// machine. It must never publish anything.
+// of materials and provenance, the plain manifests, the Helm chart, bundle and catalogue for the Operator Lifecycle
+// Manager, the kubectl plugin, and checksums. It needs no container engine. The same commit and the same version of Go
+// result in the same files on every machine. It must never publish anything.
 package main
 
 import (
@@ -30,6 +30,9 @@ type Options struct {
 	// Image is the repository of the operator's image, like registry.example/listener-operator. The names of the other
 	// images begin with it.
 	Image string
+	// URL is the address of the directory that the archives of the kubectl plugin will be published in, without a
+	// trailing slash. Empty means that of the release in the repository.
+	URL string
 	// Opm is the path of the program opm, which renders catalogues.
 	Opm string
 	// Architectures are the GOARCH values of programs and images.
@@ -44,6 +47,7 @@ func main() {
 	options := Options{Architectures: image.Architectures()}
 	flag.StringVar(&options.Version, "version", "", "semantic version of the release")
 	flag.StringVar(&options.Image, "image", "", "repository of the operator's image, without a tag")
+	flag.StringVar(&options.URL, "url", "", "where the archives of the kubectl plugin will be published (default: the release in the repository)")
 	flag.StringVar(&options.Opm, "opm", "opm", "path of the program opm")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -65,6 +69,9 @@ func main() {
 func (o *Options) complete(ctx context.Context) error {
 	if _, err := semver.Parse(o.Version); err != nil {
 		return fmt.Errorf("version %q is not a semantic version like 1.2.3: %w", o.Version, err)
+	}
+	if o.URL == "" {
+		o.URL = repository + "/releases/download/v" + o.Version
 	}
 	registry, name, ok := strings.Cut(o.Image, "/")
 	if !ok || registry == "" || strings.ContainsAny(name, ":@") {
@@ -126,7 +133,7 @@ type release struct {
 }
 
 func newRelease(o Options, dir string) *release {
-	return &release{Options: o, dir: dir, images: map[string]published{}, dependencies: map[string]*intoto.ResourceDescriptor{}}
+	return &release{Options: o, dir: dir, images: map[string]published{}, licenses: map[string]string{}, dependencies: map[string]*intoto.ResourceDescriptor{}}
 }
 
 // run builds the release in dist/<version>. If it fails, it leaves a previous release unchanged.
@@ -156,7 +163,9 @@ func run(ctx context.Context, o Options) error {
 		{"building the operator's image", r.buildOperatorImage},
 		{"building the image of the scorecard tests", r.buildScorecardImage},
 		{"writing the bills of materials", r.writeBills},
+		{"building the kubectl plugin", r.buildPlugin},
 		{"writing install.yaml", r.writeManifests},
+		{"generating the Helm chart", r.generateChart},
 		{"generating the bundle", r.generateBundle},
 		{"generating the catalogue", r.generateCatalogue},
 		{"writing the provenance", r.attest},

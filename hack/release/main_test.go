@@ -124,7 +124,7 @@ func TestProgramsLinkNoPackageThatKeepsUnusedMethods(t *testing.T) {
 }
 
 func TestBillListsProgramsAndTheirModules(t *testing.T) {
-	r := &release{Options: Options{Version: "1.2.3", Image: "registry.example/operator", Created: time.Unix(1, 0).UTC()}, dir: t.TempDir()}
+	r := newRelease(Options{Version: "1.2.3", Image: "registry.example/operator", Created: time.Unix(1, 0).UTC()}, t.TempDir())
 	t.Chdir(root)
 	if err := r.collectLicenses(t.Context()); err != nil {
 		t.Fatal(err)

@@ -29,6 +29,22 @@ func (r *release) writeManifests(ctx context.Context) error {
 	return r.write("install.yaml", manifests)
 }
 
+// generateChart generates the Helm chart, with the digest of the image.
+func (r *release) generateChart(ctx context.Context) error {
+	manifests, err := command.Run(ctx, kustomize[0], append(kustomize[1:], "build", "config/default")...)
+	if err != nil {
+		return err
+	}
+	dir, err := r.mkdir("chart")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "-C", "hack", "run", "./chart", "-version", r.Version, "-image", r.images["operator"].Pinned(), "-output", dir)
+	cmd.Stdin = bytes.NewReader(manifests)
+	_, err = command.Output(cmd)
+	return err
+}
+
 // generateBundle generates the bundle and builds its image.
 func (r *release) generateBundle(ctx context.Context) error {
 	manifests, err := command.Run(ctx, kustomize[0], append(kustomize[1:], "build", "config/manifests")...)
@@ -61,7 +77,7 @@ func (r *release) describe(context.Context) error {
 	var content bytes.Buffer
 	if err := template.Must(template.New("README").Option("missingkey=error").Parse(readme)).Execute(&content, map[string]any{
 		"Version": r.Version, "Created": r.Created.Format(time.DateOnly), "Architectures": strings.Join(r.Architectures, ", "),
-		"Images": r.sorted(), "Go": strings.TrimPrefix(runtime.Version(), "go"), "Image": r.Image,
+		"Images": r.sorted(), "Go": strings.TrimPrefix(runtime.Version(), "go"), "Image": r.Image, "URL": r.URL,
 	}); err != nil {
 		return fmt.Errorf("writing README.md: %w", err)
 	}

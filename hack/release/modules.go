@@ -25,9 +25,6 @@ import (
 // writeBills writes the software bill of materials of the operator's image for each architecture, in CycloneDX's
 // format.
 func (r *release) writeBills(context.Context) error {
-	if _, err := r.mkdir("sbom"); err != nil {
-		return err
-	}
 	manifest, err := r.images["operator"].index.IndexManifest()
 	if err != nil {
 		return fmt.Errorf("reading the image: %w", err)
@@ -37,15 +34,23 @@ func (r *release) writeBills(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("for %s: %w", m.Platform.Architecture, err)
 		}
-		var content bytes.Buffer
-		if err := cdx.NewBOMEncoder(&content, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
-			return fmt.Errorf("encoding the bill of materials: %w", err)
-		}
-		if err := r.write("sbom/linux-"+m.Platform.Architecture+".cdx.json", content.Bytes()); err != nil {
+		if err := r.writeBill("linux-"+m.Platform.Architecture, bom); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeBill writes a bill of materials.
+func (r *release) writeBill(name string, bom *cdx.BOM) error {
+	if _, err := r.mkdir("sbom"); err != nil {
+		return err
+	}
+	var content bytes.Buffer
+	if err := cdx.NewBOMEncoder(&content, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6); err != nil {
+		return fmt.Errorf("encoding the bill of materials: %w", err)
+	}
+	return r.write("sbom/"+name+".cdx.json", content.Bytes())
 }
 
 // bill returns the bill of materials of the image for one architecture.
@@ -53,15 +58,22 @@ func (r *release) bill(image v1.Descriptor) (*cdx.BOM, error) {
 	architecture := image.Platform.Architecture
 	name := path.Base(r.Image)
 	ref := fmt.Sprintf("pkg:oci/%s@%s?arch=%s&repository_url=%s", name, image.Digest, architecture, r.Image)
-	bom := cdx.NewBOM()
-	bom.Metadata = &cdx.Metadata{
-		Timestamp: r.Created.Format(time.RFC3339),
-		Component: &cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeContainer, Name: name, Version: r.Version, PackageURL: ref},
+	var paths []string
+	for _, program := range programs {
+		paths = append(paths, filepath.Join(r.dir, programsOf(architecture), program))
 	}
+	return r.billOf(&cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeContainer, Name: name, Version: r.Version, PackageURL: ref}, paths...)
+}
+
+// billOf returns the bill of materials of what contains the programs with these paths.
+func (r *release) billOf(whole *cdx.Component, paths ...string) (*cdx.BOM, error) {
+	ref := whole.BOMRef
+	bom := cdx.NewBOM()
+	bom.Metadata = &cdx.Metadata{Timestamp: r.Created.Format(time.RFC3339), Component: whole}
 	components := map[string]cdx.Component{}
 	dependencies := map[string][]string{ref: nil}
-	for _, program := range programs {
-		app, modules, err := r.inspect(filepath.Join(r.dir, programsOf(architecture), program))
+	for _, program := range paths {
+		app, modules, err := r.inspect(program)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +110,7 @@ func (r *release) inspect(program string) (cdx.Component, []cdx.Component, error
 	if err != nil {
 		return cdx.Component{}, nil, err
 	}
-	name := filepath.Base(program)
+	name := strings.TrimSuffix(filepath.Base(program), ".exe")
 	app := cdx.Component{
 		BOMRef: "pkg:golang/" + modulePath + "@v" + r.Version + "#cmd/" + name, Type: cdx.ComponentTypeApplication, Name: name, Version: r.Version,
 		PackageURL: "pkg:golang/" + modulePath + "@v" + r.Version + "#cmd/" + name,

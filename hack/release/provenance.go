@@ -28,10 +28,10 @@ const (
 const predicateType = "https://slsa.dev/provenance/v1"
 
 // attested are the files of a release that users run or apply.
-var attested = []string{"images/", "programs/", "install.yaml"}
+var attested = []string{"images/", "programs/", "install.yaml", "chart/", "plugin/"}
 
-// attest writes the SLSA provenance of images, programs and manifests as an in-toto statement. The publisher of the
-// release signs it.
+// attest writes the SLSA provenance of images, programs, plugin, chart and manifests as an in-toto statement. The
+// publisher of the release signs it.
 func (r *release) attest(context.Context) error {
 	subjects, err := r.subjects()
 	if err != nil {

@@ -85,6 +85,9 @@ func run(m *testing.M) (code int, err error) {
 	if underOLM {
 		prepare = []func(context.Context) error{prepareOLM}
 	}
+	if underHelm {
+		prepare = []func(context.Context) error{prepareHelm}
+	}
 	for _, step := range prepare {
 		if err := step(ctx); err != nil {
 			return 0, err
@@ -95,8 +98,8 @@ func run(m *testing.M) (code int, err error) {
 	ctx, cancel = context.WithTimeout(context.Background(), 5*timeout) // for all namespaces; the context above may have expired
 	defer cancel()
 	err = awaitEndedNamespaces(ctx)
-	if underOLM {
-		return code, err // OLM removes permissions before the operator has stopped, so some requests are denied
+	if underOLM || underHelm {
+		return code, err // permissions are removed before the operator has stopped, so some requests are denied
 	}
 	return code, errors.Join(err, checkPermissions(ctx))
 }

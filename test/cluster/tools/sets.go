@@ -40,6 +40,10 @@ var sets = map[string]Set{
 		Missing: map[string][]string{"github.com/traefik/traefik/v3": {"webui/static/index.html"}},
 		Hint:    "the Ingress and Gateway controller Traefik, about 5 minutes on two cores",
 	},
+	"helm": {
+		LDFlags: "-X helm.sh/helm/v4/internal/version.version=v4.3.1",
+		Hint:    "the package manager Helm, about 1 minute on two cores",
+	},
 	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
 	"operator-sdk": {
 		Tags: containerTags,
