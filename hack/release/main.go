@@ -164,6 +164,7 @@ func run(ctx context.Context, o Options) error {
 		{"building the image of the scorecard tests", r.buildScorecardImage},
 		{"writing the bills of materials", r.writeBills},
 		{"building the kubectl plugin", r.buildPlugin},
+		{"taking the notes from the changelog", r.writeNotes},
 		{"writing install.yaml", r.writeManifests},
 		{"generating the Helm chart", r.generateChart},
 		{"generating the bundle", r.generateBundle},

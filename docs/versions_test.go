@@ -1,0 +1,54 @@
+package docs
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// first returns the first group of an expression in a file of the repository.
+func first(t *testing.T, path, expression string) string {
+	t.Helper()
+	content, err := os.ReadFile("../" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := regexp.MustCompile(expression).FindStringSubmatch(string(content))
+	if match == nil {
+		t.Fatalf("%s has no %s", path, expression)
+	}
+	return match[1]
+}
+
+// TestSupportedVersionsAreTheSameEverywhere: in the policy, where OLM and Helm read them, and in the tests.
+func TestSupportedVersionsAreTheSameEverywhere(t *testing.T) {
+	page, err := os.ReadFile("versions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kubernetes, openshift, tested []string
+	for _, row := range regexp.MustCompile(`(?m)^\| (1\.\d+) \| (4\.\d+) \| (.+) \|$`).FindAllStringSubmatch(string(page), -1) {
+		kubernetes, openshift = append(kubernetes, row[1]), append(openshift, row[2])
+		if !strings.HasPrefix(row[3], "not by us") {
+			tested = append(tested, row[1])
+		}
+	}
+	if len(kubernetes) == 0 {
+		t.Fatal("versions.md has no table of versions")
+	}
+	slices.Reverse(tested)
+	lowest, newest := len(kubernetes)-1, 0
+	for _, tc := range []struct{ path, expression, want string }{
+		{"config/manifests/clusterserviceversion.yaml", `minKubeVersion: (\S+)`, kubernetes[lowest] + ".0"},
+		{"config/chart/Chart.yaml", `kubeVersion: ">=(\S+)-0"`, kubernetes[lowest] + ".0"},
+		{"config/manifests/annotations.yaml", `com.redhat.openshift.versions: (\S+)`, "v" + openshift[lowest] + "-v" + openshift[newest]},
+		{"docs/install.md", `You need Kubernetes (\S+) or newer`, kubernetes[lowest]},
+		{"Makefile", `KUBERNETES_VERSIONS \?= (.+)`, strings.Join(tested, " ")},
+	} {
+		if got := first(t, tc.path, tc.expression); got != tc.want {
+			t.Errorf("%s has %s, and versions.md %s", tc.path, got, tc.want)
+		}
+	}
+}
