@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,7 +27,8 @@ func sample(t *testing.T, name string, into any) {
 	}
 }
 
-// Users copy the samples, so the API server must accept each of them unchanged, with strict field validation.
+// Users copy the samples, so the API server must accept each of them unchanged, with strict field validation. Applying
+// all of them must not reset the operator's configuration.
 func TestSamplesAreValid(t *testing.T) {
 	var kustomization struct {
 		APIVersion, Kind string
@@ -37,12 +39,13 @@ func TestSamplesAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(kustomization.Resources) != len(files)-1 {
-		t.Errorf("kustomization.yaml lists %d of %d samples", len(kustomization.Resources), len(files)-1)
+	const configuration = "configuration/listeneroperator.yaml"
+	if len(kustomization.Resources) != len(files)-1 || slices.ContainsFunc(kustomization.Resources, func(name string) bool { return filepath.Ext(name) != ".yaml" }) {
+		t.Errorf("kustomization.yaml lists %q, want the %d files beside it", kustomization.Resources, len(files)-1)
 	}
 	c := client.WithFieldValidation(apiserver.Client(t), "Strict")
 	namespace := apiserver.Namespace(t)
-	for _, name := range kustomization.Resources {
+	for _, name := range append(kustomization.Resources, configuration) {
 		o := &unstructured.Unstructured{}
 		sample(t, name, &o.Object)
 		given := o.DeepCopy()

@@ -25,6 +25,9 @@ import (
 // kernel.
 const BusyboxImage = "localhost/busybox:1"
 
+// samplesImage is the image in config/samples, which so run on every cluster.
+const samplesImage = "busybox:1"
+
 // PauseImage is an image with a program that does nothing until it gets SIGTERM. Every node has it, for the sandboxes
 // of Pods.
 const PauseImage = "localhost/pause:1"
@@ -43,6 +46,7 @@ func (c *Cluster) writeSystemImages(ctx context.Context) error {
 	}
 	return c.writeArchive(systemArchive, map[string]image.Spec{
 		BusyboxImage: shell,
+		samplesImage: shell,
 		PauseImage: {
 			Files:      map[string]image.File{"/pause": {Source: filepath.Join(c.binDir(), "pause")}},
 			Entrypoint: []string{"/pause"},

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -11,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -45,6 +48,38 @@ func TestGetShowsWhereListenersAreReached(t *testing.T) {
 	s.get(set, s.key("web"))
 	s.patch(set, func() { set.Spec.Replicas = &replicas })
 	s.awaitCondition("listener-web-0", listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonAddressesAssigned)
+}
+
+// TestTheSamplesRun: kubectl applies all samples as they are, each server has its own address, and the configuration of
+// the operator stays as the administrator has left it.
+func TestTheSamplesRun(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	before := &operatorv1alpha1.ListenerOperator{}
+	s.get(before, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	s.kubectl("apply", "-k", "../../config/samples")
+	defer s.kubectl("delete", "-k", "../../config/samples", "--ignore-not-found")
+	for i := range 3 {
+		p := s.awaitReady(fmt.Sprintf("web-%d", i))
+		own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+		if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+			got, err := request(ctx, own, "/default-address/address")
+			if err == nil && strings.TrimSpace(got) != own.Address {
+				err = fmt.Errorf("the server has the address %q, want %q", got, own.Address)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		if shared := s.awaitPodListener(p, "shared"); len(shared.IngressAddresses) == 0 {
+			t.Errorf("%s has no address that it shares", p.Name)
+		}
+	}
+	after := &operatorv1alpha1.ListenerOperator{}
+	s.get(after, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	if after.UID != before.UID || after.Generation != before.Generation || after.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		t.Errorf("the configuration was %+v and is %+v", before, after)
+	}
 }
 
 // expectFields checks that each of these texts is in some line of a table.

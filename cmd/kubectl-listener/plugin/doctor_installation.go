@@ -127,7 +127,7 @@ func (d *doctor) configuration(ctx context.Context) error {
 		d.add(f.unreadable())
 		return nil
 	case is == missing:
-		d.add(f.failed("", "does not exist, so nothing is installed", "Create it: config/samples/listeneroperator.yaml has the defaults."))
+		d.add(f.failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults."))
 		return nil
 	}
 	d.config = config
