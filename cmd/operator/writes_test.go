@@ -23,7 +23,7 @@ import (
 )
 
 // When many Pods start at once, each write delays all of them. Only the number of writes of a status depends on timing:
-// it is one if the Pod is bound to its node before the Service has its node ports, and otherwise two.
+// it is one if the Pod has its label before the Service has its node ports, which is usual, and otherwise two.
 func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
 	const pods = 10
 	g, c, namespace := NewWithT(t), apiserver.Client(t), apiserver.Namespace(t)

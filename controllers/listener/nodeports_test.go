@@ -136,6 +136,29 @@ func (a *allocator) allocate(ctx context.Context, c client.Client, before *corev
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(service)
 }
 
+// The Pod for which a Listener was created is labelled when the Listener exists, as its Service is created.
+func TestFirstStatusHasTheNodeOfAPodThatWasLabelledMeanwhile(t *testing.T) {
+	a, pod := &allocator{}, newLabelledPod("1", "a", "pvc-1", corev1.PodPending)
+	labels := pod.Labels
+	pod.Labels = nil
+	funcs := a.funcs()
+	apply := funcs.Apply
+	funcs.Apply = func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		labelled := pod.DeepCopy()
+		labelled.Labels, labelled.ResourceVersion = labels, ""
+		return errors.Join(apply(ctx, c, o, options...), c.Update(ctx, labelled))
+	}
+	o := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service = nil }).
+		with(newNode("a", "10.0.0.1"), newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", func(*corev1.PersistentVolume) {})), pod).
+		reconcile(t, 1, funcs, nil)
+	if o.err != nil {
+		t.Fatal(o.err)
+	}
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 31080)}, o.listener.Status.IngressAddresses); diff != "" {
+		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+}
+
 func inUse(numbers ...int64) func(int64) *field.Error {
 	return func(number int64) *field.Error {
 		if slices.Contains(numbers, number) {

@@ -253,7 +253,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	o.mounting = mounting
+	o.mounting, o.nodes, o.missingNodes = mounting, nil, nil
 	for _, name := range reserved {
 		node := &corev1.Node{}
 		switch err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node); {

@@ -112,7 +112,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	created := o.service == nil
 	refusal, err := r.ensure(ctx, o)
+	if created && o.service != nil { // meanwhile, the Pod for which the Listener was created has been labelled
+		err = errors.Join(err, r.observeNodes(ctx, o))
+	}
 	if o.nodePortWait > 0 {
 		return reconcile.Result{RequeueAfter: o.nodePortWait}, err
 	}

@@ -250,6 +250,13 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			mustReconcile(t, r)
 			createVictims(t, admin, namespace)
 
+			// No policy matches the status of Pods.
+			pod := object(t, `{apiVersion: v1, kind: Pod, metadata: {namespace: `+namespace+`, name: listener-operator}}`)
+			failed := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`))
+			if err := operator.Status().Patch(t.Context(), pod, failed); !apierrors.IsForbidden(err) {
+				t.Errorf("patching the status of a Pod: %v, want forbidden", err)
+			}
+
 			all := attacks(namespace)
 			for what, a := range all {
 				err := a.send(t, operator)

@@ -20,28 +20,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// prepare creates the Listeners of the class-based claims of a Pod whose volumes exist. Kubernetes still binds the
-// claims, and then the Pod, so their Services usually exist when the Pod is bound.
-func (r *Reconciler) prepare(ctx context.Context, pod *corev1.Pod) error {
-	var errs []error
-	for i := range pod.Spec.Volumes {
-		m := mount{volume: pod.Spec.Volumes[i].Name}
-		found, err := r.observeVolume(ctx, &m, pod, &pod.Spec.Volumes[i])
-		if err == nil && found && m.selector.Class != "" && claim.ListenerNameProblem(m.claim.Name) == "" {
-			err = r.prepareListener(ctx, pod, &m)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-func (r *Reconciler) prepareListener(ctx context.Context, pod *corev1.Pod, m *mount) error {
-	if err := r.observeListener(ctx, m); err != nil || m.listener != nil {
-		return err // the Listener of an earlier claim, or a foreign one, is looked at when the Pod is bound
-	}
-	return r.ensureListener(ctx, pod, m, true)
-}
-
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
 // pins the volumes of pinned classes. A mount of a volume that observed has no entry for is a new one, unless the Pod
 // has the label of the Listener, which it gets last.

@@ -103,7 +103,7 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 		if err != nil {
 			return nil, err
 		}
-		if !found || m.claim.Spec.VolumeName == "" {
+		if !found {
 			continue
 		}
 		if problem := claim.ListenerNameProblem(m.listenerName()); problem != "" {
@@ -121,8 +121,8 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 	return mounts, nil
 }
 
-// observeVolume reads the claim and the PersistentVolume of a Pod's volume. It reports whether that is a listener
-// volume. The claim need not be bound to it yet.
+// observeVolume reads the claim and the PersistentVolume of a Pod's volume. It reports whether that is a bound listener
+// volume.
 func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Pod, volume *corev1.Volume) (bool, error) {
 	name := index.ClaimName(pod, volume)
 	if name == "" {
@@ -133,8 +133,10 @@ func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Po
 	if m.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil || m.claim == nil {
 		return false, err
 	}
-	key = types.NamespacedName{Name: cmp.Or(m.claim.Spec.VolumeName, claim.VolumeName(m.claim))}
-	if m.pv, err = get(ctx, r.Client, key, &corev1.PersistentVolume{}); err != nil || m.pv == nil {
+	if m.claim.Spec.VolumeName == "" {
+		return false, nil // the change of the claim is watched
+	}
+	if m.pv, err = get(ctx, r.Client, types.NamespacedName{Name: m.claim.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil || m.pv == nil {
 		return false, err
 	}
 	// Like the kubelet, ignore an ephemeral claim that the Pod does not control.

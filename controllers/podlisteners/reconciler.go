@@ -1,7 +1,7 @@
-// Package podlisteners writes the addresses of each Pod with listener volumes. It creates the Listeners of class-based
-// claims as soon as their volumes exist. When the Pod is bound to a node, the package labels the Pod, which the Service
-// of its Listener then selects, and its PersistentVolumes, and creates the PodListeners of the Pod with the addresses
-// that lead to it, while the kubelet still sets the Pod up. The node agent only reads the object.
+// Package podlisteners writes the addresses of each Pod with listener volumes. When the Pod is bound to a node, it
+// creates the Listeners of class-based claims, labels the Pod, which the Service of its Listener then selects, and its
+// PersistentVolumes, and creates the PodListeners of the Pod with the addresses that lead to it. Meanwhile, the kubelet
+// sets the Pod up. The node agent only reads the object.
 //
 // It must never keep an object that does not match its Pod. Of one that does, it keeps addresses only while the Pod's
 // claims, Listeners and classes are not known well enough to compute others.
@@ -85,8 +85,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	case publish:
 		wait, err = r.publish(ctx, existing, pod)
-	case prepare:
-		err = r.prepare(ctx, pod)
 	case keep:
 	}
 	if err == nil && wait == 0 {
@@ -107,8 +105,6 @@ const (
 	replace
 	// publish means that the addresses have to be written, into a new object if there is none.
 	publish
-	// prepare means that the Pod will need addresses when it is bound to a node.
-	prepare
 )
 
 // decide compares a PodListeners with its Pod. Either is nil if it does not exist.
@@ -133,10 +129,8 @@ func decide(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision 
 // mounted them. A Pod that is not bound to a node yet is reconciled again when it is.
 func decideNew(pod *corev1.Pod) decision {
 	switch {
-	case pod.DeletionTimestamp != nil || claim.PodFinished(pod):
+	case pod.DeletionTimestamp != nil || claim.PodFinished(pod) || pod.Spec.NodeName == "":
 		return keep
-	case pod.Spec.NodeName == "":
-		return prepare
 	default:
 		return publish
 	}

@@ -656,38 +656,36 @@ func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 	}
 }
 
-func TestListenerOfAClassBasedClaimIsCreatedWhenItsVolumeExists(t *testing.T) {
+func TestListenerOfAClassBasedClaimIsCreatedWhenThePodIsBound(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world)
-		want   bool
+		want   int
 	}{
-		"volume of a Pod that is not bound": {func(*world) {}, true},
-		"no volume":                         {func(w *world) { w.pv = nil }, false},
-		"volume of an earlier claim":        {func(w *world) { w.pv.Spec.ClaimRef.UID = "another" }, false},
-		"Pod that is being deleted": {func(w *world) {
+		"bound":                   {func(*world) {}, 1},
+		"not bound":               {func(w *world) { w.pod.Spec.NodeName = "" }, 0},
+		"claim not bound":         {func(w *world) { w.pvc.Spec.VolumeName = "" }, 0},
+		"no volume":               {func(w *world) { w.pv = nil }, 0},
+		"volume of another claim": {func(w *world) { w.pv.Spec.ClaimRef.UID = "another" }, 0},
+		"being deleted": {func(w *world) {
 			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
-		}, false},
-		"Pod that was rejected": {func(w *world) { w.pod.Status.Phase = corev1.PodFailed }, false},
+		}, 0},
+		"rejected": {func(w *world) { w.pod.Status.Phase = corev1.PodFailed }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
 			w.classBased()
-			w.pod.Spec.NodeName, w.pvc.Spec.VolumeName, w.pv.Name = "", "", "pvc-claim-uid"
 			tc.change(w)
 			c, _ := w.mustRun(t)
 			var listeners listenersv1alpha1.ListenerList
 			if err := c.List(t.Context(), &listeners); err != nil {
 				t.Fatal(err)
 			}
-			if got := len(listeners.Items) == 1 && len(listeners.Items[0].OwnerReferences) == 2; got != tc.want {
-				t.Errorf("Listeners %+v, want one: %t", listeners.Items, tc.want)
+			if len(listeners.Items) != tc.want {
+				t.Errorf("Listeners %+v, want %d", listeners.Items, tc.want)
 			}
 			var pod corev1.Pod
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || len(pod.Labels) > 0 {
-				t.Errorf("the Pod has the labels %v (%v) before it is bound", pod.Labels, err)
-			}
-			if got := published(t, c); got != nil {
-				t.Errorf("PodListeners %+v before the Pod is bound", got)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), &pod); err != nil || len(pod.Labels) != tc.want {
+				t.Errorf("the Pod has the labels %v (%v), want %d", pod.Labels, err, tc.want)
 			}
 		})
 	}

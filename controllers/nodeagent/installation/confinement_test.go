@@ -135,11 +135,6 @@ func TestOperatorOnlyLabelsPods(t *testing.T) {
 			other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}, Spec: pod.Spec}
 			return operator.Create(t.Context(), other, client.DryRunAll)
 		},
-		"changing a Pod's status": func() error {
-			changed := pod.DeepCopy()
-			changed.Status.Phase = corev1.PodFailed
-			return operator.Status().Update(t.Context(), changed)
-		},
 		"evicting a Pod": func() error {
 			return operator.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{})
 		},
