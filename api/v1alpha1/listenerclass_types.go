@@ -170,6 +170,9 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.ports) || !has(self.ingress) || !has(self.ingress.ports)",message="ports and ingress.ports both list the ports that are exposed: remove ingress.ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is that of its node"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.hostPort))",message="hostname names the addresses of the Service, which are not published with route, ingress or hostPort: remove hostname"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !has(self.serviceAnnotationTemplates) || !('external-dns.alpha.kubernetes.io/hostname' in self.serviceAnnotationTemplates)",message="hostname and serviceAnnotationTemplates both set the annotation external-dns.alpha.kubernetes.io/hostname: remove it from serviceAnnotationTemplates"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || !has(self.serviceExternalTrafficPolicy) || self.serviceExternalTrafficPolicy != 'Local'",message="loadBalancer.sharing contradicts serviceExternalTrafficPolicy Local: the nodes that receive the traffic of the shared address have to forward it to Pods on other nodes; remove serviceExternalTrafficPolicy"
 type ListenerClassSpec struct {
@@ -197,6 +200,21 @@ type ListenerClassSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	ServiceAnnotations map[string]string `json:"serviceAnnotations,omitempty"`
+
+	// serviceAnnotationTemplates are annotations of the Services whose values have placeholders: {listener},
+	// {namespace}, {className}, {podName}, {podIndex} and {hash}, which stands for 16 digits that depend on the
+	// namespace and the name of the Listener. {podName} and {podIndex} require a Listener of a PersistentVolumeClaim
+	// that belongs to a single Pod. They take precedence over serviceAnnotations and overrides. Defaults to none.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	ServiceAnnotationTemplates map[string]AnnotationTemplate `json:"serviceAnnotationTemplates,omitempty"`
+
+	// hostname publishes a name for each Listener, as its first address, before those that the Service has. It is also
+	// the value of the annotation external-dns.alpha.kubernetes.io/hostname of the Service, so that external-dns lets
+	// the name lead to these addresses; without external-dns, another tool has to. Requires serviceType LoadBalancer or
+	// ClusterIP, without route, ingress and hostPort. If absent, no name is published.
+	// +optional
+	Hostname *Hostname `json:"hostname,omitempty"`
 
 	// This is a pattern because an enum rejects null even where a field is nullable, and no marker adds null to the
 	// values of an enum.

@@ -19,6 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
 // ensure applies the Service and then the objects of the backend, and records the applied objects in o. A refusal means
@@ -27,6 +28,9 @@ import (
 func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	desired, err := desiredService(o)
 	var sharedPorts map[string]int32
+	if err == nil {
+		desired, err = host.WithAnnotations(o.forBackend(o.backend), desired)
+	}
 	if err == nil && !o.serviceTerminating() {
 		desired, sharedPorts, err = r.withSharedPorts(ctx, o, desired)
 	}

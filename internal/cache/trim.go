@@ -123,6 +123,9 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
 	}
 	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
+		kept.Annotations = filter(service.Annotations, func(annotation string) bool {
+			return annotation == names.AnnotationHostname || annotation == names.AnnotationPod
+		})
 		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
 	}

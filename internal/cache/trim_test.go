@@ -161,10 +161,12 @@ func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 		},
 	}
 	whole.Spec.Selector, whole.Spec.HealthCheckNodePort = map[string]string{"app": "web"}, 31000
+	whole.Annotations[names.AnnotationHostname], whole.Annotations[names.AnnotationPod] = "web.example.com", "web-0"
 	want := &corev1.Service{
 		ObjectMeta: trimmedMetadata(nil, owner("Listener", true)), Spec: spec,
 		Status: corev1.ServiceStatus{LoadBalancer: whole.Status.LoadBalancer},
 	}
+	want.Annotations = map[string]string{names.AnnotationHostname: "web.example.com", names.AnnotationPod: "web-0"}
 	if diff := cmp.Diff(want, trimService(whole.DeepCopy(), "operators")); diff != "" {
 		t.Errorf("service (-want +got):\n%s", diff)
 	}

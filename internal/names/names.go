@@ -75,6 +75,13 @@ const (
 	// address, a host name, or several of them with commas in between, the preferred one first.
 	AnnotationAdvertisedAddress = "listener-operator.dev/advertised-address"
 
+	// AnnotationPod on an object of a Listener is the name of the Pod whose name is in the object's hosts or
+	// annotations. While the Pod is being replaced, they stay.
+	AnnotationPod = "listeners.stackable.tech/pod"
+
+	// AnnotationHostname on a Service is the name that external-dns lets lead to the Service.
+	AnnotationHostname = "external-dns.alpha.kubernetes.io/hostname"
+
 	// AnnotationPorts on a class-based claim lists the names of the ports that its Listener exposes, with commas in
 	// between, the preferred one first.
 	AnnotationPorts = "listener-operator.dev/ports"

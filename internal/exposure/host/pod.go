@@ -9,10 +9,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// annotationPod is the name of the Pod that the host of an object is made from.
-const annotationPod = "listeners.stackable.tech/pod"
 
 // Annotations returns the annotations of an object with one of the hosts: those of the class, and the name of the Pod.
 // It is nil if there are none.
@@ -20,7 +18,7 @@ func (h Hosts) Annotations(class map[string]string) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, class)
 	if h.Pod != "" {
-		annotations[annotationPod] = h.Pod
+		annotations[names.AnnotationPod] = h.Pod
 	}
 	if len(annotations) == 0 {
 		return nil
@@ -34,6 +32,11 @@ func (t Template) podOf(l *exposure.Listener) (string, error) {
 	if !t.has(podName) && !t.has(podIndex) {
 		return "", nil
 	}
+	return podOf(l, t.path())
+}
+
+// podOf returns the name of the only Pod of the Listener, to which the field of its class refers.
+func podOf(l *exposure.Listener, path string) (string, error) {
 	pods := l.Pods
 	if len(pods) == 0 {
 		pods = recordedPods(l)
@@ -50,14 +53,18 @@ func (t Template) podOf(l *exposure.Listener) (string, error) {
 		problem = fmt.Sprintf("no Pod mounts claim %s/%s", l.Namespace, l.Name)
 	}
 	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s refers to the Pod, which requires a claim with a single Pod: %s",
-		t.path(), l.Class.Name, problem)
+		path, l.Class.Name, problem)
 }
 
 // recordedPods returns the names of the Pods that the Listener's objects were created for.
 func recordedPods(l *exposure.Listener) []string {
+	objects := slices.Clone(l.Objects)
+	if l.Service != nil {
+		objects = append(objects, l.Service)
+	}
 	var pods []string
-	for _, o := range l.Objects {
-		if pod := o.GetAnnotations()[annotationPod]; pod != "" {
+	for _, o := range objects {
+		if pod := o.GetAnnotations()[names.AnnotationPod]; pod != "" {
 			pods = append(pods, pod)
 		}
 	}

@@ -144,8 +144,8 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, error)
 // check returns a *exposure.Refusal if the host is invalid, or may be that of another Listener.
 func (t Template) check(l *exposure.Listener, port, host string) error {
 	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 { // expand returns no label that is too long
-		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s results in %q for port %s, which is not a host name: %s",
-			t.path(), l.Class.Name, host, port, strings.Join(problems, ", "))
+		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s results in %q%s, which is not a host name: %s",
+			t.path(), l.Class.Name, host, ofPort(port), strings.Join(problems, ", "))
 	}
 	if _, domain, _ := strings.Cut(t.Text, "."); t.WholeDomain && !endsWithHash.MatchString(domain) && !namespaceAlone.MatchString(domain) {
 		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the Routes of ListenerClass %s serve whole domains, which namespaces would share; use "+
@@ -157,6 +157,14 @@ func (t Template) check(l *exposure.Listener, port, host string) error {
 			"two dots with {hash}, as in {podName}-{namespace}-{hash}", t.path(), l.Class.Name)
 	}
 	return nil
+}
+
+// ofPort describes a port in a message, or is "" for the host of a whole Listener.
+func ofPort(port string) string {
+	if port == "" {
+		return ""
+	}
+	return " for port " + port
 }
 
 // expand replaces the placeholders of the template by values. unknown are the placeholders without a value.

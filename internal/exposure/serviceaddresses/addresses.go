@@ -8,6 +8,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // addresses returns the addresses that the type of the Service provides, never nil.
@@ -16,10 +17,22 @@ func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 	case listenersv1alpha1.ServiceTypeNodePort:
 		return nodePortAddresses(nodePorts(l), l.Nodes, l.NodeChoice())
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
-		return loadBalancerAddresses(l.Service, l.IPFamilies(), prefer)
+		return withName(l, loadBalancerAddresses(l.Service, l.IPFamilies(), prefer))
 	default:
-		return clusterIPAddresses(l.Service, l.ClusterDomain, prefer)
+		return withName(l, clusterIPAddresses(l.Service, l.ClusterDomain, prefer))
 	}
+}
+
+// withName returns the addresses after the name that leads to them, if the class has one published. Its ports are those
+// of the Service, as at each of the addresses.
+func withName(l *exposure.Listener, addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
+	name := l.Service.Annotations[names.AnnotationHostname]
+	if l.Class.Spec.Hostname == nil || name == "" || len(addresses) == 0 {
+		return addresses
+	}
+	return append([]listenersv1alpha1.IngressAddress{{
+		Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service),
+	}}, addresses...)
 }
 
 // nodePortAddresses returns the addresses of the nodes, in the given order, with the Service's node ports. Nodes that

@@ -142,6 +142,53 @@ func TestAddressesByServiceType(t *testing.T) {
 	}
 }
 
+// The others stay listed: certificates must cover them.
+func TestANameIsTheFirstAddress(t *testing.T) {
+	const name = "web-0.shop.example.com"
+	numbers := map[string]int32{"http": 9000}
+	service := func(annotations map[string]string, ingress ...corev1.LoadBalancerIngress) *corev1.Service {
+		return &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", Annotations: annotations},
+			Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1"}, Ports: []corev1.ServicePort{{Name: "http", Port: 9000}}},
+			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
+		}
+	}
+	named := map[string]string{names.AnnotationHostname: name}
+	balanced := []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}, {Hostname: "lb.example.com"}}
+	for test, tc := range map[string]struct {
+		serviceType listenersv1alpha1.ServiceType
+		service     *corev1.Service
+		noName      bool
+		want        []listenersv1alpha1.IngressAddress
+	}{
+		"load balancer": {
+			serviceType: loadBalancer, service: service(named, balanced...),
+			want: []listenersv1alpha1.IngressAddress{hostname(name, numbers), ip("203.0.113.9", numbers), hostname("lb.example.com", numbers)},
+		},
+		"cluster IPs": {
+			serviceType: clusterIP, service: service(named), want: []listenersv1alpha1.IngressAddress{hostname(name, numbers), ip("10.96.0.1", numbers)},
+		},
+		"no address to lead to": {serviceType: loadBalancer, service: service(named), want: []listenersv1alpha1.IngressAddress{}},
+		"the Service does not have it yet": {
+			serviceType: clusterIP, service: service(nil), want: []listenersv1alpha1.IngressAddress{ip("10.96.0.1", numbers)},
+		},
+		"another author set the annotation": {
+			serviceType: clusterIP, service: service(named), noName: true, want: []listenersv1alpha1.IngressAddress{ip("10.96.0.1", numbers)},
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: preferIP}}
+			if !tc.noName {
+				class.Spec.Hostname = &listenersv1alpha1.Hostname{Template: "{podName}.{namespace}.example.com"}
+			}
+			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{Listener: &listenersv1alpha1.Listener{}, Class: class, Service: tc.service})
+			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestAddressesFollowTheFamiliesOfTheService(t *testing.T) {
 	numbers, nodeNumbers := map[string]int32{"http": 80}, map[string]int32{"http": 30080}
 	service := &corev1.Service{

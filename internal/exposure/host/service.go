@@ -1,0 +1,70 @@
+package host
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// WithAnnotations returns a copy of the Service with the annotations that the class has templates for. They take
+// precedence over others: an author of a Listener must not choose the name of another one. The error is a
+// *exposure.Refusal.
+func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, error) {
+	class := l.Class.Spec
+	if class.Hostname == nil && len(class.ServiceAnnotationTemplates) == 0 {
+		return service, nil
+	}
+	annotations, pod, err := annotationsOf(l)
+	if err != nil {
+		return nil, err
+	}
+	if class.Hostname != nil {
+		hosts, err := Template{Exposure: "spec.hostname", Field: "template", Text: string(class.Hostname.Template)}.Of(l, []string{""})
+		if err != nil {
+			return nil, err
+		}
+		annotations[names.AnnotationHostname] = hosts.ByPort[""]
+		pod = max(pod, hosts.Pod) // they are the same, or one is empty
+	}
+	if pod != "" {
+		annotations[names.AnnotationPod] = pod
+	}
+	copied, metadata := *service, *service.ObjectMetaApplyConfiguration
+	metadata.Annotations = maps.Clone(metadata.Annotations)
+	copied.ObjectMetaApplyConfiguration = &metadata
+	return copied.WithAnnotations(annotations), nil
+}
+
+// annotationsOf returns the annotations by the templates of the class, and the name of the Pod if they refer to it.
+func annotationsOf(l *exposure.Listener) (annotations map[string]string, pod string, _ error) {
+	templates := l.Class.Spec.ServiceAnnotationTemplates
+	annotations = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(templates)) {
+		path, text := "spec.serviceAnnotationTemplates["+name+"]", string(templates[name])
+		if strings.Contains(text, "{"+podName+"}") || strings.Contains(text, "{"+podIndex+"}") {
+			var err error
+			if pod, err = podOf(l, path); err != nil {
+				return nil, "", err
+			}
+		}
+		unknown := ""
+		annotations[name] = Replace(text, func(placeholder string) string {
+			value, ok := Value(l, "", pod, placeholder)
+			if !ok || placeholder == "port" {
+				unknown = placeholder
+			}
+			return value
+		})
+		if unknown != "" {
+			return nil, "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has the placeholder {%s}, which has no value for Listener %s/%s; "+
+				"the name of a Pod has an index only if it ends with a hyphen and a number, as in a StatefulSet", path, l.Class.Name, unknown, l.Namespace, l.Name)
+		}
+	}
+	return annotations, pod, nil
+}
