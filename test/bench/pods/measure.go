@@ -12,7 +12,7 @@ import (
 
 // Starts measures how long single Pods of each variant take to start, in turns, and what happens meanwhile.
 func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) {
-	all := selectVariants(EmptyDir, EmptyDirService, Bound, Fresh, FreshReplica, FreshWaiting)
+	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh, FreshReplica, FreshWaiting)
 	for _, v := range all {
 		if err := b.prepare(ctx, v, 1); err != nil {
 			return nil, err
@@ -104,9 +104,10 @@ func (b *Bench) variantResult(ctx context.Context, v variant, pods []started) (r
 }
 
 // Bursts measures how long many Pods of each variant take to start at once on one node, in turns. emptyDir with a
-// Service is what Kubernetes needs for the same Pods and Services without this operator.
+// Service is what Kubernetes needs for the same Pods and Services without this operator, and a hostPath of a fresh
+// claim and a Service what it needs for their claims, too.
 func (b *Bench) Bursts(ctx context.Context, rounds, count int) (*result.Bursts, error) {
-	all := selectVariants(EmptyDir, EmptyDirService, Bound, Fresh)
+	all := selectVariants(EmptyDir, EmptyDirService, HostPath, Bound, Fresh)
 	for _, v := range all {
 		b.progress.Printf("preparing %d Pods with %s", count, v.name)
 		if err := b.prepare(ctx, v, count); err != nil {

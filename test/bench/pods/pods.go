@@ -95,6 +95,7 @@ func (b *Bench) create(ctx context.Context, objects ...client.Object) error {
 const (
 	EmptyDir        = "emptyDir"
 	EmptyDirService = "emptyDir and a Service"
+	HostPath        = "hostPath of a fresh claim and a Service"
 	Bound           = "bound claim"
 	Fresh           = "fresh claim"
 	FreshReplica    = "fresh claim of a replica"
@@ -118,6 +119,9 @@ func variants() []variant {
 		{name: EmptyDir, objects: func(name string, _ int) []client.Object { return single(newPod(name, emptyDir)) }},
 		{name: EmptyDirService, objects: func(name string, _ int) []client.Object {
 			return []client.Object{newService(name), newPod(name, emptyDir)}
+		}},
+		{name: HostPath, objects: func(name string, _ int) []client.Object {
+			return []client.Object{newHostPath(name), newStaticClaim(name), newService(name), newPod(name, claimed(name))}
 		}},
 		{name: Bound, bound: true, objects: func(name string, number int) []client.Object {
 			return single(newPod(name, claimed(keptName(number))))
@@ -182,6 +186,23 @@ func newService(name string) *corev1.Service {
 
 func newClaim(name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations()}, Spec: claimSpec(names.Driver)}
+}
+
+// newHostPath returns a PersistentVolume of Kubernetes' simplest kind for a static claim.
+func newHostPath(claim string) *corev1.PersistentVolume {
+	spec := claimSpec("")
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "bench-" + claim}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: spec.AccessModes, Capacity: spec.Resources.Requests,
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		PersistentVolumeSource:        corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}},
+	}}
+}
+
+// newStaticClaim returns the claim of such a volume.
+func newStaticClaim(name string) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: claimSpec("")}
+	claim.Spec.VolumeName = "bench-" + name
+	return claim
 }
 
 func claimed(name string) corev1.VolumeSource {

@@ -119,7 +119,9 @@ func (b *Bench) start(
 // createPod creates the objects of a Pod, and returns the Pod, the last one.
 func (b *Bench) createPod(ctx context.Context, v variant, objects []client.Object, node string) (pod *corev1.Pod, err error) {
 	for _, o := range objects {
-		o.SetNamespace(v.namespace())
+		if _, ok := o.(*corev1.PersistentVolume); !ok {
+			o.SetNamespace(v.namespace())
+		}
 		var ok bool
 		if pod, ok = o.(*corev1.Pod); ok && node != "" {
 			pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
@@ -229,8 +231,18 @@ func (b *Bench) remove(ctx context.Context, v variant) error {
 	}
 	var claims corev1.PersistentVolumeClaimList
 	var services corev1.ServiceList
-	if err := errors.Join(b.api.List(ctx, &claims, in), b.api.List(ctx, &services, in)); err != nil {
-		return fmt.Errorf("listing claims and Services: %w", err)
+	var volumes corev1.PersistentVolumeList
+	if err := errors.Join(b.api.List(ctx, &claims, in), b.api.List(ctx, &services, in), b.api.List(ctx, &volumes)); err != nil {
+		return fmt.Errorf("listing claims, Services and volumes: %w", err)
+	}
+	for i := range volumes.Items {
+		volume := &volumes.Items[i]
+		if volume.Spec.HostPath == nil || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Namespace != v.namespace() {
+			continue
+		}
+		if err := client.IgnoreNotFound(b.api.Delete(ctx, volume)); err != nil {
+			return fmt.Errorf("deleting a volume: %w", err)
+		}
 	}
 	for i := range claims.Items {
 		if claim := &claims.Items[i]; metav1.GetControllerOf(claim) == nil && !isKept(claim) {
