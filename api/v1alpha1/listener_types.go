@@ -44,23 +44,28 @@ const (
 	ReasonNodePortsExhausted  = "NodePortsExhausted"
 
 	ReasonSharedPortsExhausted = "SharedPortsExhausted"
+	ReasonForeignGatewayRoute  = "ForeignGatewayRoute"
+	ReasonGatewayRouteRejected = "GatewayRouteRejected"
+	ReasonNoGatewayListener    = "NoGatewayListener"
 )
 
 // Reasons of ListenerReady.
 const (
-	ReasonAddressesAssigned      = "AddressesAssigned"
-	ReasonNotAccepted            = "NotAccepted"
-	ReasonWaitingForLoadBalancer = "WaitingForLoadBalancer"
-	ReasonWaitingForPods         = "WaitingForPods"
-	ReasonWaitingForNodePorts    = "WaitingForNodePorts"
-	ReasonWaitingForClusterIP    = "WaitingForClusterIP"
-	ReasonNoHostPorts            = "NoHostPorts"
-	ReasonNodesMissing           = "NodesMissing"
-	ReasonInvalidNodeAddress     = "InvalidNodeAddress"
-	ReasonServiceTerminating     = "ServiceTerminating"
-	ReasonWaitingForRouter       = "WaitingForRouter"
-	ReasonWaitingForIngress      = "WaitingForIngress"
-	ReasonRouteNotAdmitted       = "RouteNotAdmitted"
+	ReasonAddressesAssigned       = "AddressesAssigned"
+	ReasonNotAccepted             = "NotAccepted"
+	ReasonWaitingForLoadBalancer  = "WaitingForLoadBalancer"
+	ReasonWaitingForPods          = "WaitingForPods"
+	ReasonWaitingForNodePorts     = "WaitingForNodePorts"
+	ReasonWaitingForClusterIP     = "WaitingForClusterIP"
+	ReasonNoHostPorts             = "NoHostPorts"
+	ReasonNodesMissing            = "NodesMissing"
+	ReasonInvalidNodeAddress      = "InvalidNodeAddress"
+	ReasonServiceTerminating      = "ServiceTerminating"
+	ReasonWaitingForRouter        = "WaitingForRouter"
+	ReasonWaitingForIngress       = "WaitingForIngress"
+	ReasonRouteNotAdmitted        = "RouteNotAdmitted"
+	ReasonWaitingForGateway       = "WaitingForGateway"
+	ReasonGatewayRouteNotAccepted = "GatewayRouteNotAccepted"
 )
 
 // Reasons of ListenerReady while the Listener has addresses at which nothing responds.

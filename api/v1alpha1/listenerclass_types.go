@@ -159,8 +159,10 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.route) || self.serviceType == 'ClusterIP'",message="route needs serviceType ClusterIP: the router reaches the Pods from inside the cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || self.serviceType == 'ClusterIP'",message="hostPort needs serviceType ClusterIP: the Pods open the ports of their nodes, and the Service none"
 // +kubebuilder:validation:XValidation:rule="!has(self.ingress) || self.serviceType == 'ClusterIP'",message="ingress needs serviceType ClusterIP: the Ingress controller reaches the Pods from inside the cluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route, ingress and hostPort may be set"
-// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || !(has(self.route) || has(self.hostPort))",message="at most one of route, ingress and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || self.serviceType == 'ClusterIP'",message="gateway needs serviceType ClusterIP: the Gateway reaches the Pods from inside the cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostPort) || !has(self.route)",message="at most one of route, ingress, gateway and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || !(has(self.route) || has(self.hostPort))",message="at most one of route, ingress, gateway and hostPort may be set"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !(has(self.route) || has(self.ingress) || has(self.hostPort))",message="at most one of route, ingress, gateway and hostPort may be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || self.serviceType == 'NodePort' || has(self.hostPort)",message="pinning needs serviceType NodePort, or hostPort: other addresses do not depend on a node"
 // +kubebuilder:validation:XValidation:rule="!has(self.pinning) || !has(self.pinnedNodePorts) || !self.pinnedNodePorts || self.pinning.policy == 'Required'",message="pinnedNodePorts: true means pinning.policy Required, which contradicts the policy Preferred: remove pinnedNodePorts"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeAddresses) || self.serviceType == 'NodePort' || has(self.hostPort)",message="nodeAddresses needs serviceType NodePort, or hostPort: other addresses are not those of nodes"
@@ -171,7 +173,7 @@ type LoadBalancerSharing struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || self.serviceType == 'NodePort'",message="nodePorts needs serviceType NodePort: other Services are not reached at node ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.nodePorts) || has(self.nodePorts.range) || has(self.nodePorts.target)",message="nodePorts has no effect without range or target: set one of them, or remove nodePorts"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || self.serviceType != 'NodePort'",message="hostname needs serviceType LoadBalancer or ClusterIP: the address of a Pod behind node ports is that of its node"
-// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.hostPort))",message="hostname names the addresses of the Service, which are not published with route, ingress or hostPort: remove hostname"
+// +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !(has(self.route) || has(self.ingress) || has(self.gateway) || has(self.hostPort))",message="hostname names the addresses of the Service, which are not published with route, ingress, gateway or hostPort: remove hostname"
 // +kubebuilder:validation:XValidation:rule="!has(self.hostname) || !has(self.serviceAnnotationTemplates) || !('external-dns.alpha.kubernetes.io/hostname' in self.serviceAnnotationTemplates)",message="hostname and serviceAnnotationTemplates both set the annotation external-dns.alpha.kubernetes.io/hostname: remove it from serviceAnnotationTemplates"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || self.serviceType == 'LoadBalancer'",message="loadBalancer needs serviceType LoadBalancer: other Services have none"
 // +kubebuilder:validation:XValidation:rule="!has(self.loadBalancer) || !has(self.serviceExternalTrafficPolicy) || self.serviceExternalTrafficPolicy != 'Local'",message="loadBalancer.sharing contradicts serviceExternalTrafficPolicy Local: the nodes that receive the traffic of the shared address have to forward it to Pods on other nodes; remove serviceExternalTrafficPolicy"
@@ -327,6 +329,12 @@ type ListenerClassSpec struct {
 	// the Ingress controller has taken them. Requires serviceType ClusterIP.
 	// +optional
 	Ingress *IngressExposure `json:"ingress,omitempty"`
+
+	// gateway exposes each port through a route of the Gateway API of its own. The addresses are then the hosts of the
+	// routes or the addresses of the Gateway, once its controller has accepted the routes. Requires serviceType
+	// ClusterIP, and a cluster that serves the Gateway API.
+	// +optional
+	Gateway *GatewayExposure `json:"gateway,omitempty"`
 
 	// hostPort publishes the addresses of the nodes that the Pods run on, with the ports that the Pods declare as
 	// hostPort or, if they use the network of the node, all their ports. Programs then listen on the ports that they

@@ -71,6 +71,9 @@ func (TunnelBackend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.L
 	return listenersv1alpha1.ListenerScopeCluster
 }
 
+// References implements exposure.Backend.
+func (TunnelBackend) References(*exposure.Listener) []exposure.Reference { return nil }
+
 // PodAddresses implements exposure.Backend.
 func (TunnelBackend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
 	return nil

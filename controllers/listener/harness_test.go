@@ -194,14 +194,17 @@ func newMount(pod, node, volume string) *listenersv1alpha1.PodListeners {
 }
 
 // servedKind is the view of a kind that the cluster serves.
-type servedKind struct{ client.Reader }
+type servedKind struct {
+	client.Reader
+	version string
+}
 
-func (servedKind) Served() bool { return true }
+func (k servedKind) Version() string { return k.version }
 
 // unservedKind is the view of a kind that the cluster does not serve.
 type unservedKind struct{}
 
-func (unservedKind) Served() bool { return false }
+func (unservedKind) Version() string { return "" }
 
 func (unservedKind) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return &meta.NoKindMatchError{GroupKind: routeKind.GroupKind()}
@@ -214,7 +217,7 @@ func (unservedKind) List(context.Context, client.ObjectList, ...client.ListOptio
 // unresponsiveKind is the view of a kind whose API does not respond.
 type unresponsiveKind struct{ unservedKind }
 
-func (unresponsiveKind) Served() bool { return true }
+func (unresponsiveKind) Version() string { return "v1" }
 
 func (unresponsiveKind) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("the API did not respond")
@@ -226,7 +229,7 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 	r.initialize()
 	for _, backend := range list {
 		for _, kind := range backend.Kinds() {
-			r.kinds[kind.GroupVersionKind] = servedKind{c}
+			r.kinds[kind.GroupVersionKind] = servedKind{c, kind.Version}
 		}
 	}
 	return r

@@ -1,15 +1,18 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -22,14 +25,24 @@ import (
 
 // ensureObjects applies the objects of the backend. It tries all of them, and returns the first refusal.
 func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.Refusal, error) {
+	l := o.forBackend(o.backend)
 	for _, kind := range o.backend.Kinds() {
-		if !r.kinds[kind.GroupVersionKind].Served() {
+		if r.kinds[kind.GroupVersionKind].Version() == "" {
 			return exposure.Refuse(listenersv1alpha1.ReasonNotServed, "ListenerClass %s requires objects of kind %s, which this cluster does not serve in %s; use another class",
-				o.class.Name, kind.Kind, kind.GroupVersion()), nil
+				o.class.Name, kind.Kind, strings.Join(append([]string{kind.GroupVersion().String()}, kind.OtherVersions...), ", ")), nil
+		}
+		if kind.ReadOnly {
+			continue
 		}
 		o.desired[kind.GroupVersionKind] = sets.New[string]()
+		if c := r.contended[kind.GroupVersionKind]; c != nil {
+			c.deciding.Lock()
+			defer c.deciding.Unlock()
+			c.setWaiting(client.ObjectKeyFromObject(o.listener), true) // before the others are read, so that no change is missed
+			l.Others = r.others(ctx, o.listener, kind)
+		}
 	}
-	all, err := o.backend.Objects(o.forBackend(o.backend))
+	all, err := o.backend.Objects(l)
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
 	}
@@ -39,6 +52,9 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 	var first *exposure.Refusal
 	var errs []error
 	for _, kind := range o.backend.Kinds() {
+		if c := r.contended[kind.GroupVersionKind]; c != nil {
+			c.setWaiting(client.ObjectKeyFromObject(o.listener), false)
+		}
 		for _, desired := range all {
 			if desired.GroupVersionKind() != kind.GroupVersionKind {
 				continue
@@ -70,6 +86,7 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	case desired.Recreate:
 		return nil, r.deleteObject(ctx, o, kind, existing) // it is created again after its deletion
 	}
+	desired.SetGroupVersionKind(kind.GroupKind().WithVersion(r.kinds[kind.GroupVersionKind].Version()))
 	_, err = r.applier.Apply(ctx, desired.Unstructured, existing)
 	if message, ok := rejection(err); ok {
 		if remedy := kind.Remedy(message); remedy != "" {
@@ -88,6 +105,9 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 		return nil, fmt.Errorf("reading the applied %s %s: %w", kind.Kind, client.ObjectKeyFromObject(desired), err)
 	}
 	o.objects[kind.GroupVersionKind][applied.GetName()] = applied
+	if c := r.contended[kind.GroupVersionKind]; c != nil {
+		c.record(applied)
+	}
 	return nil, nil //nolint:nilnil // nothing is refused
 }
 
@@ -185,10 +205,15 @@ func (r *Reconciler) deleteUndesired(ctx context.Context, o *observed, backend e
 	return errors.Join(errs...)
 }
 
-// deleteObject deletes an object that the Listener controls.
+// deleteObject deletes an object that the Listener controls, in the version that the cluster serves.
 func (r *Reconciler) deleteObject(ctx context.Context, o *observed, kind exposure.Kind, object client.Object) error {
-	if err := r.applier.Delete(ctx, object.DeepCopyObject().(client.Object)); err != nil && !meta.IsNoMatchError(err) {
+	identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID()}}
+	identity.SetGroupVersionKind(kind.GroupKind().WithVersion(cmp.Or(r.kinds[kind.GroupVersionKind].Version(), kind.Version)))
+	if err := r.applier.Delete(ctx, identity); err != nil && !meta.IsNoMatchError(err) {
 		return err
+	}
+	if c := r.contended[kind.GroupVersionKind]; c != nil {
+		c.forget(client.ObjectKeyFromObject(object))
 	}
 	log.FromContext(ctx).Info("Deleted an object that exposed the Listener", "kind", kind.Kind, "object", client.ObjectKeyFromObject(object).String())
 	delete(o.objects[kind.GroupVersionKind], object.GetName())

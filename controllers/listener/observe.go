@@ -46,6 +46,10 @@ type observed struct {
 	// objects are the objects of the backends' kinds that the Listener controls, by name. A kind has no entry while its
 	// objects are unknown.
 	objects map[schema.GroupVersionKind]map[string]exposure.Object
+	// referenced are the objects that the backends only read, by the name of the backend.
+	referenced map[string][]exposure.Object
+	// namespaceLabels are the labels of the namespace. They are observed only if referenced objects may select them.
+	namespaceLabels map[string]string
 	// desired are the names of the desired objects, which ensureObjects sets.
 	desired map[schema.GroupVersionKind]sets.Set[string]
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
@@ -71,14 +75,16 @@ type observed struct {
 
 func (r *Reconciler) observe(ctx context.Context, listener *listenersv1alpha1.Listener) (*observed, error) {
 	o := &observed{
-		listener: listener,
-		objects:  map[schema.GroupVersionKind]map[string]exposure.Object{},
-		desired:  map[schema.GroupVersionKind]sets.Set[string]{},
+		listener:   listener,
+		objects:    map[schema.GroupVersionKind]map[string]exposure.Object{},
+		referenced: map[string][]exposure.Object{},
+		desired:    map[schema.GroupVersionKind]sets.Set[string]{},
 
 		rejectedNodePorts: map[string]string{},
 	}
 	for _, observe := range []func(context.Context, *observed) error{
-		r.observeClass, r.observeService, r.observeObjects, r.observePods, r.observeNodes, r.observeClusterDomain, r.observeSharedPorts,
+		r.observeClass, r.observeService, r.observeObjects, r.observeReferences, r.observePods, r.observeNodes, r.observeClusterDomain,
+		r.observeSharedPorts,
 	} {
 		if err := observe(ctx, o); err != nil {
 			return nil, err
@@ -155,6 +161,9 @@ func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
 // the Listener's backend generates this kind.
 func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	for kind, reader := range r.kinds {
+		if r.readOnly.Has(kind) {
+			continue
+		}
 		list, err := r.newList(kind)
 		if err != nil {
 			return err
@@ -283,6 +292,7 @@ func (o *observed) forBackend(b exposure.Backend) *exposure.Listener {
 	l := &exposure.Listener{
 		Listener: o.listener, Class: o.class, Service: o.service, Pods: o.pods,
 		Nodes: o.nodes, MissingNodes: o.missingNodes, Mounting: o.mounting, ClusterDomain: o.clusterDomain,
+		Referenced: o.referenced[b.Name()], NamespaceLabels: o.namespaceLabels,
 	}
 	for _, kind := range b.Kinds() {
 		l.Objects = slices.AppendSeq(l.Objects, maps.Values(o.objects[kind.GroupVersionKind]))

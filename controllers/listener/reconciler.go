@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +50,12 @@ type Reconciler struct {
 	statuses *apply.Applier
 	// kinds are the views of the backends' kinds.
 	kinds map[schema.GroupVersionKind]optionalKind
-	clock clock.PassiveClock
+	// readOnly are those of these kinds whose objects the backends only read, and referring are these backends.
+	readOnly  sets.Set[schema.GroupVersionKind]
+	referring []exposure.Backend
+	// contended has an entry for each kind of the backends whose objects exclude each other.
+	contended map[schema.GroupVersionKind]*contended
+	clock     clock.PassiveClock
 	// allocated has the node ports that are not available, and shared the ports of shared addresses.
 	allocated, shared *allocatedPorts
 	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
@@ -82,16 +88,32 @@ type readiness struct {
 // optionalKind reads objects of a kind that the cluster may not serve.
 type optionalKind interface {
 	client.Reader
-	// Served reports whether the cluster serves the kind. If it does, reading can still fail while the API does not
-	// respond.
-	Served() bool
+	// Version returns the version of the kind that the cluster serves, or "" if it does not serve the kind. If it does,
+	// reading can still fail while the API does not respond.
+	Version() string
 }
 
 // initialize sets all unexported fields.
 func (r *Reconciler) initialize() {
 	r.applier = apply.New(r.Client, names.FieldManagerService)
 	r.statuses = apply.New(r.Client, names.FieldManagerListenerStatus)
-	r.kinds = map[schema.GroupVersionKind]optionalKind{}
+	r.kinds, r.contended = map[schema.GroupVersionKind]optionalKind{}, map[schema.GroupVersionKind]*contended{}
+	r.readOnly, r.referring = sets.New[schema.GroupVersionKind](), nil
+	for _, backend := range r.Backends {
+		refers := false
+		for _, kind := range backend.Kinds() {
+			if kind.Contended {
+				r.contended[kind.GroupVersionKind] = newContended()
+			}
+			if kind.ReadOnly {
+				r.readOnly.Insert(kind.GroupVersionKind)
+				refers = true
+			}
+		}
+		if refers {
+			r.referring = append(r.referring, backend)
+		}
+	}
 	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
 	r.idlePeriod = idlePeriod
 	r.ready, r.waiting, r.idle = map[types.UID]readiness{}, map[types.UID]time.Time{}, map[types.UID]time.Time{}

@@ -209,7 +209,7 @@ func TestListenerWithoutRoutesDoesNotNeedTheRouteAPI(t *testing.T) {
 func TestForeignRouteMissingInTheCacheIsNotModified(t *testing.T) {
 	foreign := &routev1.Route{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-http"}, Spec: routev1.RouteSpec{Host: "theirs.example.com"}}
 	o := newRouteState(foreign).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
-		r.kinds[routeKind] = servedKind{fakeclient.New(t, interceptor.Funcs{})}
+		r.kinds[routeKind] = servedKind{fakeclient.New(t, interceptor.Funcs{}), routeKind.Version}
 	})
 	if !apierrors.IsConflict(o.err) {
 		t.Errorf("got error %v, want the conflict, after which the Listener is reconciled again", o.err)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -53,6 +52,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.Service{}, r.allocated.handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.allocated.handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.shared.handler()).
+		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.waitingForOthers), builder.WithPredicates(deleted())).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
@@ -67,6 +67,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()})
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
+			if r.kinds[kind.GroupVersionKind] != nil {
+				continue // another backend reads it, too
+			}
 			view, err := r.viewOf(kind)
 			if err != nil {
 				return err
@@ -84,33 +87,44 @@ func (r *Reconciler) viewOf(kind exposure.Kind) (*platform.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, err := r.Platform.View(platform.ViewOptions{
+	options := platform.ViewOptions{
 		Scheme:     r.Client.Scheme(),
 		Object:     o,
-		Cache:      cache.ByObject{Transform: r.trimForeign(kind.GroupVersionKind)},
+		Cache:      cache.ByObject{Transform: r.trimForeign(kind)},
 		Indexes:    map[string]client.IndexerFunc{index.ObjectsByController: index.Controller},
-		Handler:    handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind.ForeignReason)),
-		Predicates: []predicate.Predicate{controlledOrDeleted()},
+		Handler:    handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind)),
+		Predicates: []predicate.Predicate{controlledOrDeleted(kind.Contended)},
 		Changed:    func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
-	})
+	}
+	if kind.ReadOnly {
+		options.Indexes = nil
+		options.Handler = handler.EnqueueRequestsFromMapFunc(r.referenceToListeners(kind.GroupVersionKind))
+		options.Predicates = []predicate.Predicate{trimmedChanged()}
+	}
+	view, err := r.Platform.View(options)
 	if err != nil {
 		return nil, fmt.Errorf("watching objects of kind %s: %w", kind.Kind, err)
 	}
 	return view, nil
 }
 
-// trimForeign reduces objects that no Listener controls, of which a cluster may have many, to what identifies them.
-func (r *Reconciler) trimForeign(kind schema.GroupVersionKind) toolscache.TransformFunc {
+// trimForeign reduces objects that no Listener controls, of which a cluster may have many, to what the backend needs,
+// or else to what identifies them.
+func (r *Reconciler) trimForeign(kind exposure.Kind) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		object, ok := o.(client.Object)
 		if !ok {
 			return o, nil // a tombstone of an object that was trimmed before
 		}
-		if isListener(metav1.GetControllerOf(object)) {
-			object.SetManagedFields(nil)
+		object.SetManagedFields(nil)
+		switch {
+		case isListener(metav1.GetControllerOf(object)):
+			return object, nil
+		case kind.Trim != nil:
+			kind.Trim(object.(exposure.Object))
 			return object, nil
 		}
-		trimmed, err := r.newObject(kind)
+		trimmed, err := r.newObject(kind.GroupVersionKind)
 		if err != nil {
 			return nil, err
 		}
@@ -124,36 +138,56 @@ func (r *Reconciler) trimForeign(kind schema.GroupVersionKind) toolscache.Transf
 }
 
 // controlledOrDeleted passes objects that a Listener controls or has controlled, and the deletion of any object, which
-// may have had a name that a Listener needs.
-func controlledOrDeleted() predicate.Predicate {
+// may have had a name that a Listener needs. If objects are contended, it passes changes of any of them, too.
+func controlledOrDeleted(contended bool) predicate.Predicate {
 	controlled := func(o client.Object) bool { return isListener(metav1.GetControllerOf(o)) }
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return controlled(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return controlled(e.ObjectOld) || controlled(e.ObjectNew) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return contended || controlled(e.ObjectOld) || controlled(e.ObjectNew) },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
 // objectToListeners maps an object of a backend's kind to the Listener that controls it, or else to the Listeners that
-// are not accepted because of a foreign object.
-func (r *Reconciler) objectToListeners(foreignReason string) handler.MapFunc {
+// are not accepted because of a foreign object. If objects are contended, those that were refused follow.
+func (r *Reconciler) objectToListeners(kind exposure.Kind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		if owner := metav1.GetControllerOf(o); isListener(owner) {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
+		var requests []reconcile.Request
+		if kind.Contended {
+			requests = r.contended[kind.GroupVersionKind].wake()
+		}
+		if owner := controllingListener(o); owner.Name != "" {
+			return append(requests, reconcile.Request{NamespacedName: owner})
 		}
 		var listeners listenersv1alpha1.ListenerList
 		index.List(ctx, r.Client, &listeners, client.InNamespace(o.GetNamespace()))
-		var requests []reconcile.Request
 		for i := range listeners.Items {
 			l := &listeners.Items[i]
 			if l.Status == nil {
 				continue
 			}
-			if c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); c != nil && c.Reason == foreignReason {
+			if c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); c != nil && c.Reason == kind.ForeignReason {
 				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(l)})
 			}
 		}
 		return requests
+	}
+}
+
+// waitingForOthers returns the Listeners that wait for contended objects of others.
+func (r *Reconciler) waitingForOthers(context.Context, client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, c := range r.contended {
+		requests = append(requests, c.wake()...)
+	}
+	return requests
+}
+
+// deleted passes objects that are deleted.
+func deleted() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 

@@ -15,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -26,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -211,6 +214,21 @@ func attacks(namespace string) map[string]attack {
 	patch("an Ingress that no Listener controls", ingress, `{metadata: {`+owners+`}, spec: {rules: [`+strings.ReplaceAll(toShop, "name: shop", "name: web")+`]}}`, "no Ingresses")
 	remove("an Ingress that no Listener controls", ingress, "may delete no Ingresses")
 
+	const tlsRoute = `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}}`
+	gatewayRoute := func(kind, spec string) string {
+		return `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: ` + kind + `, metadata: {namespace: NAMESPACE, name: x, ` + owners + `}, spec: {` + spec + `}}`
+	}
+	const toWeb = `backendRefs: [{name: web, port: 80}]`
+	create("a TLSRoute that no Listener controls", `{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: x}, spec: {hostnames: [x.example], rules: [{`+toWeb+`}]}}`, "no routes of Gateways but those")
+	create("a TLSRoute to another Service", gatewayRoute("TLSRoute", `hostnames: [x.example], rules: [{backendRefs: [{name: shop, port: 80}]}]`), "no routes of Gateways but those")
+	create("a TLSRoute to another namespace", gatewayRoute("TLSRoute", `hostnames: [x.example], rules: [{backendRefs: [{namespace: kube-system, name: web, port: 80}]}]`), "no routes of Gateways but those")
+	create("a TLSRoute for all hosts", gatewayRoute("TLSRoute", `rules: [{`+toWeb+`}]`), "for all hosts")
+	create("a TLSRoute for a domain", gatewayRoute("TLSRoute", `hostnames: ["*.example"], rules: [{`+toWeb+`}]`), "for all hosts")
+	create("a TCPRoute for all ports of a Gateway", gatewayRoute("TCPRoute", `parentRefs: [{name: edge}], rules: [{`+toWeb+`}]`), "for all hosts")
+	create("an HTTPRoute that redirects", strings.Replace(gatewayRoute("HTTPRoute", `hostnames: [x.example], rules: [{filters: [{type: RequestRedirect, requestRedirect: {hostname: evil.example}}]}]`), "v1alpha2", "v1", 1), "no routes of Gateways but those")
+	patch("a TLSRoute that no Listener controls", tlsRoute, `{metadata: {`+owners+`}, spec: {rules: [{`+toWeb+`}]}}`, "no routes of Gateways but those")
+	remove("a TLSRoute that no Listener controls", tlsRoute, "may delete no routes of Gateways")
+
 	create("a ConfigMap", `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	create("a Lease", `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: NAMESPACE, name: x}}`, "its own names")
 	patch("a NetworkPolicy for other Pods", `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
@@ -237,6 +255,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			admin, namespace := freshOn(t, config(t))
 			optional := []crds.CRD{
 				crds.Routes, crds.ServiceMonitors, crds.PrometheusRules, crds.ConsoleYAMLSamples, crds.ConsoleQuickStarts, crds.SecurityContextConstraints,
+				crds.TLSRoutes, crds.TCPRoutes, crds.HTTPRoutes,
 			}
 			crds.Install(t, admin, optional...)
 			defer crds.Remove(t, admin, optional...)
@@ -317,6 +336,7 @@ func createVictims(t *testing.T, admin client.Client, namespace string) {
 		`{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: web}, spec: {ports: []}}`,
 		`{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}, spec: {host: shop.example, to: {kind: Service, name: shop}}}`,
 		`{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: shop}, spec: {defaultBackend: {service: {name: shop, port: {number: 80}}}}}`,
+		`{apiVersion: gateway.networking.k8s.io/v1alpha2, kind: TLSRoute, metadata: {namespace: NAMESPACE, name: shop}, spec: {hostnames: [shop.example], rules: [{backendRefs: [{name: shop, port: 80}]}]}}`,
 	} {
 		if err := admin.Create(t.Context(), object(t, strings.ReplaceAll(strings.ReplaceAll(manifest, "NAMESPACE", namespace), "\t", ""))); err != nil {
 			t.Fatal(err)
@@ -411,8 +431,9 @@ func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 // TestConfinedOperatorDoesItsWork sends the writes of the other controllers, with a token of the operator.
 func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	admin, namespace := fresh(t)
-	crds.Install(t, admin, crds.Routes)
-	defer crds.Remove(t, admin, crds.Routes)
+	optional := []crds.CRD{crds.Routes, crds.TLSRoutes, crds.TCPRoutes, crds.UDPRoutes, crds.HTTPRoutes}
+	crds.Install(t, admin, optional...)
+	defer crds.Remove(t, admin, optional...)
 	installRBAC(t, admin, namespace)
 	operator := asOperator(t, apiserver.Config(t), namespace)
 	confine(t, operator, admin)
@@ -434,7 +455,7 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	_, err = volumes.Apply(t.Context(), claim.Listener(pvc, bound, "web", append(ports, listenersv1alpha1.ListenerPort{Name: "https", Port: 443}), nil), listener)
 	g.Expect(err).NotTo(HaveOccurred())
 
-	// The Service of a Listener of a user, its status, a Route and an Ingress.
+	// The Service of a Listener of a user, its status, a Route, an Ingress, and routes of a Gateway.
 	listener = &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: listenersv1alpha1.ListenerSpec{Ports: ports}}
 	g.Expect(admin.Create(t.Context(), listener)).To(Succeed())
 	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}}
@@ -465,6 +486,11 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		appliedIngress = ingress
 	}
 	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
+	for _, route := range gatewayRoutes(t, listener) {
+		_, err = services.Apply(t.Context(), route, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(operator.Delete(t.Context(), route)).To(Succeed())
+	}
 	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
 	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(BeTrue())
 	external, err := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
@@ -503,6 +529,41 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 			g.Expect(client.IgnoreAlreadyExists(operator.Create(t.Context(), class, client.DryRunAll))).To(Succeed())
 		}
 	}
+}
+
+// gatewayRoutes returns what the backends for the Gateway API generate for the Listener, in the versions that the API
+// server serves.
+func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstructured.Unstructured {
+	t.Helper()
+	edge := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "edge"}}
+	for _, protocol := range []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType, gatewayv1.UDPProtocolType} {
+		edge.Spec.Listeners = append(edge.Spec.Listeners, gatewayv1.Listener{
+			Name: gatewayv1.SectionName(strings.ToLower(string(protocol))), Port: 9001, Protocol: protocol,
+			AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}},
+		})
+	}
+	var routes []*unstructured.Unstructured
+	for _, backend := range []gateway.Backend{gateway.TLSRoutes(), gateway.HTTPRoutes(), gateway.TCPRoutes(), gateway.UDPRoutes()} {
+		exposed := &listenersv1alpha1.GatewayExposure{
+			Kind: listenersv1alpha1.GatewayRouteKind(backend.Name()), HostTemplate: "{listener}.{namespace}.example",
+			ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
+		}
+		desired, err := backend.Objects(&exposure.Listener{
+			Listener: listener, Referenced: []exposure.Object{edge},
+			Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: exposed}},
+			Service: &corev1.Service{ObjectMeta: listener.ObjectMeta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range desired {
+			if d.GetKind() != "HTTPRoute" {
+				d.SetAPIVersion("gateway.networking.k8s.io/v1alpha2")
+			}
+			routes = append(routes, d.Unstructured)
+		}
+	}
+	return routes
 }
 
 // grant gives the operator in a namespace one more permission.

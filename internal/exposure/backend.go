@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -21,8 +22,12 @@ type Backend interface {
 	// PlainService reports whether clients connect to the Service itself, at the addresses that its type provides. For
 	// any other backend the type of the Service does not matter.
 	PlainService() bool
-	// Kinds returns the kinds of the objects that the backend generates in addition to the Service.
+	// Kinds returns the kinds of the objects that the backend generates in addition to the Service, and of those that
+	// it only reads.
 	Kinds() []Kind
+	// References returns the objects of others, of the kinds that the backend only reads, which the class or the
+	// Objects refer to. Of the observed state, only Class and Objects are set.
+	References(l *Listener) []Reference
 	// Objects returns the desired objects. The error is a *Refusal if the author of the Listener or of the class has to
 	// change something.
 	Objects(l *Listener) ([]Desired, error)
@@ -37,9 +42,18 @@ type Backend interface {
 	PodAddresses(l *Listener, pod *corev1.Pod, node *corev1.Node) *Exposed
 }
 
-// Kind is a kind of object that a backend generates. Not every cluster serves it, unless it is BuiltIn.
+// Reference identifies an object that a backend reads.
+type Reference struct {
+	Kind schema.GroupVersionKind
+	types.NamespacedName
+}
+
+// Kind is a kind of object that a backend generates or reads. Not every cluster serves it, unless it is BuiltIn.
 type Kind struct {
 	schema.GroupVersionKind
+	// OtherVersions are other versions of the kind, the preferred one first, which are used if the cluster does not
+	// serve that of GroupVersionKind. They must have the same fields, as far as the backend uses them.
+	OtherVersions []string
 	// Resource is the plural name of the kind in API paths.
 	Resource string
 	// Aggregated states that on some platforms an aggregated API server serves the kind, rather than a
@@ -47,6 +61,15 @@ type Kind struct {
 	Aggregated bool
 	// BuiltIn states that Kubernetes itself serves the kind, on every cluster.
 	BuiltIn bool
+	// ReadOnly states that the backend generates no objects of the kind, but reads those that its References name. The
+	// fields below are then not used, apart from AddToScheme and Trim.
+	ReadOnly bool
+	// Contended states that objects of the kind exclude each other, whoever has them: Objects gets all of them, and is
+	// called for one Listener at a time. A Listener that it refuses is reconciled again when one of them changes.
+	Contended bool
+	// Trim removes from objects that no Listener controls, of which a cluster may have many, what the backend does not
+	// need. If nil, only what identifies them remains.
+	Trim func(o Object)
 	// AddToScheme registers the Go types of the kind and of its list.
 	AddToScheme func(scheme *runtime.Scheme) error
 	// ForeignReason and RejectedReason are the reasons of the condition listenersv1alpha1.ListenerAccepted for an
@@ -71,6 +94,13 @@ type Listener struct {
 	Service *corev1.Service
 	// Objects are the objects of the backend's kinds that the Listener controls, sorted by name.
 	Objects []Object
+	// Referenced are the objects that References names, as far as they exist.
+	Referenced []Object
+	// Others are all objects of a Contended kind that the Listener does not control, sorted by namespace and name. It
+	// is set for Objects only.
+	Others []Object
+	// NamespaceLabels are the labels of the Listener's namespace.
+	NamespaceLabels map[string]string
 	// Pods are the names of the Pods that mount the claim that the Listener was created for, sorted. It is empty for a
 	// Listener that was not created for a claim.
 	Pods []string

@@ -128,7 +128,7 @@ func TestAggregatedAPIThatIsUnavailableIsStillServed(t *testing.T) {
 	service := aggregateRoutes(t, c)
 	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Timeout, "10ms").Should(BeTrue())
 	view := routes(g, apis)
-	g.Expect(view.Served()).To(BeTrue())
+	g.Expect(view.Version()).To(Equal("v1"))
 	err := view.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web"}, &routev1.Route{})
 	g.Expect(err).To(MatchError(ContainSubstring("has not answered")))
 	g.Expect(meta.IsNoMatchError(err)).To(BeFalse())
@@ -190,15 +190,15 @@ func TestControllerStartsWithAndWithoutAnOptionalKind(t *testing.T) {
 	g.Expect(read(view)).To(Succeed())
 
 	crds.Remove(t, c, crds.Routes)
-	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeFalse())
+	g.Eventually(view.Version, apiserver.Timeout, "10ms").Should(BeEmpty())
 	service := aggregateRoutes(t, c)
-	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeTrue())
+	g.Eventually(view.Version, apiserver.Timeout, "10ms").Should(Equal("v1"))
 	g.Eventually(func() error { return read(view) }, apiserver.Timeout, "10ms").Should(MatchError(ContainSubstring("has not answered")))
 	unavailable := start()
 	g.Expect(wait(unavailable)).To(BeTrue())
 	g.Expect(read(unavailable)).To(MatchError(ContainSubstring("has not answered")))
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
-	g.Eventually(view.Served, apiserver.Timeout, "10ms").Should(BeFalse())
+	g.Eventually(view.Version, apiserver.Timeout, "10ms").Should(BeEmpty())
 }
 
 func routes(g Gomega, apis *platform.APIs) *platform.View {

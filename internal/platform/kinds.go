@@ -9,6 +9,9 @@ import (
 // OptionalKind is a kind that some clusters serve, or a kind of a backend.
 type OptionalKind struct {
 	schema.GroupVersionKind
+	// OtherVersions are other versions of the kind, the preferred one first, which are used if the cluster does not
+	// serve that of GroupVersionKind. The fields that the operator uses are the same in all of them.
+	OtherVersions []string
 	// Resource is the plural name of the kind in API paths. Resource and group form the name of the
 	// CustomResourceDefinition that may define the kind.
 	Resource string
@@ -17,6 +20,9 @@ type OptionalKind struct {
 	// BuiltIn states that Kubernetes itself serves the kind, on every cluster. No object is watched for it.
 	BuiltIn bool
 }
+
+// versions returns the versions that will do, the preferred one first.
+func (o OptionalKind) versions() []string { return append([]string{o.Version}, o.OtherVersions...) }
 
 // kinds returns the optional kinds that the operator uses, apart from those of the backends that expose Listeners. The
 // operator's role lists the CustomResourceDefinitions and APIServices of all of them: see config/rbac/operator.yaml.

@@ -9,6 +9,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -43,9 +44,9 @@ type APIs struct {
 	mapper     meta.RESTMapper
 
 	mu sync.Mutex
-	// definitions has, for each optional kind, what defines it.
-	definitions map[schema.GroupVersionKind]map[origin]bool
-	// changed is closed and replaced when the cluster starts or stops serving a kind.
+	// definitions has, for each optional kind, what defines it, and the version to use.
+	definitions map[schema.GroupVersionKind]map[origin]string
+	// changed is closed and replaced when the cluster starts or stops serving a version of a kind.
 	changed chan struct{}
 }
 
@@ -75,17 +76,18 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 	}
 	a := &APIs{
 		config: config, httpClient: httpClient, mapper: mapper,
-		definitions: map[schema.GroupVersionKind]map[origin]bool{}, changed: make(chan struct{}),
+		definitions: map[schema.GroupVersionKind]map[origin]string{}, changed: make(chan struct{}),
 	}
-	optional := append(kinds(), backendKinds...)
-	for _, o := range optional {
-		a.definitions[o.GroupVersionKind] = map[origin]bool{}
+	var watched []OptionalKind
+	for _, o := range append(kinds(), backendKinds...) {
+		a.definitions[o.GroupVersionKind] = map[origin]string{}
 		if o.BuiltIn {
-			a.definitions[o.GroupVersionKind][byKubernetes] = true
+			a.definitions[o.GroupVersionKind][byKubernetes] = o.Version
+			continue
 		}
+		watched = append(watched, o)
 	}
-	optional = slices.DeleteFunc(optional, func(o OptionalKind) bool { return o.BuiltIn })
-	if err := a.follow(ctx, reader, optional); err != nil {
+	if err := a.follow(ctx, reader, watched); err != nil {
 		return nil, err
 	}
 	return a, nil
@@ -93,30 +95,37 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 
 // Serves reports whether the cluster serves the kind, which must be an optional kind that is watched.
 func (a *APIs) Serves(kind schema.GroupVersionKind) bool {
-	serves, _ := a.state(kind)
-	return serves
+	version, _ := a.state(kind)
+	return version != ""
 }
 
 // OpenShift reports whether the cluster is an OpenShift cluster.
 func (a *APIs) OpenShift() bool { return a.Serves(names.KindClusterVersion) }
 
-// state returns whether the cluster serves the kind, and a channel that is closed when it starts or stops serving this
-// or another kind.
-func (a *APIs) state(kind schema.GroupVersionKind) (serves bool, changed <-chan struct{}) {
+// state returns the version of the kind to use, or "" if the cluster does not serve the kind, and a channel that is
+// closed when that changes for this or another kind.
+func (a *APIs) state(kind schema.GroupVersionKind) (version string, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	origins, known := a.definitions[kind]
+	definitions, known := a.definitions[kind]
 	if !known {
 		panic(fmt.Sprintf("%s is not one of the optional kinds that are watched", kind))
 	}
-	return len(origins) > 0, a.changed
+	return versionOf(definitions), a.changed
 }
 
-// await waits until Serves(kind) is want, and returns true, or until ctx is done, and returns false.
-func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, want bool) bool {
+// versionOf returns the version that is defined, or "". An aggregated API server takes precedence over a
+// CustomResourceDefinition, as in the API server.
+func versionOf(definitions map[origin]string) string {
+	return cmp.Or(definitions[byKubernetes], definitions[byAPIService], definitions[byCRD])
+}
+
+// await waits until done returns true for the version of the kind, and returns true, or until ctx is done, and returns
+// false.
+func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, done func(version string) bool) bool {
 	for {
-		serves, changed := a.state(kind)
-		if serves == want {
+		version, changed := a.state(kind)
+		if done(version) {
 			return true
 		}
 		select {
@@ -127,18 +136,14 @@ func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, want boo
 	}
 }
 
-// set records whether an object of this origin defines the kind.
-func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, by origin, defines bool) {
+// set records the version in which an object of this origin defines the kind, or "" if none does.
+func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, by origin, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	before := len(a.definitions[kind]) > 0
-	if defines {
-		a.definitions[kind][by] = true
-	} else {
-		delete(a.definitions[kind], by)
-	}
-	if now := len(a.definitions[kind]) > 0; now != before {
-		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", kind.Version, "kind", kind.Kind, "served", now)
+	before := versionOf(a.definitions[kind])
+	a.definitions[kind][by] = version
+	if now := versionOf(a.definitions[kind]); now != before {
+		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", cmp.Or(now, before), "kind", kind.Kind, "served", now != "")
 		close(a.changed)
 		a.changed = make(chan struct{})
 	}
@@ -152,12 +157,17 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 		crd := watched{
 			kind: o.GroupVersionKind, origin: byCRD, name: o.Resource + "." + o.Group,
 			resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
-			defines:  func(u *unstructured.Unstructured) (bool, error) { return established(u, o.Version) },
+			defines:  func(u *unstructured.Unstructured) (string, error) { return established(u, o.versions()) },
 		}
 		service := watched{
 			kind: o.GroupVersionKind, origin: byAPIService, name: o.Version + "." + o.Group,
 			resource: schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
-			defines:  aggregated,
+			defines: func(u *unstructured.Unstructured) (string, error) {
+				if served, err := aggregated(u); err != nil || !served {
+					return "", err
+				}
+				return o.Version, nil
+			},
 		}
 		watches := []watched{crd}
 		if o.Aggregated {
@@ -185,13 +195,14 @@ type watched struct {
 	origin   origin
 	resource schema.GroupVersionResource
 	name     string
-	defines  func(*unstructured.Unstructured) (bool, error)
+	// defines returns the version that the object defines, or "".
+	defines func(*unstructured.Unstructured) (version string, _ error)
 }
 
 // finding is what the informer keeps of a watched object.
 type finding struct {
 	metav1.ObjectMeta
-	defines bool
+	version string
 }
 
 // start starts to watch one object by its name, until ctx is done.
@@ -204,8 +215,8 @@ func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, l
 		if !ok {
 			return o, nil // a tombstone of what was transformed before
 		}
-		defines, err := w.defines(u)
-		return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, defines: defines}, err
+		version, err := w.defines(u)
+		return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, version: version}, err
 	}); err != nil {
 		return nil, err
 	}
@@ -216,9 +227,9 @@ func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, l
 		return nil, err
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { a.set(ctx, w.kind, w.origin, o.(*finding).defines) },
-		UpdateFunc: func(_, o any) { a.set(ctx, w.kind, w.origin, o.(*finding).defines) },
-		DeleteFunc: func(any) { a.set(ctx, w.kind, w.origin, false) },
+		AddFunc:    func(o any) { a.set(ctx, w.kind, w.origin, o.(*finding).version) },
+		UpdateFunc: func(_, o any) { a.set(ctx, w.kind, w.origin, o.(*finding).version) },
+		DeleteFunc: func(any) { a.set(ctx, w.kind, w.origin, "") },
 	})
 	if err != nil {
 		return nil, err
@@ -227,27 +238,27 @@ func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, l
 	return registration.HasSynced, nil
 }
 
-// established reports whether the API server serves the version of a CustomResourceDefinition. While a
-// CustomResourceDefinition is being deleted, the API server still serves it for a moment but accepts no new objects; it
-// counts as not served.
-func established(u *unstructured.Unstructured, version string) (bool, error) {
+// established returns the first of the versions that the API server serves of a CustomResourceDefinition, or "". While
+// a CustomResourceDefinition is being deleted, the API server still serves it for a moment but accepts no new objects;
+// it counts as not served.
+func established(u *unstructured.Unstructured, versions []string) (string, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
-		return false, fmt.Errorf("decoding CustomResourceDefinition %s: %w", u.GetName(), err)
+		return "", fmt.Errorf("decoding CustomResourceDefinition %s: %w", u.GetName(), err)
 	}
-	if crd.DeletionTimestamp != nil {
-		return false, nil
+	isEstablished := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+	if crd.DeletionTimestamp != nil || !isEstablished {
+		return "", nil
 	}
-	served := false
-	for i := range crd.Spec.Versions {
-		served = served || crd.Spec.Versions[i].Name == version && crd.Spec.Versions[i].Served
+	served := slices.IndexFunc(versions, func(version string) bool {
+		return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served })
+	})
+	if served < 0 {
+		return "", nil
 	}
-	for _, c := range crd.Status.Conditions {
-		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-			return served, nil
-		}
-	}
-	return false, nil
+	return versions[served], nil
 }
 
 // aggregated reports whether an APIService refers to an aggregated API server, which may be unavailable. An APIService

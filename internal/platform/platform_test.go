@@ -27,23 +27,24 @@ func TestEstablished(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		version string
-		change  func(map[string]any)
-		want    bool
+		versions []string
+		change   func(map[string]any)
+		want     string
 	}{
-		"established":                                 {"v1", unchanged, true},
-		"of another version":                          {"v3", unchanged, false},
-		"version that is not served":                  {"v2", unchanged, false},
-		"not established yet":                         {"v1", conditions("True", "False"), false},
-		"still established after a conflict of names": {"v1", conditions("False", "True"), true},
-		"without conditions":                          {"v1", func(o map[string]any) { delete(o, "status") }, false},
-		"being deleted": {"v1", func(o map[string]any) {
+		"established":                                 {[]string{"v1"}, unchanged, "v1"},
+		"of another version":                          {[]string{"v3"}, unchanged, ""},
+		"version that is not served":                  {[]string{"v2"}, unchanged, ""},
+		"not established yet":                         {[]string{"v1"}, conditions("True", "False"), ""},
+		"still established after a conflict of names": {[]string{"v1"}, conditions("False", "True"), "v1"},
+		"without conditions":                          {[]string{"v1"}, func(o map[string]any) { delete(o, "status") }, ""},
+		"first of several versions":                   {[]string{"v3", "v2", "v1", "v0"}, unchanged, "v1"},
+		"being deleted": {[]string{"v1"}, func(o map[string]any) {
 			o["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-		}, false},
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := established(crd(tc.change), tc.version); err != nil || got != tc.want {
-				t.Errorf("got %v, %v; want %v", got, err, tc.want)
+			if got, err := established(crd(tc.change), tc.versions); err != nil || got != tc.want {
+				t.Errorf("got %q, %v; want %q", got, err, tc.want)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,7 +28,8 @@ const viewSyncTimeout = 10 * time.Second
 
 // ViewOptions are the options of a View.
 type ViewOptions struct {
-	// Scheme knows the type of Object.
+	// Scheme knows the type of Object, and that of its list, in the preferred version of the kind. If the cluster
+	// serves another version only, its objects are read into the same types.
 	Scheme *runtime.Scheme
 	// Object is an empty object of the kind: typed, unstructured or metadata only.
 	Object client.Object
@@ -73,8 +75,12 @@ func (a *APIs) View(options ViewOptions) (*View, error) {
 	return &View{apis: a, kind: kind, options: options, synced: make(chan struct{})}, nil
 }
 
-// Served reports whether the cluster serves the kind. Reading fails nevertheless while the API is unavailable.
-func (v *View) Served() bool { return v.apis.Serves(v.kind) }
+// Version returns the version of the kind that the cluster serves, or "" if it serves none. Reading fails nevertheless
+// while the API is unavailable.
+func (v *View) Version() string {
+	version, _ := v.apis.state(v.kind)
+	return version
+}
 
 // Get reads an object from the cache. The error is a meta.NoKindMatchError if the cluster does not serve the kind.
 func (v *View) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -95,7 +101,7 @@ func (v *View) List(ctx context.Context, list client.ObjectList, options ...clie
 }
 
 func (v *View) reader() (client.Reader, error) {
-	if !v.Served() {
+	if v.Version() == "" {
 		return nil, &meta.NoKindMatchError{GroupKind: v.kind.GroupKind(), SearchedVersions: []string{v.kind.Version}}
 	}
 	v.mu.Lock()
@@ -110,12 +116,13 @@ func (v *View) reader() (client.Reader, error) {
 func (v *View) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	go func() {
 		for ctx.Err() == nil {
-			if !v.Served() {
+			version := v.Version()
+			if version == "" {
 				v.markSynced()
-				v.apis.await(ctx, v.kind, true)
+				v.apis.await(ctx, v.kind, func(version string) bool { return version != "" })
 				continue
 			}
-			v.whileServed(ctx, queue)
+			v.whileServed(ctx, version, queue)
 			v.enqueueChanged(ctx, queue)
 		}
 	}()
@@ -138,17 +145,22 @@ func (v *View) WaitForSync(ctx context.Context) error {
 // String describes the source in logs.
 func (v *View) String() string { return "optional kind source: " + v.kind.String() }
 
-// whileServed runs a cache and passes its events on, until the cluster stops serving the kind or ctx is done.
-func (v *View) whileServed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+// whileServed runs a cache and passes its events on, until the cluster stops serving the version, or serves a preferred
+// one, or ctx is done.
+func (v *View) whileServed(ctx context.Context, version string, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		v.apis.await(ctx, v.kind, false)
+		v.apis.await(ctx, v.kind, func(now string) bool { return now != version })
 		cancel()
 	}()
-	objects, err := v.newCache(ctx)
+	objects, err := v.newCache(ctx, version)
 	if err != nil {
-		return // ctx is done
+		if ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Making the cache of an optional kind", "kind", v.kind.String())
+		}
+		<-ctx.Done()
+		return
 	}
 	go func() {
 		if err := objects.Start(ctx); err != nil {
@@ -170,13 +182,17 @@ func (v *View) whileServed(ctx context.Context, queue workqueue.TypedRateLimitin
 
 // newCache returns a cache. It retries until ctx is done: discovery may lag behind the CustomResourceDefinition of an
 // API, or the API may be unavailable.
-func (v *View) newCache(ctx context.Context) (cache.Cache, error) {
+func (v *View) newCache(ctx context.Context, version string) (cache.Cache, error) {
+	scheme, err := v.schemeOf(version)
+	if err != nil {
+		return nil, err
+	}
 	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 20, Cap: 30 * time.Second}
 	var objects cache.Cache
-	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+	err = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
 		objects, err = cache.New(v.apis.config, cache.Options{
-			HTTPClient: v.apis.httpClient, Mapper: v.apis.mapper, Scheme: v.options.Scheme,
+			HTTPClient: v.apis.httpClient, Mapper: v.apis.mapper, Scheme: scheme,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject:         map[client.Object]cache.ByObject{v.options.Object: v.options.Cache},
 		})
@@ -191,6 +207,23 @@ func (v *View) newCache(ctx context.Context) (cache.Cache, error) {
 		return err == nil, nil
 	})
 	return objects, err
+}
+
+// schemeOf returns a scheme that has the type of the objects in a version.
+func (v *View) schemeOf(version string) (*runtime.Scheme, error) {
+	if version == v.kind.Version {
+		return v.options.Scheme, nil
+	}
+	listKind := v.kind.Kind + "List"
+	list, err := v.options.Scheme.New(v.kind.GroupVersion().WithKind(listKind))
+	if err != nil {
+		return nil, fmt.Errorf("making a list of kind %s: %w", v.kind.Kind, err)
+	}
+	group, scheme := schema.GroupVersion{Group: v.kind.Group, Version: version}, runtime.NewScheme()
+	scheme.AddKnownTypeWithName(group.WithKind(v.kind.Kind), v.options.Object)
+	scheme.AddKnownTypeWithName(group.WithKind(listKind), list)
+	metav1.AddToGroupVersion(scheme, group)
+	return scheme, nil
 }
 
 func (v *View) set(reader client.Reader) {

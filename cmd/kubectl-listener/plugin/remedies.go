@@ -67,7 +67,12 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonSelectorChanged:      "Restore the annotation, or delete the claim and create it again.",
 		listenersv1alpha1.ReasonWaitingForLoadBalancer: "Ask an administrator whether the cluster has a load balancer, and why it assigns no address: kubectl describe service. " +
 			"Without one, name a class with serviceType NodePort.",
-		listenersv1alpha1.ReasonWaitingForNodePorts: "Wait a moment. If it lasts, check the overrides of the Listener and its class.",
-		listenersv1alpha1.ReasonWaitingForClusterIP: "Wait a moment. If it lasts, check the overrides of the Listener and its class.",
+		listenersv1alpha1.ReasonForeignGatewayRoute:     "Rename the Listener or its port, or delete the route of the same name.",
+		listenersv1alpha1.ReasonGatewayRouteRejected:    "Correct what the API server rejects, in the Listener or in its class.",
+		listenersv1alpha1.ReasonNoGatewayListener:       "Ask an administrator of the Gateway for another listener; the message says who has the others.",
+		listenersv1alpha1.ReasonWaitingForGateway:       "Ask an administrator of the Gateway; docs/gateway-api.md tells what it has to have.",
+		listenersv1alpha1.ReasonGatewayRouteNotAccepted: "Ask an administrator of the Gateway for what the message names.",
+		listenersv1alpha1.ReasonWaitingForNodePorts:     "Wait a moment. If it lasts, check the overrides of the Listener and its class.",
+		listenersv1alpha1.ReasonWaitingForClusterIP:     "Wait a moment. If it lasts, check the overrides of the Listener and its class.",
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/gateway"
 	"github.com/listener-operator/listener-operator/internal/exposure/hostport"
 	"github.com/listener-operator/listener-operator/internal/exposure/ingress"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
@@ -29,6 +30,10 @@ func All() List {
 	return List{
 		route.Backend{},
 		ingress.Backend{},
+		gateway.TLSRoutes(),
+		gateway.HTTPRoutes(),
+		gateway.TCPRoutes(),
+		gateway.UDPRoutes(),
 		hostport.Backend{},
 		serviceaddresses.Backend{}, // exposes every class
 	}
@@ -51,13 +56,16 @@ func (l List) AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// OptionalKinds returns the kinds that the backends generate, for platform.Watch.
+// OptionalKinds returns the kinds that the backends generate or read, each once, for platform.Watch.
 func (l List) OptionalKinds() []platform.OptionalKind {
 	var kinds []platform.OptionalKind
 	for _, backend := range l {
 		for _, kind := range backend.Kinds() {
+			if slices.ContainsFunc(kinds, func(k platform.OptionalKind) bool { return k.GroupVersionKind == kind.GroupVersionKind }) {
+				continue
+			}
 			kinds = append(kinds, platform.OptionalKind{
-				GroupVersionKind: kind.GroupVersionKind, Resource: kind.Resource, Aggregated: kind.Aggregated, BuiltIn: kind.BuiltIn,
+				GroupVersionKind: kind.GroupVersionKind, OtherVersions: kind.OtherVersions, Resource: kind.Resource, Aggregated: kind.Aggregated, BuiltIn: kind.BuiltIn,
 			})
 		}
 	}

@@ -39,6 +39,9 @@ func (Backend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.Listene
 	return listenersv1alpha1.ListenerScopeNode
 }
 
+// References implements exposure.Backend.
+func (Backend) References(*exposure.Listener) []exposure.Reference { return nil }
+
 // PodAddresses implements exposure.Backend.
 func (Backend) PodAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
 	return podAddresses(l, pod, node)

@@ -35,6 +35,9 @@ func (Backend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.Listene
 	return listenersv1alpha1.ListenerScopeCluster
 }
 
+// References implements exposure.Backend.
+func (Backend) References(*exposure.Listener) []exposure.Reference { return nil }
+
 // PodAddresses implements exposure.Backend.
 func (Backend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
 	return nil

@@ -1,6 +1,6 @@
 // Package crds installs CustomResourceDefinitions (CRDs) of other projects on the API server of a test: those of
-// OpenShift, the Prometheus operator and the Operator Lifecycle Manager. They are read from the projects' own Go
-// modules, in the versions that go.mod pins; none is copied here.
+// OpenShift, the Prometheus operator, the Operator Lifecycle Manager and the Gateway API. They are read from the
+// projects' own Go modules, in the versions that go.mod pins; none is copied here.
 //
 // Only tests may import it.
 package crds
@@ -39,6 +39,11 @@ const (
 	ServiceMonitors            CRD = "servicemonitors.monitoring.coreos.com"
 	PrometheusRules            CRD = "prometheusrules.monitoring.coreos.com"
 	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
+	Gateways                   CRD = "gateways.gateway.networking.k8s.io"
+	TLSRoutes                  CRD = "tlsroutes.gateway.networking.k8s.io"
+	HTTPRoutes                 CRD = "httproutes.gateway.networking.k8s.io"
+	TCPRoutes                  CRD = "tcproutes.gateway.networking.k8s.io"
+	UDPRoutes                  CRD = "udproutes.gateway.networking.k8s.io"
 )
 
 // timeout is how long to wait for the API server. It seldom takes more than a moment. But while the API server fills
@@ -59,6 +64,10 @@ const (
 	openshift  = "github.com/openshift/api"
 	prometheus = "github.com/prometheus-operator/prometheus-operator"
 	olm        = "github.com/operator-framework/api"
+	gatewayAPI = "sigs.k8s.io/gateway-api"
+
+	// experimental has the kinds that are not standard yet in this release of the Gateway API, too.
+	experimental = "config/crd/experimental/gateway.networking.k8s.io_"
 )
 
 func files() map[CRD]file {
@@ -79,6 +88,11 @@ func files() map[CRD]file {
 		ServiceMonitors:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"},
 		PrometheusRules:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
 		OperatorConditions: {ownModfile, olm, "crds/operators.coreos.com_operatorconditions.yaml"},
+		Gateways:           {ownModfile, gatewayAPI, experimental + "gateways.yaml"},
+		TLSRoutes:          {ownModfile, gatewayAPI, experimental + "tlsroutes.yaml"},
+		HTTPRoutes:         {ownModfile, gatewayAPI, experimental + "httproutes.yaml"},
+		TCPRoutes:          {ownModfile, gatewayAPI, experimental + "tcproutes.yaml"},
+		UDPRoutes:          {ownModfile, gatewayAPI, experimental + "udproutes.yaml"},
 	}
 }
 

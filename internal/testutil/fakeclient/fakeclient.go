@@ -57,6 +57,9 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 	}
 	for _, backend := range list {
 		for _, kind := range backend.Kinds() {
+			if kind.ReadOnly {
+				continue
+			}
 			o, err := scheme.New(kind.GroupVersionKind)
 			if err != nil {
 				t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)

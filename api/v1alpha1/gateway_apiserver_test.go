@@ -1,0 +1,30 @@
+package v1alpha1_test
+
+import "testing"
+
+func TestInvalidGatewayExposureIsRejectedWithTheCause(t *testing.T) {
+	const (
+		parent = `parentRefs: [{namespace: infra, name: edge}]`
+		host   = `hostTemplate: "{podName}.{namespace}.a"`
+	)
+	for name, tc := range map[string]struct {
+		spec string
+		want string // part of the message; "" means that the class is valid
+	}{
+		"by host":                 {spec: `{serviceType: ClusterIP, gateway: {kind: TLSRoute, ` + parent + `, ` + host + `}}`},
+		"by port, and everything": {spec: `{serviceType: ClusterIP, ports: [dns], gateway: {kind: UDPRoute, parentRefs: [{namespace: a, name: b, sectionName: c, port: 53}]}}`},
+		"with node ports":         {spec: `{serviceType: NodePort, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "gateway needs serviceType ClusterIP"},
+		"with a route":            {spec: `{serviceType: ClusterIP, route: {}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "at most one of route, ingress, gateway and hostPort"},
+		"with an Ingress":         {spec: `{serviceType: ClusterIP, ingress: {className: a, ` + host + `}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "at most one of route, ingress, gateway and hostPort"},
+		"with a name":             {spec: `{serviceType: ClusterIP, hostname: {template: "{listener}.{namespace}.a"}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "not published with route, ingress, gateway or hostPort"},
+		"with host ports":         {spec: `{serviceType: ClusterIP, hostPort: {}, gateway: {kind: TCPRoute, ` + parent + `}}`, want: "at most one of route, ingress, gateway and hostPort"},
+		"no host":                 {spec: `{serviceType: ClusterIP, gateway: {kind: HTTPRoute, ` + parent + `}}`, want: "TLSRoute and HTTPRoute need a hostTemplate"},
+		"host without effect":     {spec: `{serviceType: ClusterIP, gateway: {kind: TCPRoute, ` + parent + `, ` + host + `}}`, want: "TCPRoute and UDPRoute have none"},
+		"ambiguous host":          {spec: `{serviceType: ClusterIP, gateway: {kind: TLSRoute, ` + parent + `, hostTemplate: "{podName}-{namespace}"}}`, want: "different namespaces or Pods the same host"},
+		"no Gateway":              {spec: `{serviceType: ClusterIP, gateway: {kind: TCPRoute, parentRefs: []}}`, want: "should have at least 1 items"},
+		"no namespace":            {spec: `{serviceType: ClusterIP, gateway: {kind: TCPRoute, parentRefs: [{name: a}]}}`, want: "namespace: Required value"},
+		"unknown kind":            {spec: `{serviceType: ClusterIP, gateway: {kind: GRPCRoute, ` + parent + `}}`, want: "Unsupported value"},
+	} {
+		t.Run(name, func(t *testing.T) { checkClass(t, tc.spec, tc.want) })
+	}
+}

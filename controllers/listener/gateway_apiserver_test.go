@@ -1,0 +1,312 @@
+package listener_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+)
+
+// gateways is a fixture with a client for the Gateway API, in the versions of its release 1.3.
+type gateways struct {
+	*fixture
+	api client.Client
+	// edge is the name of the Gateway that the class refers to.
+	edge string
+}
+
+func gatewayKinds() []crds.CRD {
+	return []crds.CRD{crds.Gateways, crds.TLSRoutes, crds.HTTPRoutes, crds.TCPRoutes, crds.UDPRoutes}
+}
+
+// gatewayClass returns the spec of a class with routes of a kind of a Gateway in the namespace default.
+func gatewayClass(kind listenersv1alpha1.GatewayRouteKind, edge string) listenersv1alpha1.ListenerClassSpec {
+	gateway := &listenersv1alpha1.GatewayExposure{Kind: kind, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: metav1.NamespaceDefault, Name: edge}}}
+	if kind == listenersv1alpha1.GatewayRouteKindTLS || kind == listenersv1alpha1.GatewayRouteKindHTTP {
+		gateway.HostTemplate = "{listener}.{namespace}.example.com"
+	}
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: gateway}
+}
+
+// newGateways returns a fixture with a class with routes of a kind. Whether the API server serves them is unchanged.
+func newGateways(t *testing.T, kind listenersv1alpha1.GatewayRouteKind) *gateways {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{gatewayv1.Install, gatewayv1alpha2.Install, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api, err := client.New(apiserver.Config(t), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	edge := "edge-" + rand.String(8)
+	return &gateways{newFixture(t, nil, gatewayClass(kind, edge)), api, edge}
+}
+
+// createGateway creates a Gateway with these listeners, which is programmed and has an address.
+func (g *gateways) createGateway(listeners ...gatewayv1.Listener) *gatewayv1.Gateway {
+	g.t.Helper()
+	gateway := &gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: g.edge},
+		Spec:       gatewayv1.GatewaySpec{GatewayClassName: "class", Listeners: listeners},
+	}
+	g.Eventually(func() error { return g.api.Create(g.t.Context(), gateway) }).Should(Succeed())
+	g.setAddresses(gateway, "192.0.2.1")
+	return gateway
+}
+
+func (g *gateways) setAddresses(gateway *gatewayv1.Gateway, addresses ...string) {
+	g.t.Helper()
+	gateway.Status.Conditions = []metav1.Condition{{Type: "Programmed", Status: metav1.ConditionTrue, Reason: "Programmed", LastTransitionTime: metav1.Now()}}
+	gateway.Status.Addresses = nil
+	for _, a := range addresses {
+		gateway.Status.Addresses = append(gateway.Status.Addresses, gatewayv1.GatewayStatusAddress{Type: ptr.To(gatewayv1.IPAddressType), Value: a})
+	}
+	g.Expect(g.api.Status().Update(g.t.Context(), gateway)).To(Succeed())
+}
+
+func gatewayListener(name string, protocol gatewayv1.ProtocolType, port gatewayv1.PortNumber) gatewayv1.Listener {
+	l := gatewayv1.Listener{
+		Name: gatewayv1.SectionName(name), Protocol: protocol, Port: port,
+		AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}},
+	}
+	if protocol == gatewayv1.TLSProtocolType {
+		l.TLS = &gatewayv1.GatewayTLSConfig{Mode: ptr.To(gatewayv1.TLSModePassthrough)}
+	}
+	return l
+}
+
+func parentStatus(parent gatewayv1.ParentReference, status metav1.ConditionStatus, reason string) gatewayv1.RouteStatus {
+	return gatewayv1.RouteStatus{Parents: []gatewayv1.RouteParentStatus{{ParentRef: parent, ControllerName: "example.com/c", Conditions: []metav1.Condition{
+		{Type: "Accepted", Status: status, Reason: reason, LastTransitionTime: metav1.Now()},
+	}}}}
+}
+
+// tlsRoute waits until a TLSRoute exists, and returns it.
+func (g *gateways) tlsRoute(name string) *gatewayv1alpha2.TLSRoute {
+	g.t.Helper()
+	route := &gatewayv1alpha2.TLSRoute{}
+	g.Eventually(func() error {
+		return g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)
+	}).Should(Succeed())
+	return route
+}
+
+func (g *gateways) decideTLS(name string, status metav1.ConditionStatus, reason string) {
+	g.t.Helper()
+	route := g.tlsRoute(name)
+	route.Status.RouteStatus = parentStatus(route.Spec.ParentRefs[0], status, reason)
+	g.Expect(g.api.Status().Update(g.t.Context(), route)).To(Succeed())
+}
+
+// sections returns the listeners of Gateways that the TCPRoutes of the namespace have, by the names of the routes.
+func (g *gateways) sections() map[string]string {
+	g.t.Helper()
+	var routes gatewayv1alpha2.TCPRouteList
+	g.Expect(g.api.List(g.t.Context(), &routes, client.InNamespace(g.key.Namespace))).To(Succeed())
+	sections := map[string]string{}
+	for _, r := range routes.Items {
+		sections[r.Name] = string(*r.Spec.ParentRefs[0].SectionName)
+	}
+	return sections
+}
+
+// acceptTCP accepts a TCPRoute.
+func (g *gateways) acceptTCP(name string) {
+	g.t.Helper()
+	route := &gatewayv1alpha2.TCPRoute{}
+	g.Expect(g.api.Get(g.t.Context(), client.ObjectKey{Namespace: g.key.Namespace, Name: name}, route)).To(Succeed())
+	route.Status.RouteStatus = parentStatus(route.Spec.ParentRefs[0], metav1.ConditionTrue, "Accepted")
+	g.Expect(g.api.Status().Update(g.t.Context(), route)).To(Succeed())
+}
+
+func (g *gateways) serve(t *testing.T) {
+	t.Helper()
+	crds.Install(t, g.client, gatewayKinds()...)
+}
+
+func TestHostOfATLSRouteIsReportedWhileAGatewayServesIt(t *testing.T) {
+	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTLS)
+	crds.Remove(t, g.client, gatewayKinds()...)
+	g.createListener(nil)
+	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
+	g.serve(t)
+	g.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForGateway)
+	g.decideTLS("web-http", metav1.ConditionTrue, "Accepted")
+	gateway := g.createGateway(gatewayListener("tls", gatewayv1.TLSProtocolType, 8443), gatewayListener("tcp", gatewayv1.TCPProtocolType, 9001))
+	host := "web." + g.key.Namespace + ".example.com"
+	l := g.eventuallyAddresses(host)
+	g.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"http": 8443}))
+
+	// The Gateway loses its address and gets another one, and no longer allows the namespace for some time.
+	g.setAddresses(gateway)
+	g.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForGateway)
+	g.Expect(g.listener().Status.IngressAddresses).To(BeEmpty())
+	g.setAddresses(gateway, "192.0.2.2")
+	g.eventuallyAddresses(host)
+	g.decideTLS("web-http", metav1.ConditionFalse, "NotAllowedByListeners")
+	g.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonGatewayRouteNotAccepted)
+	g.decideTLS("web-http", metav1.ConditionTrue, "Accepted")
+	g.eventuallyAddresses(host)
+
+	// A route that is deleted is created again.
+	first := g.tlsRoute("web-http")
+	g.Expect(g.api.Delete(t.Context(), first)).To(Succeed())
+	g.Eventually(func() bool { return g.tlsRoute("web-http").UID != first.UID }).Should(BeTrue())
+	g.decideTLS("web-http", metav1.ConditionTrue, "Accepted")
+	g.eventuallyAddresses(host)
+
+	// A port of the Gateway for itself, instead: the host stays published until that is served.
+	g.change(g.class, func() { g.class.Spec.Gateway = gatewayClass(listenersv1alpha1.GatewayRouteKindTCP, g.edge).Gateway })
+	g.Eventually(g.sections).Should(Equal(map[string]string{"web-http": "tcp"}))
+	g.Expect(g.listener().Status.IngressAddresses).To(HaveLen(1))
+	g.acceptTCP("web-http")
+	l = g.eventuallyAddresses("192.0.2.2")
+	g.Expect(l.Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"http": 9001}))
+	g.Eventually(func() bool {
+		return apierrors.IsNotFound(g.api.Get(t.Context(), client.ObjectKeyFromObject(first), &gatewayv1alpha2.TLSRoute{}))
+	}, "30s").Should(BeTrue(), "the former route is removed after its grace period")
+
+	// The Gateway API is removed with all its objects, and returns.
+	crds.Remove(t, g.client, gatewayKinds()...)
+	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNotServed)
+	g.serve(t)
+	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
+	g.createGateway(gatewayListener("tcp", gatewayv1.TCPProtocolType, 9001))
+	g.Eventually(g.sections).Should(Equal(map[string]string{"web-http": "tcp"}))
+}
+
+func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
+	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
+	g.serve(t)
+	var listeners []gatewayv1.Listener
+	for i := range 8 {
+		listeners = append(listeners, gatewayListener(fmt.Sprintf("tcp-%d", i), gatewayv1.TCPProtocolType, gatewayv1.PortNumber(9000+i)))
+	}
+	gateway := g.createGateway(listeners...)
+	foreign := &gatewayv1alpha2.TCPRoute{
+		ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: "foreign"},
+		Spec: gatewayv1alpha2.TCPRouteSpec{
+			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
+				Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge), SectionName: ptr.To[gatewayv1.SectionName]("tcp-3"),
+			}}},
+			Rules: []gatewayv1alpha2.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
+				Name: "other", Port: ptr.To[gatewayv1.PortNumber](80),
+			}}}}},
+		},
+	}
+	g.Eventually(func() error { return g.api.Create(t.Context(), foreign) }).Should(Succeed())
+
+	// At the same time, by several workers.
+	for i := range 8 {
+		g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = fmt.Sprintf("broker-%d", i) })
+	}
+	g.Eventually(func() int { return len(g.sections()) }).Should(Equal(8))
+	taken := map[string]bool{}
+	for _, section := range g.sections() {
+		taken[section] = true
+	}
+	g.Expect(taken).To(HaveLen(8), "every route has a listener of the Gateway for itself")
+	g.key.Name = ""
+	for i := range 8 {
+		if g.sections()[fmt.Sprintf("broker-%d-http", i)] == "" {
+			g.key.Name = fmt.Sprintf("broker-%d", i)
+		}
+	}
+	l := g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
+	refused := l.Name
+	g.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("tcp-3: TCPRoute %s/foreign has it", g.key.Namespace))
+
+	// Another port of the Gateway is for the Listener that has none, and nobody else moves.
+	before := g.sections()
+	g.Expect(g.api.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
+	gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayListener("tcp-8", gatewayv1.TCPProtocolType, 9008))
+	g.Expect(g.api.Update(t.Context(), gateway)).To(Succeed())
+	g.Eventually(g.sections).Should(HaveKeyWithValue(refused+"-http", "tcp-8"))
+	before[refused+"-http"] = "tcp-8"
+	g.Expect(g.sections()).To(Equal(before))
+	g.acceptTCP(refused + "-http")
+	g.Expect(g.eventuallyAddresses("192.0.2.1").Status.IngressAddresses[0].Ports).To(Equal(map[string]int32{"http": 9008}))
+
+	// A Listener that waits gets the port of a route that goes, whoever had it.
+	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "late" })
+	g.key.Name = "late"
+	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
+	g.Expect(g.api.Delete(t.Context(), foreign)).To(Succeed())
+	g.Eventually(g.sections).Should(HaveKeyWithValue("late-http", "tcp-3"))
+
+	// A route that is deleted comes back with the same port, even if others wait for one.
+	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "later" })
+	g.key.Name = "later"
+	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
+	deleted := &gatewayv1alpha2.TCPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: refused + "-http"}}
+	g.Expect(g.api.Delete(t.Context(), deleted)).To(Succeed())
+	g.Eventually(g.sections).Should(HaveKeyWithValue(refused+"-http", "tcp-8"))
+	g.Expect(g.sections()).NotTo(HaveKey("later-http"))
+
+	// But not if its Listener was deleted with it.
+	gone := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: g.key.Namespace, Name: refused}}
+	g.Expect(g.client.Delete(t.Context(), gone)).To(Succeed())
+	g.Expect(g.api.Delete(t.Context(), deleted)).To(Succeed()) // as the garbage collector does
+	g.Eventually(g.sections).Should(HaveKeyWithValue("later-http", "tcp-8"))
+}
+
+// A release of the Gateway API makes a kind stable, and a later one stops serving its former version.
+func TestRoutesFollowTheVersionsThatAreServed(t *testing.T) {
+	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
+	g.serve(t)
+	g.createGateway(gatewayListener("a", gatewayv1.TCPProtocolType, 9001), gatewayListener("b", gatewayv1.TCPProtocolType, 9002))
+	g.createListener(nil)
+	g.Eventually(g.sections).Should(Equal(map[string]string{"web-http": "a"}))
+	g.acceptTCP("web-http")
+	g.eventuallyAddresses("192.0.2.1")
+
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: string(crds.TCPRoutes)}}
+	defer crds.Remove(t, g.client, crds.TCPRoutes)
+	changeVersions := func(change func(*apiextensionsv1.CustomResourceDefinitionSpec)) {
+		t.Helper()
+		g.Eventually(func() error {
+			g.Expect(g.api.Get(t.Context(), client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+			change(&crd.Spec)
+			return g.api.Update(t.Context(), crd)
+		}).Should(Succeed())
+	}
+	changeVersions(func(s *apiextensionsv1.CustomResourceDefinitionSpec) {
+		crd.Annotations["api-approved.kubernetes.io"] = "unapproved, a test"
+		s.Versions = append(s.Versions, *s.Versions[0].DeepCopy())
+		s.Versions[1].Name, s.Versions[1].Storage = "v1", false
+	})
+	changeVersions(func(s *apiextensionsv1.CustomResourceDefinitionSpec) {
+		s.Versions[0].Served = false
+	})
+
+	// The route is the same one, and changes are still written and noticed.
+	g.createListener(func(l *listenersv1alpha1.Listener) { l.Name = "second" })
+	second := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "gateway.networking.k8s.io/v1", Kind: "TCPRoute"}}
+	key := client.ObjectKey{Namespace: g.key.Namespace, Name: "second-http"}
+	g.Eventually(func() error { return g.api.Get(t.Context(), key, second) }).Should(Succeed())
+	g.eventuallyAddresses("192.0.2.1")
+	uid := second.UID
+	g.Expect(g.api.Delete(t.Context(), second)).To(Succeed())
+	g.Eventually(func() bool { return g.api.Get(t.Context(), key, second) == nil && second.UID != uid }).Should(BeTrue())
+
+	// A change of the class deletes it.
+	g.change(g.class, func() { g.class.Spec.Gateway = nil })
+	g.eventuallyAddresses("web." + g.key.Namespace + ".svc.cluster.local")
+	g.Eventually(func() bool { return apierrors.IsNotFound(g.api.Get(t.Context(), key, second)) }, "30s").Should(BeTrue())
+}

@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// section is a listener of a Gateway.
+type section struct {
+	gateway gatewayName
+	name    string
+}
+
+// candidate is a listener of a Gateway that a port's route may have for itself.
+type candidate struct {
+	section
+	port int32
+	// problem is why it is not available, or "".
+	problem string
+}
+
+// choose returns the parent reference of the route of each port: to a listener of a Gateway that no other route has. A
+// route keeps the listener that it has. If it was deleted, it gets the one whose port is still published. The error is
+// a *exposure.Refusal.
+func (b Backend) choose(l *exposure.Listener, ports []string) (map[string]gatewayv1.ParentReference, error) {
+	candidates := b.candidates(l)
+	chosen, byPort := map[section]bool{}, map[string]section{}
+	for _, port := range ports {
+		if kept, ok := b.kept(l, port, candidates); ok && !chosen[kept] {
+			byPort[port], chosen[kept] = kept, true
+		}
+	}
+	for _, port := range ports {
+		if _, ok := byPort[port]; ok {
+			continue
+		}
+		free := slices.DeleteFunc(slices.Clone(candidates), func(c candidate) bool { return c.problem != "" || chosen[c.section] })
+		if len(free) == 0 {
+			return nil, b.noneFree(l, port, candidates, chosen)
+		}
+		next := free[max(0, slices.IndexFunc(free, func(c candidate) bool { return published(l, port, c.port) }))].section
+		byPort[port], chosen[next] = next, true
+	}
+	parents := map[string]gatewayv1.ParentReference{}
+	for port, s := range byPort {
+		parents[port] = referenceTo(s.gateway, s.name)
+	}
+	return parents, nil
+}
+
+// candidates returns the listeners of the class's Gateways that have a protocol of the routes, in the order of the
+// class and of the Gateways.
+func (b Backend) candidates(l *exposure.Listener) []candidate {
+	var candidates []candidate
+	for _, parent := range l.Class.Spec.Gateway.ParentRefs {
+		name := gatewayName{Namespace: parent.Namespace, Name: parent.Name}
+		gateway := findGateway(l, name)
+		if gateway == nil {
+			continue
+		}
+		for i := range gateway.Spec.Listeners {
+			listener := &gateway.Spec.Listeners[i]
+			c := candidate{section: section{name, string(listener.Name)}, port: int32(listener.Port)}
+			same := func(other candidate) bool { return other.section == c.section }
+			if !b.speaks(listener) || !allowedBy(parent, listener) || slices.ContainsFunc(candidates, same) {
+				continue
+			}
+			switch other := b.holder(l, c.section, listener, nil); {
+			case !allows(gateway, listener, l):
+				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
+			case other != nil:
+				c.problem = fmt.Sprintf("%s %s/%s has it", b.kind, other.GetNamespace(), other.GetName())
+			}
+			candidates = append(candidates, c)
+		}
+	}
+	return candidates
+}
+
+// allowedBy reports whether a class refers to this listener of the Gateway.
+func allowedBy(parent listenersv1alpha1.GatewayParent, listener *gatewayv1.Listener) bool {
+	return (parent.SectionName == "" || parent.SectionName == string(listener.Name)) && (parent.Port == 0 || parent.Port == int32(listener.Port))
+}
+
+// holder returns another route with the section as its parent, or nil. If own is given, it considers only routes that
+// are older: the Gateway API gives them precedence.
+func (b Backend) holder(l *exposure.Listener, s section, listener *gatewayv1.Listener, own *route) exposure.Object {
+	for _, other := range l.Others {
+		if own != nil && !older(other, own) {
+			continue
+		}
+		for _, parent := range routeOf(other).parents {
+			if name, ok := gatewayOf(other.GetNamespace(), parent); ok && name == s.gateway && selects(parent, listener) {
+				return other
+			}
+		}
+	}
+	return nil
+}
+
+// older reports whether a route takes precedence over another one.
+func older(a exposure.Object, b *route) bool {
+	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	if !ta.Equal(&tb) {
+		return ta.Before(&tb)
+	}
+	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName())) < 0
+}
+
+// kept returns the listener of a Gateway that a port's route has. It keeps one that no longer exists, or that no longer
+// allows the namespace, because it may return. ok is false if there is none, if the class no longer refers to it, if it
+// has another protocol now, or if it belongs to an older route.
+func (b Backend) kept(l *exposure.Listener, port string, candidates []candidate) (_ section, ok bool) {
+	existing := find(l, nameOf(l, port))
+	if existing == nil || len(existing.parents) != 1 || existing.parents[0].SectionName == nil {
+		return section{}, false
+	}
+	name, isGateway := gatewayOf(l.Namespace, existing.parents[0])
+	s := section{name, string(*existing.parents[0].SectionName)}
+	inClass := slices.ContainsFunc(l.Class.Spec.Gateway.ParentRefs, func(p listenersv1alpha1.GatewayParent) bool {
+		return p.Namespace == name.Namespace && p.Name == name.Name && (p.SectionName == "" || p.SectionName == s.name)
+	})
+	if !isGateway || !inClass {
+		return section{}, false
+	}
+	gateway := findGateway(l, name)
+	if gateway == nil {
+		return s, true
+	}
+	i := slices.IndexFunc(gateway.Spec.Listeners, func(g gatewayv1.Listener) bool { return string(g.Name) == s.name })
+	if i < 0 {
+		return s, true
+	}
+	usable := slices.ContainsFunc(candidates, func(c candidate) bool { return c.section == s })
+	return s, usable && b.holder(l, s, &gateway.Spec.Listeners[i], existing) == nil
+}
+
+// published reports whether a port of the Listener is published with this number.
+func published(l *exposure.Listener, port string, number int32) bool {
+	return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
+}
+
+// noneFree returns the refusal of a Listener for whose port no listener of a Gateway is free.
+func (b Backend) noneFree(l *exposure.Listener, port string, candidates []candidate, chosen map[section]bool) *exposure.Refusal {
+	var causes []string
+	for _, reference := range b.References(&exposure.Listener{Class: l.Class}) {
+		name := reference.NamespacedName
+		var problems []string
+		for _, c := range candidates {
+			switch {
+			case c.gateway != name:
+			case chosen[c.section]:
+				problems = append(problems, fmt.Sprintf("%s: another port of this Listener has it", c.name))
+			default:
+				problems = append(problems, fmt.Sprintf("%s: %s", c.name, c.problem))
+			}
+		}
+		switch {
+		case findGateway(l, name) == nil:
+			causes = append(causes, fmt.Sprintf("Gateway %s does not exist", name))
+		case len(problems) == 0:
+			causes = append(causes, fmt.Sprintf("Gateway %s has none that the class refers to", name))
+		default:
+			causes = append(causes, fmt.Sprintf("Gateway %s (%s)", name, strings.Join(problems, ", ")))
+		}
+	}
+	return exposure.Refuse(listenersv1alpha1.ReasonNoGatewayListener, "port %s needs a listener of a Gateway with protocol %s for itself, and none is free: %s; "+
+		"add a listener to a Gateway, or use another class", port, b.protocols[0], strings.Join(causes, "; "))
+}
