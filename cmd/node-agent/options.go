@@ -17,7 +17,7 @@ type Options struct {
 	NodeName string
 	// KubeletDir is the root directory of the kubelet (--root-dir), mounted at the same path as on the host.
 	KubeletDir string
-	// HealthProbeBindAddress is the address that serves /healthz and /readyz.
+	// HealthProbeBindAddress is the address that serves /healthz, /readyz and /metrics.
 	HealthProbeBindAddress string
 	// LogLevel is "info" or "debug".
 	LogLevel string
@@ -33,7 +33,7 @@ func parseOptions(args []string, output io.Writer) (Options, error) {
 	flags.SetOutput(output)
 	flags.StringVar(&o.NodeName, "node-name", os.Getenv("NODE_NAME"), "`name` of the Node on which the agent runs (default $NODE_NAME)")
 	flags.StringVar(&o.KubeletDir, "kubelet-dir", "/var/lib/kubelet", "root `directory` of the kubelet, mounted at the same path as on the host")
-	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "`address` that serves /healthz and /readyz")
+	flags.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", ":8081", "`address` that serves /healthz, /readyz and /metrics")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "`level` to log: info, or debug for a line per RPC")
 	if err := flags.Parse(args); err != nil {
 		return o, err

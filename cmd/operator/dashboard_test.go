@@ -20,7 +20,7 @@ import (
 // TestEveryQueryOfTheDashboardHasMetrics: each metric in the dashboard, and each of the labels that its query names, is
 // in the operator's metrics, or the query would show nothing for ever.
 func TestEveryQueryOfTheDashboardHasMetrics(t *testing.T) {
-	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "grafana-dashboard.json"))
+	raw, err := os.ReadFile(filepath.Join("..", "..", "config", "dashboard", "grafana-dashboard.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +52,9 @@ func TestEveryQueryOfTheDashboardHasMetrics(t *testing.T) {
 		var problems []error
 		for _, panel := range dashboard.Panels {
 			for _, target := range panel.Targets {
+				if strings.Contains(target.Expr, `job="listener-node-agent"`) {
+					continue // TestEveryQueryOfTheDashboardHasAResult asks agents
+				}
 				if err := checkQuery(target.Expr, labels); err != nil {
 					problems = append(problems, fmt.Errorf("panel %s: %w", panel.Title, err))
 				}

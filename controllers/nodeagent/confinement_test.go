@@ -235,6 +235,11 @@ func attacks(namespace string) map[string]attack {
 		`- {op: replace, path: /spec/podSelector, value: {}}`, "no Pods but its own")
 	patch("a ServiceMonitor for other Services", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`{spec: {namespaceSelector: {any: true}}}`, "no metrics")
+	patch("a ServiceMonitor that sends the token of Prometheus to the node agents",
+		`{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
+		`- {op: add, path: /spec/endpoints/1/bearerTokenFile, value: /var/run/secrets/kubernetes.io/serviceaccount/token}`, "no metrics")
+	patch("a ServiceMonitor for another port", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
+		`- {op: replace, path: /spec/endpoints/0/port, value: http}`, "no metrics")
 	patch("the image of a Pod", `{apiVersion: v1, kind: Pod, metadata: {namespace: NAMESPACE, name: listener-operator}}`, `- {op: replace, path: /spec/containers/0/image, value: evil}`, "nothing of a Pod but its labels")
 	for what, a := range all {
 		a.manifest = replace.Replace(a.manifest)

@@ -21,7 +21,7 @@ import (
 // Sources of the chart's files, from the repository's root.
 const (
 	source    = "config/chart"
-	dashboard = "docs/grafana-dashboard.json"
+	dashboard = "config/dashboard/grafana-dashboard.json"
 	license   = "LICENSE"
 )
 

@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// health serves /healthz and /readyz. A nil check always passes.
+// health serves /healthz, /readyz and /metrics. A nil check always passes.
 type health struct {
 	listener    net.Listener // nil if health checks are turned off
 	live, ready []func() error
+	metrics     http.Handler
 }
 
 // listenForHealth listens on the address, unless it is "0".
@@ -35,6 +36,7 @@ func (h *health) serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", answer(h.live))
 	mux.HandleFunc("/readyz", answer(h.ready))
+	mux.Handle("/metrics", h.metrics)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: gracePeriod, IdleTimeout: time.Minute}
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	if err := server.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {

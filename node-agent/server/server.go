@@ -1,6 +1,6 @@
 // Package server serves the CSI driver to the kubelet on a Unix socket, registers it with the kubelet on another one,
-// which makes a node-driver-registrar sidecar unnecessary, and serves health checks over HTTP. It must not depend on
-// what the driver does.
+// which makes a node-driver-registrar sidecar unnecessary, and serves health checks and metrics over HTTP. It must not
+// depend on what the driver does.
 package server
 
 import (
@@ -29,7 +29,7 @@ const gracePeriod = 5 * time.Second
 type Options struct {
 	// KubeletDir is the kubelet's root directory, as the kubelet spells it.
 	KubeletDir string
-	// HealthAddress is the address on which /healthz and /readyz are served; "0" turns them off.
+	// HealthAddress is the address on which /healthz, /readyz and /metrics are served; "0" turns them off.
 	HealthAddress string
 	// Identity and Node are the CSI driver. They must return status errors only.
 	Identity csi.IdentityServer
@@ -72,14 +72,16 @@ func Run(ctx context.Context, options Options) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	registration := newRegistration(driver.path)
-	intercept := grpc.UnaryInterceptor(interceptor(ctx))
+	observed := newMetrics()
+	health.metrics = observed
 
-	driverServer := grpc.NewServer(intercept)
+	// The metrics see the codes that the kubelet gets.
+	driverServer := grpc.NewServer(grpc.ChainUnaryInterceptor(observed.intercept, interceptor(ctx)))
 	csi.RegisterIdentityServer(driverServer, options.Identity)
 	csi.RegisterNodeServer(driverServer, options.Node)
 	group.Go(func() error { return serve(ctx, driverServer, driver) })
 
-	registryServer := grpc.NewServer(intercept)
+	registryServer := grpc.NewServer(grpc.UnaryInterceptor(interceptor(ctx)))
 	registrationv1.RegisterRegistrationServer(registryServer, registration)
 	group.Go(func() error { return serve(ctx, registryServer, registry) })
 	group.Go(func() error { return registration.wait(ctx) })

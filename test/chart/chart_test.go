@@ -250,7 +250,7 @@ func TestTheDashboardIsInAConfigMapForTheSidecar(t *testing.T) {
 	if err := yaml.UnmarshalStrict(raw, &config); err != nil {
 		t.Fatal(err)
 	}
-	want, err := os.ReadFile("../../docs/grafana-dashboard.json")
+	want, err := os.ReadFile("../../config/dashboard/grafana-dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,19 +5,26 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/test/queries"
 )
 
 // TestMetricsRequirePermission: a ServiceAccount with permission to get /metrics reads them. One without it is
@@ -108,4 +115,91 @@ func metrics(ctx context.Context, url, token string) (int, string, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(body), err
+}
+
+// TestEveryQueryOfTheDashboardHasAResult: with the metrics of the operator and the node agents, scraped as Prometheus
+// does it, each query of the dashboard has a result.
+func TestEveryQueryOfTheDashboardHasAResult(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned()).Name
+	s.createBootstrapListener(class) // without an address
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class)}))
+	s.awaitReady("web")
+	s.allowMetrics("reader")
+	token := s.token("reader")
+	begin := time.Now()
+	store := &queries.Store{}
+	// Rates take two scrapes; Prometheus' times need not be real.
+	for _, at := range []time.Time{begin.Add(-2 * time.Minute), begin} {
+		if err := eventually(s.timeoutContext(), func(ctx context.Context) error { return s.scrape(ctx, store, token, at) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile("../../config/dashboard/grafana-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(raw, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	// These show something only while there is something to show.
+	mayBeEmpty := []string{"Volumes of lost nodes, by node", "Repairs"}
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			result, err := store.Query(s.ctx, strings.ReplaceAll(target.Expr, "$namespace", operatorNamespace), begin.Add(time.Second))
+			if err != nil || len(result) == 0 && !slices.Contains(mayBeEmpty, p.Title) {
+				t.Errorf("panel %s: no result of %s: %v", p.Title, target.Expr, err)
+			}
+		}
+	}
+	if len(dashboard.Panels) < 20 {
+		t.Errorf("the dashboard has %d panels", len(dashboard.Panels))
+	}
+}
+
+// scrape adds the metrics of the operator and of all node agents to a store, with the labels of the ServiceMonitor.
+func (s *scenario) scrape(ctx context.Context, store *queries.Store, token string, at time.Time) error {
+	targets := map[string]map[string]string{s.metricsURL(): {"job": names.MetricsService, "namespace": operatorNamespace, "pod": "operator"}}
+	var agents corev1.PodList
+	if err := api.List(ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
+		return err
+	}
+	for i := range agents.Items {
+		a := &agents.Items[i]
+		targets["http://"+net.JoinHostPort(a.Status.PodIP, "8081")+"/metrics"] = map[string]string{
+			"job": names.NodeAgent, "namespace": operatorNamespace, "pod": a.Name, "node": a.Spec.NodeName,
+		}
+	}
+	if len(targets) != len(testbed.Nodes())+1 {
+		return fmt.Errorf("%d targets, want the operator and an agent on each node", len(targets))
+	}
+	bodies := map[string]string{}
+	for url := range targets {
+		secret := token
+		if strings.HasPrefix(url, "http:") {
+			secret = "" // which is the point of these metrics
+		}
+		code, body, err := metrics(ctx, url, secret)
+		if err != nil || code != http.StatusOK {
+			return fmt.Errorf("%s: status %d: %w", url, code, err)
+		}
+		bodies[url] = body
+	}
+	for url, labels := range targets {
+		if err := store.Scrape(strings.NewReader(bodies[url]), at, labels); err != nil {
+			return err
+		}
+		up := fmt.Sprintf(`up{job=%q, namespace=%q, pod=%q}`, labels["job"], labels["namespace"], labels["pod"])
+		if err := store.Add(up, at, 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }

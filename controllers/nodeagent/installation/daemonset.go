@@ -29,8 +29,11 @@ const (
 // annotationServiceAccount on the agents' Pods is the uid of their ServiceAccount.
 const annotationServiceAccount = "listener-operator.dev/service-account"
 
-// probesPort is where the node agent serves /healthz and /readyz.
-const probesPort = 8081
+// The node agent serves /healthz, /readyz and /metrics at this port, which no port of the operator's Pods is called.
+const (
+	agentPort     = 8081
+	agentPortName = "agent"
+)
 
 // daemonSet runs the node agent on each node. It runs as root, to write into the kubelet's directories, but without
 // nearly all of root's capabilities: see privileges.
@@ -126,7 +129,7 @@ func container(agent operatorv1alpha1.NodeAgentSpec, s Settings, directories []h
 		WithArgs("--kubelet-dir="+cmp.Or(agent.KubeletDir, defaultKubeletDir), "--log-level="+cmp.Or(agent.LogLevel, defaultLogLevel)).
 		WithEnv(corev1ac.EnvVar().WithName("NODE_NAME").WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("spec.nodeName")))).
-		WithPorts(corev1ac.ContainerPort().WithName("probes").WithContainerPort(probesPort).WithProtocol(corev1.ProtocolTCP)).
+		WithPorts(corev1ac.ContainerPort().WithName(agentPortName).WithContainerPort(agentPort).WithProtocol(corev1.ProtocolTCP)).
 		WithLivenessProbe(probe("/healthz").WithInitialDelaySeconds(10).WithPeriodSeconds(20).WithTimeoutSeconds(5)).
 		WithReadinessProbe(probe("/readyz").WithPeriodSeconds(2)).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
@@ -146,7 +149,7 @@ func container(agent operatorv1alpha1.NodeAgentSpec, s Settings, directories []h
 }
 
 func probe(path string) *corev1ac.ProbeApplyConfiguration {
-	return corev1ac.Probe().WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("probes")))
+	return corev1ac.Probe().WithHTTPGet(corev1ac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString(agentPortName)))
 }
 
 // resourcesOf returns the configured resources, or some that suit a cluster of any size, because an agent only handles

@@ -17,13 +17,17 @@ import (
 
 const runbooks = "https://github.com/listener-operator/listener-operator/blob/main/docs/alerts.md"
 
-// metricsService exposes the operator's metrics. On OpenShift, it gets a serving certificate, in the Secret that the
-// operator's Deployment mounts.
+// metricsService exposes the metrics of the operator and of the node agents. Its target ports have names, each of which
+// only the Pods of one of them have. On OpenShift, it gets a serving certificate, in the Secret that the operator's
+// Deployment mounts.
 func metricsService(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
 	service := corev1ac.Service(names.MetricsService, s.Namespace).WithSpec(corev1ac.ServiceSpec().
-		WithSelector(OperatorLabels()).
-		WithPorts(corev1ac.ServicePort().WithName("metrics").WithProtocol(corev1.ProtocolTCP).
-			WithPort(metricsPort).WithTargetPort(intstr.FromInt32(metricsPort))))
+		WithSelector(map[string]string{labelName: names.Operator}).
+		WithPorts(
+			corev1ac.ServicePort().WithName(metricsPortName).WithProtocol(corev1.ProtocolTCP).
+				WithPort(metricsPort).WithTargetPort(intstr.FromString(metricsPortName)),
+			corev1ac.ServicePort().WithName(agentPortName).WithProtocol(corev1.ProtocolTCP).
+				WithPort(agentPort).WithTargetPort(intstr.FromString(agentPortName))))
 	if s.OpenShift {
 		service.WithAnnotations(map[string]string{"service.beta.openshift.io/serving-cert-secret-name": names.MetricsService})
 	}
@@ -31,7 +35,8 @@ func metricsService(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, erro
 }
 
 // serviceMonitor configures Prometheus to scrape the metrics. Except on OpenShift, the operator's certificate is
-// self-signed and cannot be verified; the operator authorizes the client by its token.
+// self-signed and cannot be verified; the operator authorizes the client by its token. Prometheus must never send the
+// token to node agents: everybody may read their metrics.
 func serviceMonitor(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
 	verification := map[string]any{"insecureSkipVerify": true}
 	if s.OpenShift {
@@ -43,11 +48,20 @@ func serviceMonitor(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, erro
 	}
 	return unstructuredObject(names.KindServiceMonitor, s.Namespace, names.Operator, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{labelName: names.Operator, LabelManagedBy: names.Operator}},
-		"endpoints": []any{map[string]any{ //nolint:gosec // the token is named by its path in Prometheus' own Pod
-			"port": "metrics", "scheme": "https", "path": "/metrics",
-			"bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
-			"tlsConfig":       verification,
-		}},
+		"endpoints": []any{
+			map[string]any{ //nolint:gosec // the token is named by its path in Prometheus' own Pod
+				"port": metricsPortName, "scheme": "https", "path": "/metrics",
+				"bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+				"tlsConfig":       verification,
+			},
+			map[string]any{
+				"port": agentPortName, "scheme": "http", "path": "/metrics",
+				"relabelings": []any{
+					map[string]any{"targetLabel": "job", "replacement": names.NodeAgent},
+					map[string]any{"sourceLabels": []any{"__meta_kubernetes_pod_node_name"}, "targetLabel": "node"},
+				},
+			},
+		},
 	}), nil
 }
 
@@ -85,6 +99,14 @@ func alerts(namespace string) []alert {
 			fmt.Sprintf(`kube_daemonset_status_number_unavailable{namespace=%q, daemonset=%q} > 0`, namespace, names.NodeAgent), "15m", "warning",
 			"Nodes have no ready node agent of the listener operator.",
 			"On {{ $value }} nodes, the node agent has not been ready for 15 minutes. Pods with listener volumes neither start nor terminate there.",
+		},
+		{
+			"ListenerMountsFail",
+			fmt.Sprintf(`sum by (node, code) (rate(listener_node_agent_mount_duration_seconds_count{code!~"OK|Canceled", job=%q, namespace=%q}[10m])) > 0`,
+				names.NodeAgent, namespace),
+			"15m", "warning",
+			"Listener volumes cannot be mounted on a node.",
+			"For 15 minutes, mounts of listener volumes on node {{ $labels.node }} have failed with {{ $labels.code }}, and their Pods do not start. Events of the Pods contain the cause.",
 		},
 		{
 			"ListenerOperatorDegraded",

@@ -13,8 +13,9 @@ import (
 
 // Ports at which the operator serves, as in its Deployment in config/manager.
 const (
-	metricsPort = 8443
-	healthPort  = 8081
+	metricsPort     = 8443
+	metricsPortName = "metrics"
+	healthPort      = 8081
 )
 
 // operatorNetworkPolicy admits requests for metrics, which the operator authorizes by itself, and the kubelet's probes.
@@ -24,9 +25,9 @@ func operatorNetworkPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (an
 	return ingressOnly(names.Operator, s.Namespace, OperatorLabels(), metricsPort, healthPort), nil
 }
 
-// nodeAgentNetworkPolicy admits the kubelet's probes, the only requests that the agents serve on the network.
+// nodeAgentNetworkPolicy admits requests for metrics, which contain no names, and the kubelet's probes.
 func nodeAgentNetworkPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
-	return ingressOnly(names.NodeAgent, s.Namespace, NodeAgentLabels(), probesPort), nil
+	return ingressOnly(names.NodeAgent, s.Namespace, NodeAgentLabels(), agentPort), nil
 }
 
 func ingressOnly(name, namespace string, pods map[string]string, ports ...int32) *networkingv1ac.NetworkPolicyApplyConfiguration {
