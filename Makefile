@@ -133,7 +133,7 @@ test-apiserver: ## Run the tests of test-unit, and those that need an API server
 .PHONY: test-e2e
 test-e2e: cc ## Run the tests of the test cluster, and the end-to-end tests of the operator on one.
 	@# Scenarios build what is missing, but have little time.
-	go -C test run ./cmd/cluster build-tools metallb traefik
+	go -C test run ./cmd/cluster build-tools metallb traefik external-dns
 	go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...
 	go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
 

@@ -33,6 +33,7 @@ var packages = map[string]string{
 	"util-linux":                  "nsenter",
 	"procps":                      "pkill",
 	"haproxy":                     "haproxy", // for test/router
+	"bind9":                       "named",   // for test/e2e
 }
 
 // ensurePackages installs the Debian packages that are missing.

@@ -11,6 +11,9 @@ type Set struct {
 	// Missing are the files that a module leaves out although its packages embed them, by module and path in it. The
 	// set is built with a copy of the module that has them, empty.
 	Missing map[string][]string
+	// Module is a module whose main package is built, in its own module graph, instead of the "tool" lines. That of a
+	// module that requires it has modules which a proxy may not have.
+	Module string
 	// Rename maps the name that the go command gives a program to its usual name.
 	Rename map[string]string
 	// Hint describes what is built, and how long that takes. It is printed when the build starts.
@@ -18,7 +21,7 @@ type Set struct {
 }
 
 // sets contains the directories under hack/tools with programs of the cluster or of tests. The "tool" lines of a
-// directory's go.mod are the programs that are built.
+// directory's go.mod are the programs that are built, unless the set has a Module.
 var sets = map[string]Set{
 	"kubernetes": kubernetes(newest),
 	"etcd": {
@@ -43,6 +46,10 @@ var sets = map[string]Set{
 	"helm": {
 		LDFlags: "-X helm.sh/helm/v4/internal/version.version=v4.3.1",
 		Hint:    "the package manager Helm, about 1 minute on two cores",
+	},
+	"external-dns": {
+		Module: "sigs.k8s.io/external-dns",
+		Hint:   "external-dns with all its providers, about 3 minutes on two cores",
 	},
 	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
 	"operator-sdk": {

@@ -121,6 +121,9 @@ func (s Set) hash(ctx context.Context, source string) (string, error) {
 	if len(s.Missing) > 0 {
 		fmt.Fprintln(h, s.Missing)
 	}
+	if s.Module != "" {
+		fmt.Fprintln(h, s.Module)
+	}
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
@@ -154,7 +157,14 @@ func (s Set) build(ctx context.Context, name, source, dir string) error {
 		}
 		args = append(args, "-modfile", modFile)
 	}
-	if err := runGo(ctx, source, append(args, "tool")...); err != nil {
+	packages := "tool"
+	if s.Module != "" {
+		if source, err = downloadModule(ctx, source, s.Module); err != nil {
+			return err
+		}
+		packages = "."
+	}
+	if err := runGo(ctx, source, append(args, packages)...); err != nil {
 		return err
 	}
 	for from, to := range s.Rename {

@@ -63,6 +63,7 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	check("other flags", Set{LDFlags: "-X a.b=c"})
 	check("other tags", Set{Tags: []string{"x"}})
 	check("other names", Set{Rename: map[string]string{"a": "b"}})
+	check("another module", Set{Module: "example.com/z"})
 	check("missing files", Set{Missing: map[string][]string{"a": {"b"}}})
 	write("go.sum", "x")
 	check("another go.sum", Set{})

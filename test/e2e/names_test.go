@@ -1,0 +1,199 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+const (
+	// zone is the domain that the name server of a scenario serves.
+	zone = "named.example.com"
+	// tsigSecret is the key by which external-dns authenticates at the name server.
+	tsigSecret = "bGlzdGVuZXItb3BlcmF0b3ItZTJlLXRlc3QtdHNpZy0=" //nolint:gosec // of a name server that ends with the test
+)
+
+// runOutside runs a program on the client outside until the end of the test, which logs its output if it has failed.
+func (s *scenario) runOutside(name string, args ...string) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.ctx))
+	var output bytes.Buffer
+	cmd := testbed.ClientCommand(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		cancel()
+		s.Fatalf("starting %s outside: %v", name, err)
+	}
+	exited := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(exited) }()
+	s.Cleanup(sync.OnceFunc(func() {
+		cancel()
+		<-exited
+		if s.Failed() {
+			s.Logf("output of %s:\n%s", filepath.Base(name), output.String())
+		}
+	}))
+}
+
+// startNameServer runs a name server outside of the cluster that serves the zone, and lets those who have the key
+// change it (RFC 2136).
+func (s *scenario) startNameServer() {
+	s.Helper()
+	dir := s.TempDir()
+	config := fmt.Sprintf(`
+options { directory %[1]q; listen-on { %[2]s; }; listen-on-v6 { none; }; recursion no; notify no; dnssec-validation no;
+	pid-file none; session-keyfile none; managed-keys-directory %[1]q; };
+controls { };
+key external-dns { algorithm hmac-sha256; secret %[3]q; };
+zone %[4]q { type primary; file "zone"; allow-update { key external-dns; }; allow-transfer { key external-dns; }; };
+`, dir, testbed.ClientIP(), tsigSecret, zone)
+	records := fmt.Sprintf("$TTL 1\n@ SOA ns admin 1 60 60 60 1\n@ NS ns\nns A %s\n", testbed.ClientIP())
+	for name, content := range map[string]string{"named.conf": config, "zone": records} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			s.Fatal(err)
+		}
+	}
+	named, err := exec.LookPath("named")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.runOutside(named, "-g", "-c", filepath.Join(dir, "named.conf"))
+	s.awaitName("ns."+zone, testbed.ClientIP())
+}
+
+// startExternalDNS runs external-dns for the Services of the scenario.
+func (s *scenario) startExternalDNS() {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, buildTimeout)
+	defer cancel()
+	programs, err := tools.Ensure(ctx, "external-dns")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.runOutside(filepath.Join(programs, "external-dns"),
+		"--kubeconfig="+testbed.Kubeconfig(), "--source=service", "--namespace="+s.namespace, "--policy=sync", "--interval=5s", "--events",
+		"--min-event-sync-interval=1s", "--registry=txt", "--txt-owner-id="+s.namespace, "--domain-filter="+zone,
+		"--provider=rfc2136", "--rfc2136-host="+testbed.ClientIP(), "--rfc2136-port=53", "--rfc2136-zone="+zone, "--rfc2136-tsig-axfr",
+		"--rfc2136-tsig-keyname=external-dns", "--rfc2136-tsig-secret="+tsigSecret, "--rfc2136-tsig-secret-alg=hmac-sha256",
+		"--log-level=debug", "--metrics-address="+net.JoinHostPort(testbed.ClientIP(), "7979"),
+	)
+}
+
+// resolve asks the name server, as a client outside does, and returns the addresses of a name. There are none if it
+// does not exist.
+func resolve(ctx context.Context, name string) ([]string, error) {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return testbed.ClientDial(ctx, network, net.JoinHostPort(testbed.ClientIP(), "53"))
+	}}
+	addresses, err := resolver.LookupHost(ctx, name+".")
+	if notFound, ok := errors.AsType[*net.DNSError](err); ok && notFound.IsNotFound {
+		return nil, nil
+	}
+	return addresses, err
+}
+
+// awaitName waits until a name leads to these addresses, for a client outside.
+func (s *scenario) awaitName(name string, addresses ...string) {
+	s.Helper()
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		got, err := resolve(ctx, name)
+		if diff := cmp.Diff(addresses, got); err == nil && diff != "" {
+			err = fmt.Errorf("addresses of %s (-want +got):\n%s", name, diff)
+		}
+		return err
+	}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// awaitNamed waits until a Pod is published by name, and at an address after it, and a client outside that resolves the
+// name reaches the Pod, which has both in its files.
+func (s *scenario) awaitNamed(pod *corev1.Pod, name, address string) {
+	s.Helper()
+	mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(pod.UID), func(l *listenersv1alpha1.PodListeners) bool {
+		addresses := l.Spec.Listeners["listener"].IngressAddresses
+		return len(addresses) == 2 && addresses[0].Address == name && addresses[0].AddressType == listenersv1alpha1.AddressTypeHostname &&
+			addresses[1].Address == address && addresses[0].Ports["http"] == 8080
+	})
+	s.awaitName(name, address)
+	ports := map[string]int32{"http": 8080, "echo": 9090}
+	named := listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports}
+	through := listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		addresses, err := resolve(ctx, name)
+		if err != nil || len(addresses) == 0 {
+			return fmt.Errorf("resolving %s: %q, %w", name, addresses, err)
+		}
+		got, err := request(ctx, listenersv1alpha1.IngressAddress{Address: addresses[0], Ports: named.Ports}, "/whoami")
+		if err == nil && got != pod.Name {
+			err = fmt.Errorf("%q answered at %s", got, name)
+		}
+		return err
+	}); err != nil {
+		s.Fatal(err)
+	}
+	s.awaitFilesAt(through, named, through)
+}
+
+// TestReplicasAreReachedByTheirNames: external-dns creates a record for each replica at a name server, and a client
+// outside that resolves the name reaches that replica. The name stays when the address changes, and the record follows.
+// The record is removed with the Listener.
+func TestReplicasAreReachedByTheirNames(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createBalancedClass(func(spec *listenersv1alpha1.ListenerClassSpec) {
+		spec.Hostname = &listenersv1alpha1.Hostname{Template: "{podName}.{namespace}." + zone}
+		spec.ServiceAnnotations = map[string]string{"external-dns.alpha.kubernetes.io/ttl": "1"}
+		spec.ServiceAnnotationTemplates = map[string]listenersv1alpha1.AnnotationTemplate{"example.com/replica": "{podIndex} of {namespace}"}
+	})
+	addresses := []string{s.freeAddress(), s.freeAddress(), s.freeAddress()}
+	s.startNameServer()
+	s.startExternalDNS()
+	s.setPool(addresses[0])
+	set := statefulSet("broker", 1, byClass(class.Name))
+	s.create(set)
+	name := func(pod string) string { return strings.Join([]string{pod, s.namespace, zone}, ".") }
+	first := s.awaitReady("broker-0")
+	s.awaitNamed(first, name("broker-0"), addresses[0])
+	s.setPool(addresses[:2]...)
+	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](2) })
+	s.awaitNamed(s.awaitReady("broker-1"), name("broker-1"), addresses[1])
+	s.awaitNamed(first, name("broker-0"), addresses[0])
+	service := &corev1.Service{}
+	s.get(service, s.key("listener-broker-1"))
+	if got := service.Annotations["example.com/replica"]; got != "1 of "+s.namespace {
+		t.Errorf("the annotation of the Service is %q", got)
+	}
+
+	// The name survives the Pod, and the address.
+	s.remove(first)
+	again := s.awaitReady("broker-0", first)
+	s.awaitNamed(again, name("broker-0"), addresses[0])
+	s.setPool(addresses[1:]...)
+	s.awaitNamed(again, name("broker-0"), addresses[2])
+
+	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](1) })
+	s.remove(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "listener-broker-1"}})
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, client.ObjectKey{Namespace: s.namespace, Name: "listener-broker-1"})
+	s.awaitName(name("broker-1"))
+	s.awaitNamed(again, name("broker-0"), addresses[2])
+}
