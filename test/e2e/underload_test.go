@@ -149,7 +149,7 @@ func tooManyRequests(s *scenario, _ *steadyLoad, _ int) (func(context.Context) e
 	schema := &flowcontrolv1.FlowSchema{
 		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
 		Spec: flowcontrolv1.FlowSchemaSpec{
-			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name}, MatchingPrecedence: 1,
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name}, MatchingPrecedence: 2, // the first one that others than "exempt" may have
 			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
 				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindServiceAccount, ServiceAccount: &flowcontrolv1.ServiceAccountSubject{
 					Namespace: operatorNamespace, Name: "*",
