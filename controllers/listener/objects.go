@@ -97,18 +97,23 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	if err != nil || desired.GetResourceVersion() == "" {
 		return nil, err // or no request was sent
 	}
+	return nil, r.setApplied(o, kind, desired)
+}
+
+// setApplied makes the object that the API server answered with an observed one.
+func (r *Reconciler) setApplied(o *observed, kind exposure.Kind, desired exposure.Desired) error {
 	applied, err := r.newObject(kind.GroupVersionKind)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, applied); err != nil {
-		return nil, fmt.Errorf("reading the applied %s %s: %w", kind.Kind, client.ObjectKeyFromObject(desired), err)
+		return fmt.Errorf("reading the applied %s %s: %w", kind.Kind, client.ObjectKeyFromObject(desired), err)
 	}
 	o.objects[kind.GroupVersionKind][applied.GetName()] = applied
 	if c := r.contended[kind.GroupVersionKind]; c != nil {
 		c.record(applied)
 	}
-	return nil, nil //nolint:nilnil // nothing is refused
+	return nil
 }
 
 // existing returns the object with the name of the desired one, or nil. One that the cache does not have yet is not

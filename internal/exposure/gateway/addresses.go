@@ -79,10 +79,10 @@ func add(list []listenersv1alpha1.IngressAddress, served listenersv1alpha1.Ingre
 func sortByType(addresses []listenersv1alpha1.IngressAddress, class *listenersv1alpha1.ListenerClass) {
 	preferred := class.AddressPreference(class.Spec.ServiceType)
 	slices.SortStableFunc(addresses, func(a, b listenersv1alpha1.IngressAddress) int {
-		switch {
-		case a.AddressType == b.AddressType:
+		switch a.AddressType {
+		case b.AddressType:
 			return 0
-		case a.AddressType == preferred:
+		case preferred:
 			return -1
 		default:
 			return 1
@@ -130,27 +130,12 @@ func (b Backend) servedBy(l *exposure.Listener, r *route, parent gatewayv1.Paren
 	if gateway == nil {
 		return nil, problem{text: "the Gateway does not exist"}
 	}
-	var ports []int32
-	var problems []problem
-	for i := range gateway.Spec.Listeners {
-		listener := &gateway.Spec.Listeners[i]
-		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l) || !b.ownPort && !servesHost(listener, hostOf(r)) {
-			continue
-		}
-		if text := notProgrammed(gateway, listener); text != "" {
-			problems = append(problems, problem{text: text})
-			continue
-		}
-		ports = append(ports, int32(listener.Port))
+	ports, p := b.programmedPorts(l, r, parent, gateway)
+	if p.text == "" { // otherwise, not every controller decides about the route
+		p = undecided(r, parent)
 	}
-	if p := undecided(r, parent); p.text != "" {
+	if p.text != "" {
 		return nil, p
-	}
-	switch {
-	case len(ports) == 0 && len(problems) > 0:
-		return nil, problems[0]
-	case len(ports) == 0:
-		return nil, b.noListener(l, r, parent)
 	}
 	hosts := gatewayAddresses(gateway)
 	if len(hosts) == 0 {
@@ -166,6 +151,27 @@ func (b Backend) servedBy(l *exposure.Listener, r *route, parent gatewayv1.Paren
 		}
 	}
 	return addresses, problem{}
+}
+
+// programmedPorts returns the ports of the listeners of a Gateway that serve a route, or why there is none.
+func (b Backend) programmedPorts(l *exposure.Listener, r *route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway) ([]int32, problem) {
+	var ports []int32
+	first := b.noListener(l, r, parent)
+	for i := range gateway.Spec.Listeners {
+		listener := &gateway.Spec.Listeners[i]
+		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l) || !b.ownPort && !servesHost(listener, hostOf(r)) {
+			continue
+		}
+		if text := notProgrammed(gateway, listener); text == "" {
+			ports = append(ports, int32(listener.Port))
+		} else if first.needsAction {
+			first = problem{text: text}
+		}
+	}
+	if len(ports) == 0 {
+		return nil, first
+	}
+	return ports, problem{}
 }
 
 // hostOf returns the host of a route, or "".

@@ -385,9 +385,19 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 		"no route":    {tls, func(l *exposure.Listener) { l.Class.Spec.Ports = []string{"http"} }, nil, waiting, "TLSRoute shop/web-http does not exist yet"},
 		"no Gateway":  {tls, func(l *exposure.Listener) { withGateway(nil)(l); l.Referenced = nil }, nil, waiting, "is not served by Gateway infra/edge: the Gateway does not exist"},
 		"not decided": {tls, withConditions(), nil, waiting, "its controller has not accepted the route yet"},
+		"not decided, because the listener of the Gateway is not valid": {tls, func(l *exposure.Listener) {
+			withConditions()(l)
+			l.Referenced = []exposure.Object{newGateway(func(g *gatewayv1.Gateway) {
+				g.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "tls", Conditions: []metav1.Condition{condition("Accepted", "UnsupportedProtocol")}}}
+			})}
+		}, nil, waiting, "Accepted of its listener tls is false: UnsupportedProtocol"},
 		"decided for another parent": {tls, func(l *exposure.Listener) {
 			withGateway(nil)(l)
 			l.Objects[0].(*gatewayv1alpha2.TLSRoute).Status.Parents[0].ParentRef.Name = "other"
+		}, nil, waiting, "has not accepted the route yet"},
+		"decided for another listener of the Gateway": {tls, func(l *exposure.Listener) {
+			withGateway(nil)(l)
+			l.Objects[0].(*gatewayv1alpha2.TLSRoute).Spec.ParentRefs = []gatewayv1.ParentReference{parentOf("tls")}
 		}, nil, waiting, "has not accepted the route yet"},
 		"not allowed":         {tls, withConditions(condition("Accepted", "NotAllowedByListeners")), nil, rejected, "Accepted is false: NotAllowedByListeners: because; an administrator of the Gateway has to allow the namespace"},
 		"no ReferenceGrant":   {tls, withConditions(ok, condition("ResolvedRefs", "RefNotPermitted")), nil, rejected, "ResolvedRefs is false: RefNotPermitted: because; a ReferenceGrant in the namespace"},
