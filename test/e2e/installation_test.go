@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -29,8 +30,10 @@ import (
 // it again.
 func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 	s := newScenario(t)
-	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { return c == crds.Routes }) // Routes have tests of their own
-	crds.Remove(t, api, optional...)                                                             // an earlier run may have left them
+	optional := slices.DeleteFunc(crds.All(), func(c crds.CRD) bool { // Routes, also those of Gateways, have tests of their own
+		return c == crds.Routes || strings.HasSuffix(string(c), ".gateway.networking.k8s.io")
+	})
+	crds.Remove(t, api, optional...) // an earlier run may have left them
 	crds.Install(t, api, optional...)
 	defer crds.Remove(t, api, optional...)
 	constraints := optionalObject(names.KindSecurityContextConstraints, "", names.NodeAgent)

@@ -1,5 +1,6 @@
-// Package traefik installs Traefik, a controller for Ingresses, on a test cluster. Its program is built from its Go
-// module. Clients outside reach it through a load balancer at ports 80 and 443.
+// Package traefik installs Traefik, a controller for Ingresses and Gateways, on a test cluster, and the Gateway API.
+// Its program is built from its Go module. Clients outside reach it through a load balancer: Ingresses at ports 80 and
+// 443, and listeners of Gateways at HTTPPort, TLSPort and TCPPorts.
 //
 // It does not depend on the operator.
 package traefik
@@ -22,6 +23,21 @@ import (
 
 // IngressClass is the name of the IngressClass that it serves. The cluster has no default one.
 const IngressClass = "traefik"
+
+// GatewayClass is the name of the GatewayClass that it serves.
+const GatewayClass = IngressClass
+
+// The ports that listeners of Gateways may have, by their protocol. Each is an entry point.
+const (
+	HTTPPort = 9080
+	TLSPort  = 9443
+)
+
+// TCPPorts returns the ports that listeners of Gateways with protocol TCP may have.
+func TCPPorts() []int { return []int{9001, 9002, 9003} }
+
+// gatewayAPI is the Go module with the CRDs of the Gateway API, in the version that Traefik is built with.
+const gatewayAPI = "sigs.k8s.io/gateway-api"
 
 // Namespace is the namespace in which it runs, in a Deployment named traefik.
 const Namespace = "traefik"
@@ -54,10 +70,13 @@ func Install(ctx context.Context, c *cluster.Cluster, address string, progress i
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(progress, "installing Traefik")
+	fmt.Fprintln(progress, "installing the Gateway API and Traefik")
+	if err := installGatewayAPI(ctx, c); err != nil {
+		return err
+	}
 	var rendered bytes.Buffer
-	err = manifestsTemplate.Execute(&rendered, map[string]string{
-		"Namespace": Namespace, "IngressClass": IngressClass, "Image": ref, "LoadBalancerClass": metallb.LoadBalancerClass,
+	err = manifestsTemplate.Execute(&rendered, map[string]any{
+		"Namespace": Namespace, "IngressClass": IngressClass, "Image": ref, "LoadBalancerClass": metallb.LoadBalancerClass, "TCPPorts": TCPPorts(),
 	})
 	if err != nil {
 		return fmt.Errorf("rendering the manifests of Traefik: %w", err)
@@ -72,6 +91,22 @@ func Install(ctx context.Context, c *cluster.Cluster, address string, progress i
 		if err := c.RunKubectl(ctx, nil, args...); err != nil {
 			return fmt.Errorf("waiting for Traefik: %w", err)
 		}
+	}
+	return nil
+}
+
+// installGatewayAPI makes the cluster serve the Gateway API, with the kinds of its experimental channel.
+func installGatewayAPI(ctx context.Context, c *cluster.Cluster) error {
+	dir, err := tools.ModuleDir(ctx, "traefik", gatewayAPI)
+	if err != nil {
+		return err
+	}
+	err = c.RunKubectl(ctx, nil, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(dir, "config", "crd", "experimental"))
+	if err != nil {
+		return fmt.Errorf("installing the Gateway API: %w", err)
+	}
+	if err := c.RunKubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=60s", "crd/gatewayclasses.gateway.networking.k8s.io"); err != nil {
+		return fmt.Errorf("waiting for the Gateway API: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,259 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/cluster/metallb"
+	"github.com/listener-operator/listener-operator/test/cluster/traefik"
+)
+
+// createGateway creates a Gateway, which Traefik serves, for routes of all namespaces.
+func (s *scenario) createGateway(listeners ...gatewayv1.Listener) *gatewayv1.Gateway {
+	s.Helper()
+	gateway := &gatewayv1.Gateway{
+		ObjectMeta: metav1.ObjectMeta{Name: "edge"},
+		Spec:       gatewayv1.GatewaySpec{GatewayClassName: traefik.GatewayClass, Listeners: listeners},
+	}
+	s.create(gateway)
+	return gateway
+}
+
+func gatewayListener(name string, protocol gatewayv1.ProtocolType, port int) gatewayv1.Listener {
+	l := gatewayv1.Listener{
+		Name: gatewayv1.SectionName(name), Protocol: protocol, Port: gatewayv1.PortNumber(port), //nolint:gosec // a port
+		AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: ptr.To(gatewayv1.NamespacesFromAll)}},
+	}
+	if protocol == gatewayv1.TLSProtocolType {
+		l.TLS = &gatewayv1.GatewayTLSConfig{Mode: ptr.To(gatewayv1.TLSModePassthrough)}
+	}
+	return l
+}
+
+// byGateway returns the spec of a class whose Listeners are exposed by routes of the scenario's Gateway.
+func (s *scenario) byGateway(kind listenersv1alpha1.GatewayRouteKind, host listenersv1alpha1.HostTemplate, ports ...string) listenersv1alpha1.ListenerClassSpec {
+	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ports: ports, Gateway: &listenersv1alpha1.GatewayExposure{
+		Kind: kind, HostTemplate: host, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: s.namespace, Name: "edge"}},
+	}}
+}
+
+// awaitByHost waits until a client outside reaches a Pod through Traefik at an address, whose host name leads to
+// Traefik as a name server would tell. With TLS, the certificate is that of the Pod, for this host.
+func (s *scenario) awaitByHost(scheme, port string, a listenersv1alpha1.IngressAddress, want string) {
+	s.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(openshift.authority.Cert)
+	by := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: roots},
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return testbed.ClientDial(ctx, network, net.JoinHostPort(traefikAddress(), strconv.Itoa(int(a.Ports[port]))))
+		},
+	}}
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		if name, err := fetch(ctx, by, scheme+"://"+a.Address+"/whoami"); err != nil || name != want {
+			return fmt.Errorf("%q answered, want %s: %w", name, want, err)
+		}
+		raw, err := fetch(ctx, by, scheme+"://"+a.Address+"/files")
+		if err != nil {
+			return err
+		}
+		return checkFiles(raw, a)
+	}); err != nil {
+		s.Fatalf("from outside, %s: %v", a.Address, err)
+	}
+}
+
+// removeReplica removes the last replica of a StatefulSet, and its claim with the Listener.
+func (s *scenario) removeReplica(set *appsv1.StatefulSet, last int32) {
+	s.Helper()
+	s.patch(set, func() { set.Spec.Replicas = &last })
+	s.remove(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("listener-%s-%d", set.Name, last)}})
+}
+
+// TestEachReplicaIsReachedThroughAGatewayByItsHost: at one port of the Gateway, by the host in the TLS connection,
+// which each replica terminates. Traefik loses its address and gets it again.
+func TestEachReplicaIsReachedThroughAGatewayByItsHost(t *testing.T) {
+	s := newScenario(t)
+	s.ensureTraefik()
+	prepareRouters(t) // for the CA
+	s.createAuthoritySecret()
+	s.createGateway(gatewayListener("tls", gatewayv1.TLSProtocolType, traefik.TLSPort))
+	class := s.createClass(s.byGateway(listenersv1alpha1.GatewayRouteKindTLS, "{podName}.{namespace}.gateway.example.test", "https"))
+	set := statefulSet("broker", 3, byClass(class.Name))
+	addTLS(&set.Spec.Template.Spec)
+	s.create(set)
+	hosts := map[string]listenersv1alpha1.IngressAddress{}
+	for i := range 3 {
+		name := fmt.Sprintf("broker-%d", i)
+		s.awaitReady(name)
+		hosts[name] = hostAddress(name+"."+s.namespace+".gateway.example.test", "https", traefik.TLSPort)
+		s.awaitByHost("https", "https", hosts[name], name)
+	}
+
+	// The load balancer withdraws the address of Traefik, and so of the Gateway, and assigns it again.
+	pool := func(ranges ...string) {
+		t.Helper()
+		if err := metallb.SetPool(context.WithoutCancel(s.ctx), testbed, traefik.Namespace, []string{traefik.Namespace}, ranges...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer pool(traefikAddress() + "-" + traefikAddress())
+	pool()
+	message := s.awaitCondition("listener-broker-1", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForGateway)
+	if !containsAll(message, []string{"Gateway " + s.namespace + "/edge", "no address in its status"}) {
+		t.Errorf("condition: %s", message)
+	}
+	pool(traefikAddress() + "-" + traefikAddress())
+	for name, address := range hosts {
+		s.awaitHosts("listener-"+name, address.Address)
+		s.awaitByHost("https", "https", address, name)
+		if p := s.awaitReady(name); p.Status.ContainerStatuses[0].RestartCount != 0 {
+			t.Errorf("Pod %s was restarted", name)
+		}
+	}
+
+	s.removeReplica(set, 2)
+	mustAwaitDeleted(s, &gatewayv1alpha2.TLSRoute{}, s.key("listener-broker-2-https"))
+}
+
+// TestEachReplicaIsReachedThroughAGatewayByItsPort: at a port of the Gateway for itself. A replica for which there is
+// none waits until an administrator adds one. The ports stay, also while a listener of the Gateway is missing, and when
+// a route is deleted while the operator restarts.
+func TestEachReplicaIsReachedThroughAGatewayByItsPort(t *testing.T) {
+	s := newScenario(t)
+	s.ensureTraefik()
+	ports := traefik.TCPPorts()
+	gateway := s.createGateway(gatewayListener("first", gatewayv1.TCPProtocolType, ports[0]), gatewayListener("second", gatewayv1.TCPProtocolType, ports[1]))
+	class := s.createClass(s.byGateway(listenersv1alpha1.GatewayRouteKindTCP, "", "http"))
+	set := statefulSet("broker", 2, byClass(class.Name))
+	s.create(set)
+	addresses, taken := map[string]listenersv1alpha1.IngressAddress{}, map[int32]bool{}
+	reach := func() {
+		t.Helper()
+		for name, a := range addresses {
+			s.awaitAnswer(a, name)
+			s.awaitFilesAt(a, a)
+		}
+	}
+	add := func(name string) {
+		t.Helper()
+		a := s.awaitPodAddress(s.awaitReady(name), traefikAddress())
+		if taken[a.Ports["http"]] {
+			t.Errorf("%s has the port %d of another replica", name, a.Ports["http"])
+		}
+		addresses[name], taken[a.Ports["http"]] = a, true
+	}
+	add("broker-0")
+	add("broker-1")
+	reach()
+
+	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](3) })
+	message := s.awaitCondition("listener-broker-2", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNoGatewayListener)
+	if !containsAll(message, []string{"first: TCPRoute " + s.namespace + "/listener-broker-", "add a listener to a Gateway"}) {
+		t.Errorf("condition: %s", message)
+	}
+	t.Logf("event: %s", s.awaitEvent("Listener", "listener-broker-2", listenersv1alpha1.ReasonNoGatewayListener))
+	s.patch(gateway, func() {
+		gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayListener("third", gatewayv1.TCPProtocolType, ports[2]))
+	})
+	add("broker-2")
+	reach()
+
+	// The Gateway loses a listener, and gets it again.
+	all := gateway.Spec.Listeners
+	s.patch(gateway, func() { gateway.Spec.Listeners = all[:2] })
+	message = s.awaitCondition("listener-broker-2", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonGatewayRouteNotAccepted)
+	if !containsAll(message, []string{"has no listener third with protocol TCP", "add it again"}) {
+		t.Errorf("condition: %s", message)
+	}
+	s.awaitHosts("listener-broker-0", traefikAddress())
+	s.patch(gateway, func() { gateway.Spec.Listeners = all })
+	s.awaitHosts("listener-broker-2", traefikAddress())
+	reach()
+
+	// A route is deleted while the operator restarts.
+	operator := s.operatorPod()
+	restarts := operator.Status.ContainerStatuses[0].RestartCount
+	s.killOnNode(operator.Spec.NodeName, "/operator")
+	deleted := &gatewayv1alpha2.TCPRoute{}
+	s.get(deleted, s.key("listener-broker-1-http"))
+	s.remove(deleted)
+	mustAwait(s, &gatewayv1alpha2.TCPRoute{}, deleted.Name, func(again *gatewayv1alpha2.TCPRoute) bool { return again.UID != deleted.UID })
+	if _, err := await(s.timeoutContext(), &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
+		return p.Status.ContainerStatuses[0].RestartCount > restarts && isReady(p)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	reach()
+
+	s.removeReplica(set, 2)
+	mustAwaitDeleted(s, &gatewayv1alpha2.TCPRoute{}, s.key("listener-broker-2-http"))
+}
+
+// TestAPodMovesFromOneKindOfRoutesToTheNext: each former route stays until the Pod is reached by the next one. Traefik
+// does not serve UDPRoutes, and reports the Gateway as not valid because of its listener for UDP, but serves the
+// others.
+func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
+	s := newScenario(t)
+	s.ensureTraefik()
+	prepareRouters(t) // for the CA
+	s.createAuthoritySecret()
+	s.createGateway(
+		gatewayListener("http", gatewayv1.HTTPProtocolType, traefik.HTTPPort), gatewayListener("tls", gatewayv1.TLSProtocolType, traefik.TLSPort),
+		gatewayListener("tcp", gatewayv1.TCPProtocolType, traefik.TCPPorts()[0]), gatewayListener("udp", gatewayv1.UDPProtocolType, 9090),
+	)
+	class := s.createClass(s.byGateway(listenersv1alpha1.GatewayRouteKindUDP, "", "echo", "http", "https"))
+	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	addTLS(&p.Spec)
+	s.create(p)
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForGateway)
+	if !containsAll(message, []string{"UDPRoute " + s.namespace + "/web-listener-echo", "its listener udp is false"}) {
+		t.Errorf("condition: %s", message)
+	}
+	change := func(spec listenersv1alpha1.ListenerClassSpec) {
+		t.Helper()
+		s.patch(class, func() { class.Spec.Gateway, class.Spec.Ports = spec.Gateway, spec.Ports })
+	}
+	const template = "{listener}.{namespace}.gateway.example.test"
+	host := "web-listener." + s.namespace + ".gateway.example.test"
+
+	change(s.byGateway(listenersv1alpha1.GatewayRouteKindHTTP, template, "http"))
+	s.awaitReady("web")
+	s.awaitByHost("http", "http", hostAddress(host, "http", traefik.HTTPPort), "web")
+	mustAwaitDeleted(s, &gatewayv1alpha2.UDPRoute{}, s.key("web-listener-echo"))
+
+	change(s.byGateway(listenersv1alpha1.GatewayRouteKindTLS, template, "https"))
+	s.awaitByHost("https", "https", hostAddress(host, "https", traefik.TLSPort), "web")
+	mustAwaitDeleted(s, &gatewayv1.HTTPRoute{}, s.key("web-listener-http"))
+
+	change(s.byGateway(listenersv1alpha1.GatewayRouteKindTCP, "", "http"))
+	own := listenersv1alpha1.IngressAddress{
+		Address: traefikAddress(), AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": int32(traefik.TCPPorts()[0])}, //nolint:gosec // a port
+	}
+	s.awaitAnswer(own, "web")
+	s.awaitFilesAt(own, own)
+	mustAwaitDeleted(s, &gatewayv1alpha2.TLSRoute{}, s.key("web-listener-https"))
+
+	change(listenersv1alpha1.ListenerClassSpec{})
+	s.awaitHosts("web-listener", "web-listener."+s.namespace+".svc.cluster.local")
+	mustAwaitDeleted(s, &gatewayv1alpha2.TCPRoute{}, s.key("web-listener-http"))
+}
