@@ -235,26 +235,24 @@ func (b *Bench) remove(ctx context.Context, v variant) error {
 	if err := errors.Join(b.api.List(ctx, &claims, in), b.api.List(ctx, &services, in), b.api.List(ctx, &volumes)); err != nil {
 		return fmt.Errorf("listing claims, Services and volumes: %w", err)
 	}
-	for i := range volumes.Items {
-		volume := &volumes.Items[i]
-		if volume.Spec.HostPath == nil || volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.Namespace != v.namespace() {
-			continue
-		}
-		if err := client.IgnoreNotFound(b.api.Delete(ctx, volume)); err != nil {
-			return fmt.Errorf("deleting a volume: %w", err)
-		}
-	}
-	for i := range claims.Items {
-		if claim := &claims.Items[i]; metav1.GetControllerOf(claim) == nil && !isKept(claim) {
-			if err := client.IgnoreNotFound(b.api.Delete(ctx, claim)); err != nil {
-				return fmt.Errorf("deleting a claim: %w", err)
-			}
-		}
-	}
-	for i := range services.Items {
-		if service := &services.Items[i]; metav1.GetControllerOf(service) == nil {
-			if err := client.IgnoreNotFound(b.api.Delete(ctx, service)); err != nil {
-				return fmt.Errorf("deleting a Service: %w", err)
+	return errors.Join(
+		remove(ctx, b.api, claims.Items, func(o *corev1.PersistentVolumeClaim) bool { return metav1.GetControllerOf(o) == nil && !isKept(o) }),
+		remove(ctx, b.api, services.Items, func(o *corev1.Service) bool { return metav1.GetControllerOf(o) == nil }),
+		remove(ctx, b.api, volumes.Items, func(o *corev1.PersistentVolume) bool {
+			return o.Spec.HostPath != nil && o.Spec.ClaimRef != nil && o.Spec.ClaimRef.Namespace == v.namespace()
+		}),
+	)
+}
+
+// remove deletes the objects for which own returns true, unless they are gone.
+func remove[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, api client.Client, items []T, own func(P) bool) error {
+	for i := range items {
+		if o := P(&items[i]); own(o) {
+			if err := client.IgnoreNotFound(api.Delete(ctx, o)); err != nil {
+				return fmt.Errorf("deleting %T %s: %w", o, o.GetName(), err)
 			}
 		}
 	}
