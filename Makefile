@@ -143,8 +143,9 @@ test-faults: ## Let parts of a cluster fail under load, and write the table in d
 
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
 KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36
-CORE_SCENARIOS := EachReplica|ABrokerThatMoves|AnAddressFollows|ThreeReplicasShare|AnEphemeralVolume|APodWaitsFor|TwoListeners|$\
-	ADeletedService|APinnedVolume|DeletedPodListeners|TheKubeletRestarts|ANodeRestarts|DeletionOfTheConfiguration
+CORE_SCENARIOS := EachReplicaIsReachedAtItsOwnAddress|ABrokerThatMoves|AnAddressFollows|ThreeReplicasShareOneListener|$\
+	AnEphemeralVolume|TwoListenersInOnePod|ADeletedService|APinnedVolume|DeletedPodListeners|TheKubeletRestarts|$\
+	ANodeRestarts|DeletionOfTheConfiguration
 
 .PHONY: test-matrix
 test-matrix: ## Run the core scenarios on each supported version of Kubernetes: make test-matrix [KUBERNETES_VERSIONS="1.33 1.34"]
