@@ -85,6 +85,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	case publish:
 		wait, err = r.publish(ctx, existing, pod)
+	case watchScheduling:
+		wait, err = r.remindScheduler(ctx, pod)
 	case keep:
 	}
 	if err == nil && wait == 0 {
@@ -105,6 +107,8 @@ const (
 	replace
 	// publish means that the addresses have to be written, into a new object if there is none.
 	publish
+	// watchScheduling means that the Pod will need addresses when it is bound to a node.
+	watchScheduling
 )
 
 // decide compares a PodListeners with its Pod. Either is nil if it does not exist.
@@ -129,8 +133,10 @@ func decide(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision 
 // mounted them. A Pod that is not bound to a node yet is reconciled again when it is.
 func decideNew(pod *corev1.Pod) decision {
 	switch {
-	case pod.DeletionTimestamp != nil || claim.PodFinished(pod) || pod.Spec.NodeName == "":
+	case pod.DeletionTimestamp != nil || claim.PodFinished(pod):
 		return keep
+	case pod.Spec.NodeName == "":
+		return watchScheduling
 	default:
 		return publish
 	}

@@ -145,7 +145,7 @@ func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	})
 	kept.Annotations = filter(pv.Annotations, func(annotation string) bool {
 		return annotation == names.AnnotationNode || annotation == names.AnnotationLostSince || annotation == names.AnnotationReleasedFrom ||
-			strings.HasPrefix(annotation, "pv.kubernetes.io/")
+			annotation == names.AnnotationReminded || strings.HasPrefix(annotation, "pv.kubernetes.io/")
 	})
 	kept.Spec = corev1.PersistentVolumeSpec{
 		NodeAffinity:                  pv.Spec.NodeAffinity,
