@@ -232,7 +232,7 @@ func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
 	refused := l.Name
 	g.Expect(l.Status.Conditions[0].Message).To(ContainSubstring("tcp-3: TCPRoute %s/foreign has it", g.key.Namespace))
 
-	// Another port of the Gateway is for the Listener that has none, and nobody else moves.
+	// Another port of the Gateway is for the Listener that has none, and the others stay where they are.
 	before := g.sections()
 	g.Expect(g.api.Get(t.Context(), client.ObjectKeyFromObject(gateway), gateway)).To(Succeed())
 	gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayListener("tcp-8", gatewayv1.TCPProtocolType, 9008))

@@ -22,10 +22,10 @@ const (
 	unboundClaims = "unbound immediate PersistentVolumeClaims"
 )
 
-// remindScheduler changes the volumes of a Pod that the scheduler leaves alone although they are bound, once for each
-// Pod. The scheduler of Kubernetes 1.33 and 1.34 may look at the Pod before its own cache has the bound claim, and then
-// again only after five minutes, or when a PersistentVolume changes (kubernetes/kubernetes#73216). wait is when to look
-// again, or 0.
+// remindScheduler changes the volumes of a Pod that the scheduler leaves alone although they are bound. The scheduler
+// of Kubernetes 1.33 and 1.34 may look at the Pod before its own cache has the bound claim, and then again only after
+// five minutes, or when a PersistentVolume changes (kubernetes/kubernetes#73216). A volume is changed once, so that
+// Pods that share it do not change it by turns. wait is when to look again, or 0.
 func (r *Reconciler) remindScheduler(ctx context.Context, pod *corev1.Pod) (wait time.Duration, _ error) {
 	for i := range pod.Spec.Volumes {
 		m := mount{volume: pod.Spec.Volumes[i].Name}
@@ -38,7 +38,7 @@ func (r *Reconciler) remindScheduler(ctx context.Context, pod *corev1.Pod) (wait
 		}
 		if left := schedulingTimeout - time.Since(m.pv.CreationTimestamp.Time); left > 0 {
 			wait = max(wait, min(left, schedulingTimeout)) // clocks may differ
-		} else if awaitsClaims(pod) && m.pv.Annotations[names.AnnotationReminded] != string(pod.UID) {
+		} else if m.pv.Annotations[names.AnnotationReminded] == "" && awaitsClaims(pod) {
 			if err := r.touch(ctx, pod, m.pv); err != nil {
 				return 0, err
 			}
@@ -57,7 +57,7 @@ func awaitsClaims(pod *corev1.Pod) bool {
 	return false
 }
 
-// touch records a Pod at a PersistentVolume, whose change makes the scheduler look at the Pod again.
+// touch records the Pod at a PersistentVolume, whose change makes the scheduler look at the Pod again.
 func (r *Reconciler) touch(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pv.UID, "annotations": map[string]string{names.AnnotationReminded: string(pod.UID)},

@@ -34,7 +34,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 		waits    bool
 	}{
 		"since longer":  {func(*world) {}, string(podUID), false},
-		"after another": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationReminded: "another"} }, string(podUID), false},
+		"after another": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationReminded: "another"} }, "another", false},
 		"just bound":    {func(w *world) { w.pv.CreationTimestamp = metav1.Now() }, "", true},
 		"bound in future, by another clock": {
 			func(w *world) { w.pv.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, "", true,

@@ -94,8 +94,8 @@ const (
 	// AnnotationLostSince on a pinned PersistentVolume is the time since when its node is lost, in the format of RFC
 	// 3339.
 	AnnotationLostSince = "listener-operator.dev/node-lost-since"
-	// AnnotationReminded on a PersistentVolume is the uid of a Pod of which the scheduler had not noticed that the
-	// volume is bound.
+	// AnnotationReminded on a PersistentVolume is the uid of the first Pod of which the scheduler had not noticed that
+	// the volume is bound.
 	AnnotationReminded = "listener-operator.dev/reminded"
 	// AnnotationReleasedFrom on a PersistentVolume is the node that it is being released from, or was released from
 	// while its Pod is on no other node yet.
