@@ -138,7 +138,7 @@ test-e2e: cc ## Run the tests of the test cluster, and the end-to-end tests of t
 	go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
 
 .PHONY: test-faults
-test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.
+test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about fifteen minutes.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$' ./e2e -faults all -faults.report
 
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
