@@ -78,12 +78,21 @@ func missingPackages() []string {
 
 // aptGet runs apt-get without interaction.
 func aptGet(ctx context.Context, args ...string) error {
+	_, err := aptGetOutput(ctx, args...)
+	return err
+}
+
+// aptGetOutput runs apt-get without interaction, and returns its output.
+func aptGetOutput(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-qq"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("running apt-get %s: %w\n%s", args[0], err, output)
+	var messages strings.Builder
+	cmd.Stderr = &messages
+	output, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("running apt-get %s: %w\n%s%s", args[0], err, output, messages.String())
 	}
-	return nil
+	return string(output), nil
 }
 
 // packageNames returns the names of all packages that a cluster needs.
