@@ -34,7 +34,13 @@ func (b *Bench) auditFromNow() (*auditLog, error) {
 }
 
 // writes returns the requests that create or change objects, except for those that only authorize something.
-func (l *auditLog) writes() ([]auditv1.Event, error) {
+func (l *auditLog) writes() ([]auditv1.Event, error) { return l.requests(isWrite) }
+
+// refusals returns the requests of kubelets that the node authorizer refused.
+func (l *auditLog) refusals() ([]auditv1.Event, error) { return l.requests(isRefusal) }
+
+// requests returns the finished requests that match.
+func (l *auditLog) requests(match func(*auditv1.Event) bool) ([]auditv1.Event, error) {
 	file, err := os.Open(l.path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", err)
@@ -56,7 +62,7 @@ func (l *auditLog) writes() ([]auditv1.Event, error) {
 		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, fmt.Errorf("parsing the audit log: %w", err)
 		}
-		if isWrite(&event) {
+		if event.ObjectRef != nil && event.Stage == auditv1.StageResponseComplete && match(&event) {
 			events = append(events, event)
 		}
 	}
@@ -64,9 +70,18 @@ func (l *auditLog) writes() ([]auditv1.Event, error) {
 
 // isWrite reports whether a request creates or changes an object, or would do so if it were not refused.
 func isWrite(e *auditv1.Event) bool {
-	return e.ObjectRef != nil && e.Stage == auditv1.StageResponseComplete && e.ObjectRef.Subresource != "token" &&
+	return e.ObjectRef.Subresource != "token" &&
 		slices.Contains([]string{"create", "update", "patch"}, e.Verb) && !strings.HasSuffix(e.ObjectRef.Resource, "reviews")
 }
+
+// isRefusal reports whether the node authorizer refused a request for what a kubelet mounts into a Pod.
+func isRefusal(e *auditv1.Event) bool {
+	return strings.HasPrefix(e.User.Username, nodeUser) && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusForbidden &&
+		slices.Contains([]string{"configmaps", "persistentvolumeclaims"}, e.ObjectRef.Resource)
+}
+
+// nodeUser is what the user names of kubelets begin with; the name of the node follows.
+const nodeUser = "system:node:"
 
 // component returns which program sent a request.
 func component(e *auditv1.Event) string {
@@ -76,7 +91,7 @@ func component(e *auditv1.Event) string {
 		return "operator"
 	case user == accounts+names.Operator+":"+names.NodeAgent:
 		return "node agent"
-	case strings.HasPrefix(user, "system:node:"):
+	case strings.HasPrefix(user, nodeUser):
 		return "kubelet"
 	case user == "system:kube-scheduler":
 		return "kube-scheduler"

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/listener-operator/listener-operator/test/bench/result"
 )
@@ -42,6 +44,38 @@ func TestWritesForAPodAreCountedByComponentAndKind(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestStartIsDelayedByARefusalOfItsKubelet(t *testing.T) {
+	const refusal = `{"stage":"ResponseComplete","verb":"list","user":{"username":"system:node:node-1"},"objectRef":{"resource":"configmaps",` +
+		`"namespace":"bench-emptydir","name":"kube-root-ca.crt"},"responseStatus":{"code":403},"requestReceivedTimestamp":"2026-11-21T10:00:02.000000Z"}` + "\n"
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	if err := os.WriteFile(path, []byte(refusal+log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusals, err := (&auditLog{path: path}).refusals()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := time.Date(2026, 11, 21, 10, 0, 1, 0, time.UTC)
+	start := func(namespace, node string, from time.Time) started {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.PodSpec{NodeName: node}}
+		return started{pod: pod, began: from, running: from.Add(2 * time.Second)}
+	}
+	for name, tc := range map[string]struct {
+		start started
+		want  bool
+	}{
+		"refused":           {start("bench-emptydir", "node-1", from), true},
+		"another namespace": {start("bench-fresh-claim", "node-1", from), false},
+		"another node":      {start("bench-emptydir", "node-2", from), false},
+		"earlier":           {start("bench-emptydir", "node-1", from.Add(-2*time.Second)), false},
+		"later":             {start("bench-emptydir", "node-1", from.Add(2*time.Second)), false},
+	} {
+		if got := tc.start.refused(refusals); got != tc.want {
+			t.Errorf("%s: delayed: %v, want %v", name, got, tc.want)
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
 	"github.com/listener-operator/listener-operator/test/bench/result"
 )
 
@@ -30,10 +32,14 @@ func (b *Bench) Starts(ctx context.Context, rounds int) (*result.Starts, error) 
 	if err != nil {
 		return nil, err
 	}
+	refusals, err := audit.refusals()
+	if err != nil {
+		return nil, err
+	}
 	starts := &result.Starts{}
 	for _, v := range all {
 		m := measured[v.name]
-		variantResult, err := b.variantResult(ctx, v, m.pods)
+		variantResult, err := b.variantResult(ctx, v, m.pods, refusals)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +94,7 @@ func (b *Bench) rounds(ctx context.Context, all []variant, rounds int) (map[stri
 }
 
 // variantResult returns the durations and races of the Pods of a variant.
-func (b *Bench) variantResult(ctx context.Context, v variant, pods []started) (result.Variant, error) {
+func (b *Bench) variantResult(ctx context.Context, v variant, pods []started, refusals []auditv1.Event) (result.Variant, error) {
 	raced, err := b.races(ctx, v.namespace())
 	if err != nil {
 		return result.Variant{}, err
@@ -96,7 +102,7 @@ func (b *Bench) variantResult(ctx context.Context, v variant, pods []started) (r
 	measured := result.Variant{Name: v.name, Races: []int{}}
 	for i, s := range pods {
 		measured.Milliseconds = append(measured.Milliseconds, s.milliseconds())
-		if raced[s.pod.Name] {
+		if raced[s.pod.Name] || s.refused(refusals) {
 			measured.Races = append(measured.Races, i)
 		}
 	}

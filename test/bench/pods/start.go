@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -310,7 +312,8 @@ func awaitNone[L client.ObjectList](ctx context.Context, api client.WithWatch, e
 
 // isRace reports whether an event of a Pod is the kubelet's race with the node authorizer, which does not know yet that
 // a Pod of the node needs an object: a claim, or the ConfigMap with the certificates of the API server. The kubelet
-// watches the latter, and does not say in the event why it does not have it.
+// watches the latter, and does not say in the event why it does not have it. It emits none if it has the ConfigMap
+// within a second.
 func isRace(e *corev1.Event) bool {
 	return e.Reason == "FailedMount" &&
 		(strings.Contains(e.Message, "no relationship found between node") || strings.Contains(e.Message, "failed to sync configmap cache"))
@@ -336,4 +339,13 @@ func nodeNumber(name string) int {
 	var number int
 	_, _ = fmt.Sscanf(name, "node-%d", &number)
 	return number
+}
+
+// refused reports whether the node authorizer refused a request for the Pod, the only one that started in its namespace
+// at that time.
+func (s started) refused(refusals []auditv1.Event) bool {
+	return slices.ContainsFunc(refusals, func(e auditv1.Event) bool {
+		during := period{from: s.began, to: s.running}.contains(e.RequestReceivedTimestamp.Time)
+		return during && e.ObjectRef.Namespace == s.pod.Namespace && e.User.Username == nodeUser+s.pod.Spec.NodeName
+	})
 }
