@@ -44,6 +44,18 @@ func (l *Listener) OrderedPorts() []corev1.ServicePort {
 	return ports
 }
 
+// PortsWithObject returns the names of the ports that have an object of the backend, in the order of preference. nameOf
+// returns the name of a port's object.
+func (l *Listener) PortsWithObject(nameOf func(l *Listener, port string) string) []string {
+	var ports []string
+	for _, p := range l.OrderedPorts() {
+		if slices.ContainsFunc(l.Objects, func(o Object) bool { return o.GetName() == nameOf(l, p.Name) }) {
+			ports = append(ports, p.Name)
+		}
+	}
+	return ports
+}
+
 // noPorts returns the refusal of a Listener that exposes no port.
 func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) *Refusal {
 	if len(listener.Spec.Ports) == 0 {

@@ -22,7 +22,7 @@ func (b Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	if b.Exposes(l.Class) {
 		ports, leftOut = b.exposedPorts(l)
 	} else {
-		ports = portsWithRoute(l)
+		ports = l.PortsWithObject(nameOf)
 	}
 	for _, port := range ports {
 		served, problems := b.served(l, port)
@@ -51,17 +51,6 @@ func (b Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	}
 	e.Message = strings.Join(slices.Concat(missing, leftOut), "; ")
 	return e
-}
-
-// portsWithRoute returns the names of the ports that have a route.
-func portsWithRoute(l *exposure.Listener) []string {
-	var ports []string
-	for _, p := range l.OrderedPorts() {
-		if find(l, nameOf(l, p.Name)) != nil {
-			ports = append(ports, p.Name)
-		}
-	}
-	return ports
 }
 
 // add adds the address of a port to the first entry for the same address that has no other number for the port.

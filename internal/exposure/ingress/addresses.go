@@ -27,11 +27,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	if l.Class.Spec.Ingress != nil {
 		ports, leftOut = exposedPorts(l)
 	} else {
-		for _, p := range l.OrderedPorts() {
-			if find(l, nameOf(l, p.Name)) != nil {
-				ports = append(ports, p.Name)
-			}
-		}
+		ports = l.PortsWithObject(nameOf)
 	}
 	for _, port := range ports {
 		ingress := find(l, nameOf(l, port))

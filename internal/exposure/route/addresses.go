@@ -30,7 +30,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 		ports, leftOut = routedPorts(l)
 		routers = l.Class.Spec.Route.Routers
 	} else {
-		ports = portsWithRoute(l)
+		ports = l.PortsWithObject(nameOf)
 	}
 	for _, port := range ports {
 		name := nameOf(l, port)
@@ -54,17 +54,6 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	e.NeedsAction = e.Reason == listenersv1alpha1.ReasonRouteNotAdmitted
 	e.Message = strings.Join(slices.Concat(missing, leftOut), "; ")
 	return e
-}
-
-// portsWithRoute returns the names of the ports that have a Route.
-func portsWithRoute(l *exposure.Listener) []string {
-	var ports []string
-	for _, p := range l.OrderedPorts() {
-		if find(l, nameOf(l, p.Name)) != nil {
-			ports = append(ports, p.Name)
-		}
-	}
-	return ports
 }
 
 // cause is why a Route has no admitted host.
