@@ -1,0 +1,50 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	wayRow     = regexp.MustCompile(`(?m)^\| (?:\[)?([^|\]]+?)(?:\]\([^)]*\))?(?:, [^|]*)? \| `)
+	wayDiagram = regexp.MustCompile(`\*\*(.+)\*\* \(\[a class\]\(\.\./(config/samples/\S+\.yaml)\)\)\n\n!\[(.+)\]\((ways/\S+\.svg)\)\n`)
+)
+
+// TestEachWayHasADiagramAndASample: each row of the table in choosing-a-class.md, apart from the one for clients inside
+// the cluster.
+func TestEachWayHasADiagramAndASample(t *testing.T) {
+	page, err := os.ReadFile("choosing-a-class.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drawn, files []string
+	for _, match := range wayDiagram.FindAllStringSubmatch(string(page), -1) {
+		if match[1] != match[3] {
+			t.Errorf("the diagram of %q is called %q", match[1], match[3])
+		}
+		for _, path := range []string{filepath.Join("..", match[2]), match[4]} {
+			if _, err := os.Stat(path); err != nil {
+				t.Error(err)
+			}
+		}
+		drawn, files = append(drawn, strings.ToLower(match[1])), append(files, match[4])
+	}
+	table, _, _ := strings.Cut(string(page), "## Diagrams")
+	var rows []string
+	for _, match := range wayRow.FindAllStringSubmatch(table, -1) {
+		if way := strings.ToLower(match[1]); way != "way" && way != "inside only" {
+			rows = append(rows, way)
+		}
+	}
+	if rows = slices.Compact(rows); len(rows) < 9 || !slices.Equal(rows, drawn) {
+		t.Errorf("the ways in the table are %q, and in the diagrams %q", rows, drawn)
+	}
+	existing, err := filepath.Glob("ways/*.svg")
+	if slices.Sort(files); err != nil || !slices.Equal(existing, files) {
+		t.Errorf("the diagrams are %q, %v; the page has %q", existing, err, files)
+	}
+}
