@@ -21,6 +21,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
 // firstStart creates ListenerOperator/cluster when the operator starts for the first time, with the fields that the
@@ -104,7 +105,7 @@ func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.Listener
 	if err := errors.Join(s.live.List(ctx, &classes), s.live.List(ctx, &listeners)); err != nil {
 		return operatorv1alpha1.ListenerOperatorSpec{}, fmt.Errorf("listing classes and listeners of an earlier installation: %w", err)
 	}
-	spec := carriedOver(classes.Items, listeners.Items, s.clusterDomain)
+	spec := stackable.Settings(classes.Items, listeners.Items, s.clusterDomain)
 	if spec.Preset != "" || spec.ClusterDomain != "" {
 		log.FromContext(ctx).Info("Carrying over settings of an earlier installation", "preset", spec.Preset, "clusterDomain", spec.ClusterDomain)
 	}

@@ -433,7 +433,7 @@ func TestForeignObjectsAreNeverModified(t *testing.T) {
 // While Stackable's listener operator runs, the configuration has a status, but nothing is installed, nor removed.
 func TestNothingChangesWhileStackablesOperatorRuns(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
-	other := stackable.Installation{Workloads: []string{"DaemonSet platform/sdp-csi-node-driver"}, KubeletDir: "/var/lib/kubelet", Recheck: time.Minute}
+	other := stackable.Installation{Workloads: []stackable.Workload{{Kind: "DaemonSet", Namespace: "platform", Name: "sdp-csi-node-driver"}}, KubeletDir: "/var/lib/kubelet", Recheck: time.Minute}
 	h.stackable = func(context.Context) (stackable.Installation, error) { return other, nil }
 	want := map[string]string{"Available": "False OtherOperatorRunning", "Progressing": "False OtherOperatorRunning", "Degraded": "True OtherOperatorRunning"}
 	expect := func(installed int) {

@@ -226,7 +226,7 @@ func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 // besideMessage names what runs Stackable's listener operator, and what to do before it is uninstalled.
 func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
 	message := fmt.Sprintf("Stackable's listener operator is running: %s; until it is uninstalled, this operator writes nothing but this status; "+
-		"then it goes on by itself: see docs/moving-over.md", firstOf(done.stackable.Workloads))
+		"then it goes on by itself: see docs/moving-over.md", firstOf(done.stackable.Names()))
 	if dir := done.stackable.KubeletDir; dir != "" && dir != config.Spec.NodeAgent.KubeletDir {
 		message += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
 	}

@@ -65,7 +65,7 @@ func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	running, result := found.Workloads, reconcile.Result{RequeueAfter: found.Recheck}
+	running, result := found.Names(), reconcile.Result{RequeueAfter: found.Recheck}
 	switch {
 	case len(running) == 0:
 		g.opened()

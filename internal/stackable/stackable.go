@@ -109,28 +109,48 @@ func Keep(kept, pod *corev1.Pod) {
 	}
 }
 
+// Workload is what an administrator has to remove to get rid of Pods: a Deployment, a DaemonSet, or what else controls
+// them.
+type Workload struct{ Kind, Namespace, Name string }
+
+// String returns the kind and the namespaced name.
+func (w Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
+
 // Installation is what is known of Stackable's listener operator.
 type Installation struct {
-	// Workloads are what runs its Pods, each as its kind and namespaced name, sorted. Empty if it does not run.
-	Workloads []string
+	// Workloads are what runs its Pods, sorted by kind, namespace and name. Empty if it does not run.
+	Workloads []Workload
 	// KubeletDir is the root directory of the kubelet for which its node driver is configured. Empty if it is unknown.
 	KubeletDir string
 	// Recheck is the time after which this may change without an event, or 0.
 	Recheck time.Duration
 }
 
+// Names returns each workload as its kind and namespaced name.
+func (i Installation) Names() []string {
+	all := make([]string, 0, len(i.Workloads))
+	for _, w := range i.Workloads {
+		all = append(all, w.String())
+	}
+	return all
+}
+
 // Running returns what of Stackable's listener operator runs. The client reads from a cache with the index Field.
 func Running(ctx context.Context, c client.Client, now time.Time) (Installation, error) {
-	var (
-		pods  corev1.PodList
-		found Installation
-	)
+	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.MatchingFields{Field: "true"}); err != nil {
 		return Installation{}, fmt.Errorf("listing pods that may be those of another operator: %w", err)
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	return Among(ctx, c, pods.Items, now)
+}
+
+// Among returns what of Stackable's listener operator runs, if these are all Pods that Resembles passes. Others do not
+// count.
+func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Time) (Installation, error) {
+	var found Installation
+	for i := range pods {
+		pod := &pods[i]
+		if !Resembles(pod) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		if pod.DeletionTimestamp != nil {
@@ -148,7 +168,7 @@ func Running(ctx context.Context, c client.Client, now time.Time) (Installation,
 			found.KubeletDir = cmp.Or(found.KubeletDir, kubeletDir(pod))
 		}
 	}
-	slices.Sort(found.Workloads)
+	slices.SortFunc(found.Workloads, func(a, b Workload) int { return strings.Compare(a.String(), b.String()) })
 	found.Workloads = slices.Compact(found.Workloads)
 	return found, nil
 }
@@ -184,8 +204,8 @@ func isStackable(ctx context.Context, c client.Client, pod *corev1.Pod) (bool, e
 	return review.Status.Allowed, nil
 }
 
-// workload returns the kind and the namespaced name of what an administrator has to remove to get rid of the Pod.
-func workload(pod *corev1.Pod) string {
+// workload returns what an administrator has to remove to get rid of the Pod.
+func workload(pod *corev1.Pod) Workload {
 	kind, name := "Pod", pod.Name
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		kind, name = owner.Kind, owner.Name
@@ -194,5 +214,5 @@ func workload(pod *corev1.Pod) string {
 	if deployment, ok := strings.CutSuffix(name, "-"+hash); ok && kind == "ReplicaSet" && hash != "" {
 		kind, name = "Deployment", deployment
 	}
-	return kind + " " + pod.Namespace + "/" + name
+	return Workload{Kind: kind, Namespace: pod.Namespace, Name: name}
 }

@@ -71,7 +71,8 @@ could not be carried out.`,
 	root.SetErr(streams.ErrOut)
 	e.flags.AddFlags(root.PersistentFlags())
 	e.complete(root, "namespace", e.namespaces)
-	root.AddCommand(newWhyCommand(e), newDoctorCommand(e), newGetCommand(e), newReleaseCommand(e), newConnectCommand(e))
+	root.AddCommand(newWhyCommand(e), newDoctorCommand(e), newGetCommand(e), newReleaseCommand(e), newConnectCommand(e),
+		newMigrateCommand(e))
 	return root
 }
 

@@ -144,6 +144,9 @@ func (d *doctor) configurationFinding(f finding, config *operatorv1alpha1.Listen
 		{operatorv1alpha1.ConditionDegraded, metav1.ConditionTrue}, {operatorv1alpha1.ConditionAvailable, metav1.ConditionFalse},
 	} {
 		if c := meta.FindStatusCondition(config.Status.Conditions, wrong.condition); c != nil && c.Status == wrong.status {
+			if c.Reason == operatorv1alpha1.ReasonOtherOperatorRunning {
+				remedy = "See what would change, and the steps: kubectl listener migrate --dry-run"
+			}
 			return f.failed(c.Reason, c.Message, remedy)
 		}
 	}

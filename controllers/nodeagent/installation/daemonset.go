@@ -18,10 +18,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
+// DefaultKubeletDir is the root directory of the kubelet if the configuration leaves it empty.
+const DefaultKubeletDir = "/var/lib/kubelet"
+
 // Defaults of fields that the configuration leaves empty: objects that were created before a field had its default do
 // not have it.
 const (
-	defaultKubeletDir    = "/var/lib/kubelet"
 	defaultLogLevel      = "info"
 	defaultPriorityClass = "system-node-critical"
 )
@@ -73,7 +75,7 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s Settings) (*corev1ac.PodSpe
 	if err != nil {
 		return nil, err
 	}
-	directories := hostDirectories(cmp.Or(agent.KubeletDir, defaultKubeletDir))
+	directories := hostDirectories(cmp.Or(agent.KubeletDir, DefaultKubeletDir))
 	c := container(agent, s, directories).WithResources(resources).WithEnv(memoryEnv(required)...)
 	for _, variable := range proxyEnv(s.OperatorPod) {
 		env, err := converted[corev1ac.EnvVarApplyConfiguration](variable)
@@ -126,7 +128,7 @@ func container(agent operatorv1alpha1.NodeAgentSpec, s Settings, directories []h
 		WithImage(s.Image).
 		WithImagePullPolicy(corev1.PullIfNotPresent).
 		WithCommand("/node-agent").
-		WithArgs("--kubelet-dir="+cmp.Or(agent.KubeletDir, defaultKubeletDir), "--log-level="+cmp.Or(agent.LogLevel, defaultLogLevel)).
+		WithArgs("--kubelet-dir="+cmp.Or(agent.KubeletDir, DefaultKubeletDir), "--log-level="+cmp.Or(agent.LogLevel, defaultLogLevel)).
 		WithEnv(corev1ac.EnvVar().WithName("NODE_NAME").WithValueFrom(corev1ac.EnvVarSource().
 			WithFieldRef(corev1ac.ObjectFieldSelector().WithAPIVersion("v1").WithFieldPath("spec.nodeName")))).
 		WithPorts(corev1ac.ContainerPort().WithName(agentPortName).WithContainerPort(agentPort).WithProtocol(corev1.ProtocolTCP)).

@@ -39,6 +39,13 @@ const (
 	ServiceMonitors            CRD = "servicemonitors.monitoring.coreos.com"
 	PrometheusRules            CRD = "prometheusrules.monitoring.coreos.com"
 	OperatorConditions         CRD = "operatorconditions.operators.coreos.com"
+	Subscriptions              CRD = "subscriptions.operators.coreos.com"
+	ClusterServiceVersions     CRD = "clusterserviceversions.operators.coreos.com"
+	OperatorGroups             CRD = "operatorgroups.operators.coreos.com"
+	CatalogSources             CRD = "catalogsources.operators.coreos.com"
+	Operators                  CRD = "operators.operators.coreos.com"
+	InstallPlans               CRD = "installplans.operators.coreos.com"
+	ImageDigestMirrorSets      CRD = "imagedigestmirrorsets.config.openshift.io"
 	Gateways                   CRD = "gateways.gateway.networking.k8s.io"
 	TLSRoutes                  CRD = "tlsroutes.gateway.networking.k8s.io"
 	HTTPRoutes                 CRD = "httproutes.gateway.networking.k8s.io"
@@ -88,16 +95,31 @@ func files() map[CRD]file {
 		ServiceMonitors:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"},
 		PrometheusRules:    {toolsModfile, prometheus, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"},
 		OperatorConditions: {ownModfile, olm, "crds/operators.coreos.com_operatorconditions.yaml"},
-		Gateways:           {ownModfile, gatewayAPI, experimental + "gateways.yaml"},
-		TLSRoutes:          {ownModfile, gatewayAPI, experimental + "tlsroutes.yaml"},
-		HTTPRoutes:         {ownModfile, gatewayAPI, experimental + "httproutes.yaml"},
-		TCPRoutes:          {ownModfile, gatewayAPI, experimental + "tcproutes.yaml"},
-		UDPRoutes:          {ownModfile, gatewayAPI, experimental + "udproutes.yaml"},
+		OperatorGroups:     {ownModfile, olm, "crds/operators.coreos.com_operatorgroups.yaml"},
+		CatalogSources:     {ownModfile, olm, "crds/operators.coreos.com_catalogsources.yaml"},
+		Operators:          {ownModfile, olm, "crds/operators.coreos.com_operators.yaml"},
+		InstallPlans:       {ownModfile, olm, "crds/operators.coreos.com_installplans.yaml"},
+		ImageDigestMirrorSets: {
+			ownModfile, openshift, "config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_imagedigestmirrorsets.crd.yaml",
+		},
+		Subscriptions:          {ownModfile, olm, "crds/operators.coreos.com_subscriptions.yaml"},
+		ClusterServiceVersions: {ownModfile, olm, "crds/operators.coreos.com_clusterserviceversions.yaml"},
+		Gateways:               {ownModfile, gatewayAPI, experimental + "gateways.yaml"},
+		TLSRoutes:              {ownModfile, gatewayAPI, experimental + "tlsroutes.yaml"},
+		HTTPRoutes:             {ownModfile, gatewayAPI, experimental + "httproutes.yaml"},
+		TCPRoutes:              {ownModfile, gatewayAPI, experimental + "tcproutes.yaml"},
+		UDPRoutes:              {ownModfile, gatewayAPI, experimental + "udproutes.yaml"},
 	}
 }
 
 // All returns the sorted names of all CRDs that tests can install.
 func All() []CRD { return slices.Sorted(maps.Keys(files())) }
+
+// Administrators returns the names of the CRDs whose objects administrators use to install operators, and that the
+// operator does not know.
+func Administrators() []CRD {
+	return []CRD{CatalogSources, ClusterServiceVersions, ImageDigestMirrorSets, InstallPlans, OperatorGroups, Operators, Subscriptions}
+}
 
 // Install installs CRDs, and returns when the API server serves their resources. They stay until Remove, because
 // several tests share an API server.

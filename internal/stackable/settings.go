@@ -1,4 +1,4 @@
-package nodeagent
+package stackable
 
 import (
 	"slices"
@@ -14,9 +14,10 @@ const externalStable = "external-stable"
 // presetClasses are the names of the classes of all presets (contract 1.5).
 var presetClasses = []string{"cluster-internal", "external-unstable", externalStable}
 
-// carriedOver returns the settings of an earlier installation, as far as the classes and Listeners that it left show
-// them; the others are empty. resolver is the DNS domain of the cluster that the operator's resolver has, or empty.
-func carriedOver(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener, resolver string) operatorv1alpha1.ListenerOperatorSpec {
+// Settings returns the settings of Stackable's listener operator, which may have been removed, as far as classes and
+// Listeners show them; the others are empty. resolver is the DNS domain of the cluster that the resolver of this
+// operator has, or empty.
+func Settings(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener, resolver string) operatorv1alpha1.ListenerOperatorSpec {
 	listeners = slices.DeleteFunc(slices.Clone(listeners), func(l listenersv1alpha1.Listener) bool { return l.Status == nil })
 	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: earlierPreset(classes, listeners)}
 	domain := earlierClusterDomain(listeners)
@@ -26,8 +27,8 @@ func carriedOver(classes []listenersv1alpha1.ListenerClass, listeners []listener
 	return spec
 }
 
-// earlierPreset returns the preset of an earlier installation, which has exposed the Listeners, or "" if it is unknown.
-// Classes may have been deleted with that installation, because a Helm chart contained them; then Listeners name them.
+// earlierPreset returns the preset of the installation that has exposed the Listeners, or "" if it is unknown. Classes
+// may have been deleted with that installation, because a Helm chart contained them; then Listeners name them.
 func earlierPreset(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener) operatorv1alpha1.Preset {
 	for i := range classes {
 		if classes[i].Name == externalStable && classes[i].Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort {

@@ -1,4 +1,4 @@
-package nodeagent
+package stackable
 
 import (
 	"testing"
@@ -6,12 +6,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
-	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
 // exposed returns a Listener shop/web of a class, at this address, and with a node port if nodePort is true.
@@ -33,7 +31,7 @@ func class(name string, serviceType listenersv1alpha1.ServiceType) listenersv1al
 	return listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: serviceType}}
 }
 
-func TestCarriedOverIsWhatClassesAndListenersShow(t *testing.T) {
+func TestSettingsAreWhatClassesAndListenersShow(t *testing.T) {
 	type (
 		classes   = []listenersv1alpha1.ListenerClass
 		listeners = []listenersv1alpha1.Listener
@@ -84,7 +82,7 @@ func TestCarriedOverIsWhatClassesAndListenersShow(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, carriedOver(tc.classes, tc.listeners, tc.resolver)); diff != "" {
+			if diff := cmp.Diff(tc.want, Settings(tc.classes, tc.listeners, tc.resolver)); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 		})
@@ -105,50 +103,5 @@ func TestPresetClassesAreThoseOfThePresets(t *testing.T) {
 		if diff := cmp.Diff(presetClasses, got); diff != "" {
 			t.Errorf("classes of %s (-want +got):\n%s", preset, diff)
 		}
-	}
-}
-
-func TestTheGivenSpecTakesPrecedenceOverTheCarriedOverOne(t *testing.T) {
-	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: operatorv1alpha1.PresetNone, ClusterDomain: "k8s.example.com"}
-	if err := MergeSpec(&spec, `{"preset": "stable-nodes"}`); err != nil {
-		t.Fatal(err)
-	}
-	want := operatorv1alpha1.ListenerOperatorSpec{Preset: operatorv1alpha1.PresetStableNodes, ClusterDomain: "k8s.example.com"}
-	if diff := cmp.Diff(want, spec); diff != "" {
-		t.Errorf("spec (-want +got):\n%s", diff)
-	}
-}
-
-// The configuration that the operator creates has what its predecessor left; the policy that confines it allows that.
-func TestConfigurationIsCreatedWithTheSettingsOfThePredecessor(t *testing.T) {
-	c, namespace := fresh(t)
-	l := exposed("own", "", false)
-	l.Namespace, l.Status = namespace, nil
-	if err := c.Create(t.Context(), &l); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Delete(t.Context(), &l); err != nil {
-			t.Error(err)
-		}
-	}()
-	l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{
-		Address: "web." + namespace + ".svc.k8s.example.com", AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{"http": 80},
-	}}}
-	if err := c.Status().Update(t.Context(), &l); err != nil {
-		t.Fatal(err)
-	}
-	installRBAC(t, c, namespace)
-	operator := asOperator(t, apiserver.Config(t), namespace)
-	confine(t, operator, c)
-	if err := (&firstStart{writer: operator, live: operator, namespace: namespace}).ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	config := &operatorv1alpha1.ListenerOperator{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, config); err != nil {
-		t.Fatal(err)
-	}
-	if config.Spec.Preset != operatorv1alpha1.PresetNone || config.Spec.ClusterDomain != "k8s.example.com" {
-		t.Errorf("the configuration is %+v", config.Spec)
 	}
 }

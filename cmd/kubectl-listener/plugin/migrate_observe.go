@@ -1,0 +1,233 @@
+package plugin
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/stackable"
+)
+
+// What Helm and the Operator Lifecycle Manager (OLM) write on the objects that they install.
+const (
+	annotationHelmRelease   = "meta.helm.sh/release-name"
+	annotationHelmNamespace = "meta.helm.sh/release-namespace"
+	// annotationHelmPolicy is "keep" on objects that an uninstallation leaves.
+	annotationHelmPolicy = "helm.sh/resource-policy"
+	// olmPackage is the name of the package of Stackable's listener operator in catalogues.
+	olmPackage = "stackable-listener-operator"
+	// labelOLM begins the label that OLM sets on what belongs to a package. It ends with the namespace.
+	labelOLM       = "operators.coreos.com/" + olmPackage + "."
+	labelOLMCopied = "olm.copiedFrom"
+)
+
+// Environment variables of Stackable's listener operator (contract 1.5).
+const (
+	variablePreset        = "LISTENER_CLASS_PRESET"
+	variableClusterDomain = "KUBERNETES_CLUSTER_DOMAIN"
+)
+
+// other is what there is of Stackable's listener operator.
+type other struct {
+	stackable.Installation
+	// releases are the Helm releases that its workloads belong to.
+	releases []types.NamespacedName
+	// subscriptions and versions are its objects in OLM.
+	subscriptions, versions []types.NamespacedName
+	// preset and clusterDomain are its settings, or empty if they are unknown. Each has a default.
+	preset, clusterDomain string
+	// agents is the Pod template of its node driver, or nil if it is unknown.
+	agents *corev1.PodSpec
+}
+
+// runs reports whether the operator runs.
+func (o *other) runs() bool { return len(o.Workloads) > 0 }
+
+// observeOther finds the other operator by its Pods, and how it was installed.
+func (m *migration) observeOther(ctx context.Context) error {
+	var pods corev1.PodList
+	is, err := m.list(ctx, &pods)
+	if err != nil {
+		return err
+	}
+	if is == forbidden {
+		m.add(finding{Kind: "Pod"}.unreadable())
+	}
+	m.other.Installation, err = stackable.Among(ctx, m.client, pods.Items, time.Now())
+	switch {
+	case apierrors.IsForbidden(err):
+		m.add(finding{Kind: "SubjectAccessReview"}.unreadable())
+	case err != nil:
+		return err
+	}
+	for _, w := range m.other.Workloads {
+		if err := m.observeWorkload(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := m.observeOLM(ctx); err != nil {
+		return err
+	}
+	if !m.other.runs() {
+		m.add(finding{Kind: "Deployment"}.ok("Stackable's listener operator does not run"))
+	}
+	return nil
+}
+
+// observeWorkload reads a Deployment or a DaemonSet of the other operator.
+func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) error {
+	f := finding{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
+	var (
+		o        client.Object
+		template *corev1.PodSpec
+	)
+	switch w.Kind {
+	case "Deployment":
+		deployment := &appsv1.Deployment{}
+		o, template = deployment, &deployment.Spec.Template.Spec
+	case "DaemonSet":
+		daemonSet := &appsv1.DaemonSet{}
+		o, template = daemonSet, &daemonSet.Spec.Template.Spec
+		m.other.agents = template
+	default:
+		m.add(f.warning("", "runs Stackable's listener operator"))
+		return nil
+	}
+	is, err := m.get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, o)
+	switch {
+	case err != nil:
+		return err
+	case is == forbidden:
+		m.add(f.unreadable())
+		return nil
+	}
+	m.other.observeVariables(template)
+	by := "not by Helm"
+	if release := o.GetAnnotations()[annotationHelmRelease]; release != "" {
+		key := types.NamespacedName{Namespace: o.GetAnnotations()[annotationHelmNamespace], Name: release}
+		if !slices.Contains(m.other.releases, key) {
+			m.other.releases = append(m.other.releases, key)
+		}
+		by = "with the Helm release " + key.String()
+	}
+	m.add(f.ok("runs Stackable's listener operator%s, installed %s", imageOf(template), by))
+	return nil
+}
+
+// imageOf returns the image of the first container for a message, or "".
+func imageOf(template *corev1.PodSpec) string {
+	if len(template.Containers) == 0 {
+		return ""
+	}
+	return ", image " + template.Containers[0].Image
+}
+
+func (o *other) observeVariables(template *corev1.PodSpec) {
+	for i := range template.Containers {
+		for _, v := range template.Containers[i].Env {
+			switch v.Name {
+			case variablePreset:
+				o.preset = v.Value
+			case variableClusterDomain:
+				o.clusterDomain = v.Value
+			}
+		}
+	}
+}
+
+// observeOLM finds the Subscription and the ClusterServiceVersion of the other operator, if the cluster serves them.
+func (m *migration) observeOLM(ctx context.Context) error {
+	subscriptions := &unstructured.UnstructuredList{}
+	subscriptions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "SubscriptionList"})
+	is, err := m.list(ctx, subscriptions)
+	if err != nil {
+		return err
+	}
+	if is == forbidden {
+		m.add(finding{Kind: "Subscription"}.unreadable())
+	}
+	for i := range subscriptions.Items {
+		s := &subscriptions.Items[i]
+		if name, _, _ := unstructured.NestedString(s.Object, "spec", "name"); name != olmPackage {
+			continue
+		}
+		m.other.subscriptions = append(m.other.subscriptions, client.ObjectKeyFromObject(s))
+		m.add(finding{Kind: "Subscription", Namespace: s.GetNamespace(), Name: s.GetName()}.ok("installs Stackable's listener operator"))
+	}
+	versions := &metav1.PartialObjectMetadataList{}
+	versions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersionList"})
+	if is, err = m.list(ctx, versions); err != nil {
+		return err
+	}
+	if is == forbidden {
+		m.add(finding{Kind: "ClusterServiceVersion"}.unreadable())
+	}
+	for i := range versions.Items {
+		v := &versions.Items[i]
+		if _, copied := v.Labels[labelOLMCopied]; copied || !ofPackage(v.Labels) {
+			continue
+		}
+		m.other.versions = append(m.other.versions, client.ObjectKeyFromObject(v))
+		m.add(finding{Kind: "ClusterServiceVersion", Namespace: v.Namespace, Name: v.Name}.ok("creates Stackable's listener operator again when it is deleted"))
+	}
+	return nil
+}
+
+func ofPackage(labels map[string]string) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(key string) bool { return strings.HasPrefix(key, labelOLM) })
+}
+
+// observeOwn finds this operator.
+func (m *migration) observeOwn(ctx context.Context) error {
+	var deployments appsv1.DeploymentList
+	if _, err := m.list(ctx, &deployments, named(names.Operator)); err != nil {
+		return err
+	}
+	for i := range deployments.Items {
+		m.own.installed = true
+		f := finding{Kind: "Deployment", Namespace: deployments.Items[i].Namespace, Name: names.Operator}
+		if m.other.runs() {
+			m.add(f.ok("is this operator, which waits for the end of the other one"))
+			continue
+		}
+		m.add(f.ok("is this operator"))
+	}
+	config := &operatorv1alpha1.ListenerOperator{}
+	is, err := m.get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config)
+	if err != nil {
+		return err
+	}
+	if is == present {
+		m.own.config = config
+	}
+	return nil
+}
+
+// placement returns which settings of the other operator restrict the nodes that its agents run on, for a message.
+func (o *other) placement() string {
+	if o.agents == nil {
+		return ""
+	}
+	var set []string
+	if len(o.agents.NodeSelector) > 0 {
+		set = append(set, "nodeSelector "+labels.FormatLabels(o.agents.NodeSelector))
+	}
+	if o.agents.Affinity != nil {
+		set = append(set, "affinity")
+	}
+	return strings.Join(set, ", ")
+}
