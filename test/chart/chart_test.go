@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 )
 
 const image = "registry.example/listener-operator:1.2.3"
@@ -259,5 +261,24 @@ func TestTheDashboardIsInAConfigMapForTheSidecar(t *testing.T) {
 	}
 	if diff := cmp.Diff(strings.TrimSpace(string(want)), strings.TrimSpace(config.Data["listener-operator.json"])); diff != "" {
 		t.Errorf("dashboard (-file +chart):\n%s", diff)
+	}
+}
+
+// TestHelmKnowsTheCommandsOfPages: with --help, helm only parses a command and its flags.
+func TestHelmKnowsTheCommandsOfPages(t *testing.T) {
+	h := newHelm(t)
+	checked := 0
+	for _, c := range pages.Commands(t) {
+		if c.Args[0] != "helm" {
+			continue
+		}
+		checked++
+		out, problems, err := h.run(append(slices.Clone(c.Args[1:]), "--help")...)
+		if err != nil || !strings.Contains(out, "\n  helm "+c.Args[1]+" ") {
+			t.Errorf("%s:%d: %s: %v\n%s", c.Page, c.Line, c, err, problems)
+		}
+	}
+	if checked < 3 {
+		t.Errorf("only %d commands of helm were found", checked)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 )
 
 // TestEachCommandIsDocumented: in its help, with examples, and on the page about the plugin.
@@ -39,5 +40,31 @@ func TestEachCommandIsDocumented(t *testing.T) {
 		if !strings.Contains(string(page), "\n## "+c.Name()+"\n") || !strings.Contains(string(page), "\nkubectl listener "+c.Name()) {
 			t.Errorf("the page does not describe %s", c.Name())
 		}
+	}
+}
+
+// TestCommandsOfPagesExist parses the arguments of each `kubectl listener` on the pages.
+func TestCommandsOfPagesExist(t *testing.T) {
+	checked := 0
+	for _, c := range pages.Commands(t) {
+		if c.Args[0] != "kubectl" || len(c.Args) < 3 || c.Args[1] != "listener" {
+			continue
+		}
+		checked++
+		root := plugin.NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+		cmd, args, err := root.Find(c.Args[2:])
+		if err == nil {
+			cmd.InitDefaultHelpFlag()
+			err = cmd.ParseFlags(args)
+		}
+		if err == nil && cmd.HasParent() {
+			err = cmd.ValidateArgs(cmd.Flags().Args())
+		}
+		if err != nil {
+			t.Errorf("%s:%d: %s: %v", c.Page, c.Line, c, err)
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d commands were found", checked)
 	}
 }

@@ -1,0 +1,81 @@
+package docs
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/testutil/pages"
+)
+
+// programs are those whose commands are not checked, or by the tests of another module: those of `kubectl listener` by
+// cmd/kubectl-listener, those of helm by test/chart.
+var programs = strings.Fields("base64 cat curl date diff docker git grep helm install jq make kubectl oc operator-sdk opm sed sh skopeo sort tail")
+
+func TestCommandsOfPagesAreKnown(t *testing.T) {
+	for _, c := range pages.Commands(t) {
+		if c.Args[0] != "go" && !slices.Contains(programs, c.Args[0]) {
+			t.Errorf("%s:%d: no test knows the program of %q", c.Page, c.Line, c)
+		}
+	}
+}
+
+func TestGoCommandsOfPagesNamePackages(t *testing.T) {
+	for _, c := range pages.Commands(t) {
+		if c.Args[0] != "go" {
+			continue
+		}
+		dir := ".."
+		if i := slices.Index(c.Args, "-C"); i >= 0 {
+			dir += "/" + c.Args[i+1]
+		}
+		for _, arg := range c.Args {
+			if path, ok := strings.CutPrefix(arg, "./"); ok {
+				if _, err := os.Stat(dir + "/" + strings.TrimSuffix(path, "...")); err != nil {
+					t.Errorf("%s:%d: %v", c.Page, c.Line, err)
+				}
+			}
+		}
+	}
+}
+
+var (
+	makeTarget   = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+	makeVariable = regexp.MustCompile(`\$\(?(?:origin )?([A-Z_]+)\)?|^([A-Z_]+) \?=`)
+)
+
+func TestMakeCommandsOfPagesNameTargetsAndVariables(t *testing.T) {
+	raw, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets, variables := map[string]bool{}, map[string]bool{}
+	for _, m := range makeTarget.FindAllStringSubmatch(string(raw), -1) {
+		targets[m[1]] = true
+	}
+	for _, m := range makeVariable.FindAllStringSubmatch(string(raw), -1) {
+		variables[m[1]] = true
+	}
+	checked := 0
+	for _, c := range pages.Commands(t) {
+		if c.Args[0] != "make" {
+			continue
+		}
+		for _, arg := range c.Args[1:] {
+			checked++
+			name, _, isVariable := strings.Cut(strings.Trim(arg, "[]…"), "=")
+			switch {
+			case name == "":
+			case isVariable && !variables[name]:
+				t.Errorf("%s:%d: %q: the Makefile has no variable %s", c.Page, c.Line, c, name)
+			case !isVariable && !targets[name]:
+				t.Errorf("%s:%d: %q: the Makefile has no target %s", c.Page, c.Line, c, name)
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d arguments of make were found", checked)
+	}
+}
