@@ -51,9 +51,10 @@ func TestGetShowsWhereListenersAreReached(t *testing.T) {
 }
 
 // TestTheSamplesRun: kubectl applies all samples as they are, each server has its own address, and the configuration of
-// the operator stays as the administrator has left it.
+// the operator stays as the administrator has left it. Before, the quick start does the same by its own commands.
 func TestTheSamplesRun(t *testing.T) {
 	t.Parallel()
+	t.Run("the quick start", quickStart)
 	s := newScenario(t)
 	before := &operatorv1alpha1.ListenerOperator{}
 	s.get(before, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
