@@ -138,6 +138,10 @@ test-e2e: cc ## Run the tests of the test cluster, and the end-to-end tests of t
 	go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...
 	go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
 
+.PHONY: test-products
+test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside of the cluster while replicas come and go.
+	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestProduct' ./e2e -products
+
 .PHONY: test-faults
 test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about fifteen minutes.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$' ./e2e -faults all -faults.report

@@ -12,7 +12,8 @@ import (
 
 // programs are those whose commands are not checked, or by the tests of another module: those of `kubectl listener` by
 // cmd/kubectl-listener, those of helm by test/chart.
-var programs = strings.Fields("base64 cat curl date diff docker git grep helm install jq make kubectl oc operator-sdk opm sed sh skopeo sort tail")
+var programs = strings.Fields("base64 cat curl date diff docker etcdctl git grep helm install jq make kubectl oc openssl operator-sdk opm psql redis-cli " +
+	"sed sh skopeo sort tail tr")
 
 func TestCommandsOfPagesAreKnown(t *testing.T) {
 	for _, c := range pages.Commands(t) {

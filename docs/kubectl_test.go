@@ -103,7 +103,7 @@ func newKubectl(t *testing.T) *kubectl {
 	if err := clientcmd.WriteToFile(*file, k.config); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"config", "scorecard"} { // of the checkout, in which readers run the commands
+	for _, name := range []string{"config", "scorecard", "test"} { // of the checkout, in which readers run the commands
 		target, err := filepath.Abs(filepath.Join("..", name))
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func (k *kubectl) run(t *testing.T, args ...string) (string, bool) {
 	return string(bytes.TrimSpace(out)), err != nil
 }
 
-// populate creates what expressions on the pages look for: the configuration, and a Listener with every condition.
+// populate creates what expressions on the pages look for: the configuration, and Listeners with every condition.
 func populate(t *testing.T) {
 	t.Helper()
 	c := apiserver.Client(t)
@@ -143,15 +143,19 @@ func populate(t *testing.T) {
 	if err := c.Status().Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "listener-web-0"}}
-	create(t, c, listener)
-	listener.Status = &listenersv1alpha1.ListenerStatus{
-		KeptClassName: "web", IngressAddresses: []listenersv1alpha1.IngressAddress{}, ServiceName: ptr.To("web"),
-		Endpoints:  map[string]string{"http": "203.0.113.7:31337"},
-		Conditions: conditions(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady, listenersv1alpha1.ListenerNodesAvailable),
-	}
-	if err := c.Status().Update(t.Context(), listener); err != nil {
-		t.Fatal(err)
+	for app, port := range map[string]string{"web": "http", "redis": "client", "postgresql": "postgresql"} { // those of the recipes by label
+		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: "listener-" + app + "-0", Labels: map[string]string{"app": app},
+		}}
+		create(t, c, listener)
+		listener.Status = &listenersv1alpha1.ListenerStatus{
+			KeptClassName: "web", IngressAddresses: []listenersv1alpha1.IngressAddress{}, ServiceName: ptr.To("web"),
+			Endpoints:  map[string]string{port: "203.0.113.7:31337"},
+			Conditions: conditions(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady, listenersv1alpha1.ListenerNodesAvailable),
+		}
+		if err := c.Status().Update(t.Context(), listener); err != nil {
+			t.Fatal(err)
+		}
 	}
 	create(t, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,5 +94,35 @@ func TestSamplesReferToEachOther(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("annotations by claim template (-want +got):\n%s", diff)
+	}
+}
+
+// Users copy the recipes, too: the API server must accept each of their objects.
+func TestRecipesAreValid(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "config", "samples", "recipes", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no recipes: %v", err)
+	}
+	c := client.WithFieldValidation(apiserver.Client(t), "Strict")
+	namespace := apiserver.Namespace(t)
+	for _, file := range files {
+		raw, err := os.ReadFile(filepath.Clean(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for document := range strings.SplitSeq(string(raw), "\n---\n") {
+			o := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if namespaced, err := c.IsObjectNamespaced(o); err != nil {
+				t.Fatal(err)
+			} else if namespaced {
+				o.SetNamespace(namespace)
+			}
+			if err := c.Create(t.Context(), o, client.DryRunAll); err != nil {
+				t.Errorf("%s, %s %s: %v", file, o.GetKind(), o.GetName(), err)
+			}
+		}
 	}
 }

@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/test/cluster"
+)
+
+const (
+	postgreSQLUser     = 999 // as in the recipe
+	postgreSQLPassword = "e2e"
+)
+
+// TestProductPostgreSQL: a client outside of the cluster writes to the primary server and reads from each replica, at
+// their own addresses and by the list of all, after restarts, scaling up and down, and the loss of a node.
+func TestProductPostgreSQL(t *testing.T) {
+	s := newRecipe(t, "postgres:15", postgreSQLImage)
+	s.provideDisks(postgreSQLUser, claimsOf("data", "postgresql", 4)...)
+	node, deleteNode := s.startNode()
+	s.shell("kubectl create secret generic postgresql --from-literal=password=" + postgreSQLPassword)
+	class, pinned := s.pinnedUntilLost()
+	s.applyRecipe("postgresql", class, pinned)
+	s.awaitReplicas("postgresql", 3)
+	before := s.endpointsOf("postgresql", "postgresql")
+	s.usePostgreSQL("at first", 3)
+
+	s.shell("kubectl rollout restart statefulset/postgresql && kubectl rollout status statefulset/postgresql")
+	if diff := cmp.Diff(before, s.endpointsOf("postgresql", "postgresql")); diff != "" {
+		t.Errorf("addresses (-before +after the restart):\n%s", diff)
+	}
+	s.usePostgreSQL("after a rolling restart", 3)
+
+	s.shell("kubectl scale statefulset/postgresql --replicas=4 && kubectl rollout status statefulset/postgresql")
+	s.usePostgreSQL("after scaling up", 4)
+	s.shell("kubectl scale statefulset/postgresql --replicas=3")
+	s.awaitRemoved("postgresql-3")
+	s.usePostgreSQL("after scaling down", 3)
+
+	s.loseNode(node, deleteNode, "postgresql", "postgresql")
+	s.usePostgreSQL("after the loss of a node", 3)
+}
+
+// postgreSQLImage has Debian's server, and what the published image of this name has besides.
+func postgreSQLImage(ctx context.Context) (image.Spec, error) {
+	spec, err := cluster.DebianImage(ctx, "postgresql-15", "dash", "coreutils")
+	if err != nil {
+		return image.Spec{}, err
+	}
+	spec.Files["/etc/passwd"] = image.File{Content: fmt.Appendf(nil, "postgres:x:%d:%[1]d::/:/bin/sh\n", postgreSQLUser)}
+	spec.Env = []string{"PATH=/usr/bin:/usr/lib/postgresql/15/bin"}
+	return spec, nil
+}
+
+// usePostgreSQL waits until a client outside of the cluster writes to the primary server, by the list of all addresses,
+// and reads what it has written at the address of each server, all of which are replicas but one.
+func (s *scenario) usePostgreSQL(when string, servers int) {
+	s.Helper()
+	start := time.Now()
+	endpoints := s.endpointsOf("postgresql", "postgresql")
+	if len(endpoints) != servers {
+		s.Fatalf("%s, the Listeners have the addresses %v, want %d", when, endpoints, servers)
+	}
+	all := strings.Join(slices.Sorted(maps.Values(endpoints)), ",")
+	value := start.Format(time.RFC3339Nano)
+	if err := eventually(s.productContext(), func(ctx context.Context) error {
+		if err := query(ctx, all, "read-write", func(c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "CREATE TABLE IF NOT EXISTS written (value text); INSERT INTO written VALUES ('"+value+"')")
+			return err
+		}); err != nil {
+			return fmt.Errorf("writing to the primary server: %w", err)
+		}
+		for name, endpoint := range endpoints {
+			if err := checkServer(ctx, endpoint, name != "postgresql-0", value); err != nil {
+				return fmt.Errorf("reading from %s at %s: %w", name, endpoint, err)
+			}
+		}
+		return query(ctx, all, "standby", func(*pgx.Conn) error { return nil })
+	}); err != nil {
+		s.Fatalf("from outside, %s: %v", when, err)
+	}
+	s.Logf("%s, the client uses %d servers, within %s", when, servers, time.Since(start).Round(time.Millisecond))
+}
+
+// checkServer returns an error unless the server at an address is a replica or not, as expected, and has the value.
+func checkServer(ctx context.Context, endpoint string, replica bool, value string) error {
+	return query(ctx, endpoint, "any", func(c *pgx.Conn) error {
+		var isReplica, found bool
+		if err := c.QueryRow(ctx, "SELECT pg_is_in_recovery(), EXISTS (SELECT FROM written WHERE value = $1)", value).Scan(&isReplica, &found); err != nil {
+			return err
+		}
+		if isReplica != replica || !found {
+			return fmt.Errorf("it is a replica: %t, want %t; it has the value: %t", isReplica, replica, found)
+		}
+		return nil
+	})
+}
+
+// query connects from outside of the cluster to the first of some addresses whose server has the attributes, as
+// PostgreSQL's own library does.
+func query(ctx context.Context, endpoints, attributes string, do func(*pgx.Conn) error) error {
+	config, err := pgx.ParseConfig(fmt.Sprintf("postgresql://postgres:%s@%s/postgres?target_session_attrs=%s&connect_timeout=3",
+		postgreSQLPassword, endpoints, attributes))
+	if err != nil {
+		return err
+	}
+	config.DialFunc = testbed.ClientDial
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	return do(conn)
+}

@@ -1,0 +1,153 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/hack/image"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+)
+
+var withProducts = flag.Bool("products", false, "run the scenarios of the recipes in docs/recipes, as make test-products does")
+
+// productTimeout is how long a scenario waits for a product, which may start slowly on a machine with other work.
+const productTimeout = 6 * time.Minute
+
+// newRecipe creates the scenario of a recipe, and loads the image that the recipe uses onto all nodes.
+func newRecipe(t *testing.T, ref string, build func(context.Context) (image.Spec, error)) *scenario {
+	t.Helper()
+	if !*withProducts {
+		t.Skip("this scenario needs the flag -products; make test-products sets it")
+	}
+	spec, err := build(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testbed.LoadImage(t.Context(), ref, spec); err != nil {
+		t.Fatal(err)
+	}
+	s := newScenario(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.logProducts()
+		}
+	})
+	return s
+}
+
+// logProducts logs what the containers of all Pods have printed last.
+func (s *scenario) logProducts() {
+	var pods corev1.PodList
+	if err := api.List(context.Background(), &pods, client.InNamespace(s.namespace)); err != nil { // the test's context has ended
+		s.Errorf("listing the Pods: %v", err)
+	}
+	for i := range pods.Items {
+		cmd := exec.Command(testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", s.namespace, "logs", pods.Items[i].Name,
+			"--all-containers", "--tail=30")
+		output, _ := cmd.CombinedOutput()
+		s.Logf("logs of %s:\n%s", pods.Items[i].Name, output)
+	}
+}
+
+// applyRecipe creates the objects of a recipe, as a user does. replacements are pairs of texts.
+func (s *scenario) applyRecipe(name string, replacements ...string) {
+	s.Helper()
+	root, err := checkout.Root()
+	if err != nil {
+		s.Fatal(err)
+	}
+	manifest, err := os.ReadFile(filepath.Join(root, "config", "samples", "recipes", name+".yaml"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	changed := strings.NewReplacer(replacements...).Replace(string(manifest))
+	if err := testbed.RunKubectl(s.ctx, []byte(changed), "apply", "--server-side", "--namespace", s.namespace, "--filename", "-"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// provideDisks creates a volume for each of these claims: a directory that all nodes have, owned by a user.
+func (s *scenario) provideDisks(user int, claims ...string) {
+	s.Helper()
+	dir, err := os.MkdirTemp("", "disks-") // the directories of tests are closed to other users
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // products run as other users
+		s.Fatal(err)
+	}
+	for _, claim := range claims {
+		disk := filepath.Join(dir, claim)
+		if err := os.Mkdir(disk, 0o700); err != nil {
+			s.Fatal(err)
+		}
+		if err := os.Chown(disk, user, user); err != nil {
+			s.Fatal(err)
+		}
+		pv := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + claim},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				ClaimRef:               &corev1.ObjectReference{Namespace: s.namespace, Name: claim},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: disk}},
+			},
+		}
+		if err := api.Create(s.ctx, pv); err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { _ = api.Delete(context.Background(), pv) })
+	}
+}
+
+// claimsOf returns the names of the claims of a StatefulSet's replicas.
+func claimsOf(template, set string, replicas int) []string {
+	var claims []string
+	for i := range replicas {
+		claims = append(claims, fmt.Sprintf("%s-%s-%d", template, set, i))
+	}
+	return claims
+}
+
+// productContext returns a context with the timeout for products.
+func (s *scenario) productContext() context.Context {
+	ctx, cancel := context.WithTimeout(s.ctx, productTimeout)
+	s.Cleanup(cancel)
+	return ctx
+}
+
+// awaitReplicas waits until a StatefulSet has exactly this number of replicas, and all are ready.
+func (s *scenario) awaitReplicas(name string, replicas int32) {
+	s.Helper()
+	if _, err := await(s.productContext(), &appsv1.StatefulSet{}, s.key(name), func(set *appsv1.StatefulSet) bool {
+		return set.Status.ObservedGeneration == set.Generation && set.Status.Replicas == replicas && set.Status.ReadyReplicas == replicas
+	}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// awaitSuccessor waits until the successor of a Pod of a StatefulSet is ready.
+func (s *scenario) awaitSuccessor(of *corev1.Pod) *corev1.Pod {
+	s.Helper()
+	p, err := await(s.productContext(), &corev1.Pod{}, s.key(of.Name), func(p *corev1.Pod) bool { return p.UID != of.UID && isReady(p) })
+	if err != nil {
+		s.Fatal(err)
+	}
+	return p
+}
