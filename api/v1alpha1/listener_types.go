@@ -106,6 +106,13 @@ const (
 	ReasonPinnedToNode      = "PinnedToNode"
 )
 
+// Reasons of events on Pods whose addresses have changed since they started, if their class restarts them.
+const (
+	ReasonAddressChanged  = "AddressChanged"
+	ReasonEvictionRefused = "EvictionRefused"
+	ReasonNotEvicted      = "NotEvicted"
+)
+
 // Reasons of events on claims that are bound.
 const (
 	ReasonSelectorChanged = "SelectorChanged"

@@ -135,6 +135,18 @@ type NodePorts struct {
 	Target NodePortTarget `json:"target,omitempty"`
 }
 
+// OnAddressChange is what happens to running Pods when their addresses change.
+//
+// +kubebuilder:validation:Enum=Rewrite;Restart
+type OnAddressChange string
+
+const (
+	// OnAddressChangeRewrite rewrites the files in the volumes of the Pods, which keep running.
+	OnAddressChangeRewrite OnAddressChange = "Rewrite"
+	// OnAddressChangeRestart rewrites the files, and then evicts the Pods, one of a controller at a time.
+	OnAddressChangeRestart OnAddressChange = "Restart"
+)
+
 // LoadBalancer configures the load balancers of a class.
 type LoadBalancer struct {
 	// sharing lets the Listeners of the class share an address, with ports of their own.
@@ -291,6 +303,14 @@ type ListenerClassSpec struct {
 	// +optional
 	Pinning *Pinning `json:"pinning,omitempty"`
 
+	// onAddressChange states what happens to running Pods when the addresses in their volumes change. With Rewrite,
+	// their files are rewritten, and the Pods keep running. With Restart, the files are rewritten, and the operator
+	// then evicts the Pods, as PodDisruptionBudgets permit, one Pod of a controller at a time: the next one when the
+	// one before is replaced and ready. Only Pods of a StatefulSet, a ReplicaSet or a DaemonSet are evicted. A Pod that
+	// runs when the class gets Restart is evicted at the next change. Defaults to Rewrite.
+	// +optional
+	OnAddressChange OnAddressChange `json:"onAddressChange,omitempty"`
+
 	// serviceOverrides is a partial Service that is merged over the generated Services. Labels, annotations and ports
 	// are merged, ports by number and protocol; any other field is replaced, as spec.selector is. Of the metadata, only
 	// labels, annotations and finalizers may be set. Fields that a Service does not have are ignored, and named in the
@@ -433,6 +453,9 @@ func (c *ListenerClass) SharedPortRange() string {
 func (c *ListenerClass) TargetsNodePorts() bool {
 	return c.Spec.NodePorts != nil && c.Spec.NodePorts.Target == NodePortTargetSame
 }
+
+// RestartsPods reports whether Pods are evicted after their addresses have changed.
+func (c *ListenerClass) RestartsPods() bool { return c.Spec.OnAddressChange == OnAddressChangeRestart }
 
 // defaultMaxPorts applies to classes without spec.maxPorts.
 const defaultMaxPorts = 64

@@ -1,8 +1,10 @@
 package v1alpha1
 
 import (
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -49,6 +51,13 @@ type PodListenersSpec struct {
 	// the PersistentVolume).
 	Listeners map[string]PodListener `json:"listeners"`
 
+	// startAddresses are the addresses that the Pod started with, by the name of the volume, if the class of the
+	// Listener restarts Pods whose addresses change; or those that the Pod had when the class began to do so. While
+	// they differ from ingressAddresses, the Pod needs a restart. A volume is absent while they are not known, and if
+	// its class does not restart Pods.
+	// +optional
+	StartAddresses map[string][]IngressAddress `json:"startAddresses,omitempty"`
+
 	// summary lists the volumes with their addresses in the form in which `kubectl get` prints them: the first address
 	// of each volume with one of its ports, and how many other pairs of address and port there are, for example
 	// "bootstrap=192.0.2.1:9092, broker=203.0.113.7:30092 +1". It is for people; programs read listeners.
@@ -58,6 +67,19 @@ type PodListenersSpec struct {
 	// nodeName is the name of the node that the Pod runs on. Immutable once set.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
+}
+
+// Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted, so that their
+// class wants the Pod restarted. A volume without addresses is none of them: its files keep the last ones.
+func (s *PodListenersSpec) Outdated() []string {
+	var outdated []string
+	for volume, start := range s.StartAddresses {
+		if now := s.Listeners[volume].IngressAddresses; len(start) > 0 && len(now) > 0 && !equality.Semantic.DeepEqual(start, now) {
+			outdated = append(outdated, volume)
+		}
+	}
+	slices.Sort(outdated)
+	return outdated
 }
 
 // PodListeners reports the addresses at which clients reach one Pod. Its name is "pod-" followed by the UID of the Pod.

@@ -33,6 +33,7 @@ import (
 	clustermetrics "github.com/listener-operator/listener-operator/controllers/metrics"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
+	"github.com/listener-operator/listener-operator/controllers/restart"
 	"github.com/listener-operator/listener-operator/controllers/takeover"
 	"github.com/listener-operator/listener-operator/controllers/volume"
 	"github.com/listener-operator/listener-operator/internal/apply"
@@ -269,6 +270,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		{"lostnodes", (&lostnodes.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: clock.RealClock{},
 		}).SetupWithManager},
+		{"restart", (&restart.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events}).SetupWithManager},
 		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, applier) }},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,

@@ -1,6 +1,6 @@
 // Package metrics counts, for Prometheus, what is in the cluster: Listeners by class and state, volumes that are pinned
-// to lost nodes, and the conditions of the operator. It follows the events of the cache, so that a scrape reads no
-// object. Only the leader has these metrics. The package must never write an object.
+// to lost nodes, outdated Pods, and the conditions of the operator. It follows the events of the cache, so that a
+// scrape reads no object. Only the leader has these metrics. The package must never write an object.
 package metrics
 
 import (
@@ -33,13 +33,17 @@ var (
 		Name: "listener_operator_lost_volumes",
 		Help: "Number of PersistentVolumes that are pinned to a lost node, whose Pods cannot start, by node.",
 	}, []string{"node"})
+	outdatedPods = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "listener_operator_outdated_pods",
+		Help: "Number of Pods whose addresses have changed since they started, and that their class lets restart, by namespace.",
+	}, []string{"namespace"})
 	conditions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "listener_operator_condition",
 		Help: "Whether a condition of ListenerOperator/cluster is true (1) or not (0), by its type.",
 	}, []string{"type"})
 )
 
-func init() { metrics.Registry.MustRegister(listeners, lostVolumes, conditions) }
+func init() { metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions) }
 
 // SetupWithManager adds the metrics to the manager.
 func SetupWithManager(mgr manager.Manager) error {
@@ -66,6 +70,7 @@ func (e *exporter) Start(ctx context.Context) error {
 	}{
 		{&listenersv1alpha1.Listener{}, listeners, listenerLabels},
 		{&corev1.PersistentVolume{}, lostVolumes, lostVolumeLabels},
+		{&listenersv1alpha1.PodListeners{}, outdatedPods, outdatedPodLabels},
 		{&operatorv1alpha1.ListenerOperator{}, conditions, conditionLabels},
 	} {
 		informer, err := e.cache.GetInformer(ctx, s.object)
@@ -111,6 +116,14 @@ func lostVolumeLabels(o client.Object) [][]string {
 		labels = append(labels, []string{node})
 	}
 	return labels
+}
+
+// outdatedPodLabels returns the namespace of a Pod whose addresses have changed since it started.
+func outdatedPodLabels(o client.Object) [][]string {
+	if len(o.(*listenersv1alpha1.PodListeners).Spec.Outdated()) == 0 {
+		return nil
+	}
+	return [][]string{{o.GetNamespace()}}
 }
 
 // conditionLabels returns the types of the conditions of the operator that are true.

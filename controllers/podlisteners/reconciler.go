@@ -232,6 +232,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
 	desired.Spec.Listeners, wait = r.entries(observed, pod, node, mounts)
+	desired.Spec.StartAddresses = startAddresses(desired.Spec.StartAddresses, desired.Spec.Listeners, mounts)
 	desired.Spec.Summary = summary.Volumes(desired.Spec.Listeners)
 	switch {
 	case existing != nil:

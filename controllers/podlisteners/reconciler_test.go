@@ -412,6 +412,60 @@ func TestEntriesOfPodListeners(t *testing.T) {
 	}
 }
 
+// The addresses that a Pod started with decide whether it is evicted: an unknown start must never look like a change.
+func TestAddressesAtTheStartOfAPodAreRecordedIfItsClassRestartsPods(t *testing.T) {
+	earlier := []listenersv1alpha1.IngressAddress{{Address: "192.0.2.9", AddressType: "IP", Ports: portMap}}
+	before := func(addresses, start []listenersv1alpha1.IngressAddress) func(*world) {
+		return func(w *world) {
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: addresses}})
+			w.existing.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": start, "removed": earlier}
+		}
+	}
+	both := func(changes ...func(*world)) func(*world) {
+		return func(w *world) {
+			for _, change := range changes {
+				change(w)
+			}
+		}
+	}
+	restarts := func(w *world) { w.class.Spec.OnAddressChange = listenersv1alpha1.OnAddressChangeRestart }
+	for name, tc := range map[string]struct {
+		change   func(*world)
+		want     []listenersv1alpha1.IngressAddress
+		outdated bool
+	}{
+		"the first ones":                             {change: restarts, want: nodeAddr},
+		"none by default":                            {change: func(*world) {}},
+		"none if files are rewritten":                {change: func(w *world) { w.class.Spec.OnAddressChange = listenersv1alpha1.OnAddressChangeRewrite }},
+		"none before there are any":                  {change: both(restarts, func(w *world) { w.listener.Status.ObservedGeneration = 0 })},
+		"the first ones after a wait":                {change: both(restarts, before(nil, nil)), want: nodeAddr},
+		"the same after a change":                    {change: both(restarts, before(earlier, earlier)), want: earlier, outdated: true},
+		"the same after a change and back":           {change: both(restarts, before(earlier, nodeAddr)), want: nodeAddr},
+		"the present ones of a Pod that runs":        {change: both(restarts, before(earlier, nil)), want: nodeAddr},
+		"none any more when the class rewrites":      {change: before(earlier, earlier)},
+		"the same while there is no class":           {change: both(before(earlier, earlier), func(w *world) { w.class = nil }), want: earlier},
+		"the same while there are no addresses":      {change: both(restarts, before(earlier, earlier), func(w *world) { w.node = nil }), want: earlier},
+		"the same while the Listener does not exist": {change: both(restarts, before(earlier, earlier), func(w *world) { w.listener = nil }), want: earlier},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			c, _ := w.mustRun(t)
+			spec := published(t, c)
+			want := map[string][]listenersv1alpha1.IngressAddress{"listener": tc.want}
+			if tc.want == nil {
+				want = nil
+			}
+			if diff := cmp.Diff(want, spec.StartAddresses); diff != "" {
+				t.Errorf("addresses at the start (-want +got):\n%s", diff)
+			}
+			if outdated := spec.Outdated(); (len(outdated) == 1) != tc.outdated {
+				t.Errorf("the outdated volumes are %q", outdated)
+			}
+		})
+	}
+}
+
 func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"without claims":           func(w *world) { w.pod.Spec.Volumes = nil },

@@ -33,9 +33,10 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 }
 
 // trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels,
-// which Listeners may select. Until the Pod is bound to a node, it also keeps what decides which nodes take it, and the
-// scheduler's verdict. Of a Pod without claims it keeps node and phase, and of one of another operator for the same
-// driver what it is recognized by.
+// which Listeners may select; and what restarts depend on: the controller, and whether the Pod is ready. Until the Pod
+// is bound to a node, it keeps what decides which nodes take it, and the scheduler's verdict instead of readiness. Of a
+// Pod without claims it keeps node and phase, and of one of another operator for the same driver what it is recognized
+// by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: trimMetadata(&pod.ObjectMeta),
@@ -48,7 +49,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	if len(index.PodClaims(pod)) == 0 {
 		return kept
 	}
-	kept.Labels = pod.Labels
+	kept.Labels, kept.OwnerReferences = pod.Labels, controller(pod)
 	var ports []corev1.ContainerPort
 	for i := range pod.Spec.Containers {
 		ports = append(ports, pod.Spec.Containers[i].Ports...)
@@ -58,6 +59,8 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 	}
 	if pod.Spec.NodeName == "" {
 		keepScheduling(kept, pod)
+	} else if claim.PodReady(pod) {
+		kept.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]

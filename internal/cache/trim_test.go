@@ -37,7 +37,7 @@ func owner(kind string, controls bool) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "owner", UID: types.UID(strings.ToLower(kind)), Controller: &controls}
 }
 
-func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
+func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T) {
 	const mount = names.PodMountLabelPrefix + "0123"
 	pod := &corev1.Pod{
 		ObjectMeta: metadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
@@ -58,7 +58,9 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 				}},
 			},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{
+			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "words"},
+		}},
 	}
 	kept := trimPod(pod.DeepCopy())
 	if diff := cmp.Diff(index.PodClaims(pod), index.PodClaims(kept)); diff != "" {
@@ -68,7 +70,7 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 		t.Errorf("ports (-whole +trimmed):\n%s", diff)
 	}
 	want := &corev1.Pod{
-		ObjectMeta: trimmedMetadata(map[string]string{"app": "web", mount: "web-0"}),
+		ObjectMeta: trimmedMetadata(map[string]string{"app": "web", mount: "web-0"}, owner("StatefulSet", true)),
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", HostNetwork: true,
 			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80, HostPort: 8080}, {ContainerPort: 9090}}}},
@@ -76,7 +78,7 @@ func TestTrimmedPodKeepsClaimsPortsNodeAndPhase(t *testing.T) {
 				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}, pod.Spec.Volumes[2],
 			},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)

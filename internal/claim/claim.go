@@ -161,6 +161,13 @@ func PodFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
+// PodReady reports whether the containers of a Pod are ready.
+func PodReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 // NodeLost reports whether a node cannot run the Pods any more that are bound to it: it does not exist, which is nil,
 // or an administrator has declared by the taint out-of-service that it is shut down.
 func NodeLost(node *corev1.Node) bool {

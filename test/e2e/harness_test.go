@@ -79,7 +79,7 @@ func newScenario(t testing.TB) *scenario {
 
 // deletePods deletes all Pods and claims of the scenario, and waits until they are gone.
 func (s *scenario) deletePods(ctx context.Context) error {
-	for _, o := range []client.Object{&appsv1.StatefulSet{}, &appsv1.Deployment{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}} {
+	for _, o := range []client.Object{&appsv1.StatefulSet{}, &appsv1.Deployment{}, &appsv1.DaemonSet{}, &corev1.Pod{}, &corev1.PersistentVolumeClaim{}} {
 		if err := api.DeleteAllOf(ctx, o, client.InNamespace(s.namespace)); err != nil {
 			return err
 		}

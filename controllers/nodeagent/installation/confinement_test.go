@@ -25,6 +25,8 @@ const (
 	onlyLabel   = "the listener operator may only label Pods"
 	onlyLabels  = "may change nothing of a Pod but its labels"
 	otherLabels = "may change no labels of a Pod but those that begin with"
+	withoutUID  = "may not evict a Pod without its uid"
+	otherEnd    = "may not change how an evicted Pod ends"
 )
 
 // operatorOf returns a client with the identity of the operator in a namespace.
@@ -62,15 +64,15 @@ func permitPods(t *testing.T, c client.Client, namespace string) {
 	}
 }
 
-// TestOperatorOnlyLabelsPods in any namespace.
-func TestOperatorOnlyLabelsPods(t *testing.T) {
+// TestOperatorOnlyLabelsAndEvictsPods in any namespace.
+func TestOperatorOnlyLabelsAndEvictsPods(t *testing.T) {
 	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
 	all, err := Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "uid"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		if c.Policy.Name != "listener-operator.pods" {
+		if c.Policy.Name != "listener-operator.pods" && c.Policy.Name != "listener-operator.evictions" {
 			continue
 		}
 		for _, o := range []client.Object{c.Policy, c.Binding} {
@@ -135,13 +137,31 @@ func TestOperatorOnlyLabelsPods(t *testing.T) {
 			other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}, Spec: pod.Spec}
 			return operator.Create(t.Context(), other, client.DryRunAll)
 		},
-		"evicting a Pod": func() error {
-			return operator.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{})
+		"binding a Pod": func() error {
+			return operator.SubResource("binding").Create(t.Context(), pod.DeepCopy(), &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := write(); !denied(err, onlyLabel) {
 				t.Errorf("error is %v, want %q", err, onlyLabel)
+			}
+		})
+	}
+	uid := metav1.NewUIDPreconditions(string(pod.UID))
+	for name, tc := range map[string]struct {
+		options *metav1.DeleteOptions
+		want    string // "" for allowed
+	}{
+		"one Pod":          {options: &metav1.DeleteOptions{Preconditions: uid}},
+		"without its uid":  {options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}, want: withoutUID},
+		"without options":  {want: withoutUID},
+		"at once":          {options: &metav1.DeleteOptions{Preconditions: uid, GracePeriodSeconds: ptr.To[int64](0)}, want: otherEnd},
+		"in another order": {options: &metav1.DeleteOptions{Preconditions: uid, PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}, want: otherEnd},
+	} {
+		t.Run("evicting "+name, func(t *testing.T) {
+			err := operator.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{DeleteOptions: tc.options}, client.DryRunAll)
+			if tc.want == "" && err != nil || tc.want != "" && !denied(err, tc.want) {
+				t.Errorf("error is %v, want %q", err, tc.want)
 			}
 		})
 	}

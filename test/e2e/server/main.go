@@ -45,6 +45,9 @@ func main() {
 		client, _, _ := net.SplitHostPort(r.RemoteAddr)
 		_, _ = fmt.Fprint(w, client) //nolint:gosec // an address
 	})
+	// What a program that reads its addresses once, as most do, has read.
+	started, _ := os.ReadFile(filepath.Join(mountRoot, "listener", "default-address", "address"))
+	mux.HandleFunc("/started", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(started) })
 	mux.HandleFunc("/files", func(w http.ResponseWriter, _ *http.Request) {
 		files, err := readAll(mountRoot)
 		if err != nil {

@@ -1,0 +1,179 @@
+// Package restart evicts Pods whose addresses have changed since they started, if their class says so. PodListeners
+// record the addresses that a Pod started with, so nothing is forgotten when the operator restarts.
+//
+// It must never delete a Pod, nor evict one that nothing would replace, nor a second one of a controller before the
+// first is replaced and ready.
+package restart
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/conflict"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/summary"
+)
+
+// Reconciler evicts Pods. Its requests are controllers of Pods: the name of a request is the uid of the controller, or
+// of a Pod that has none.
+type Reconciler struct {
+	// Client reads from the cache, and evicts.
+	Client client.Client
+	// APIReader reads controllers and their Pods from the API server: the cache may not have the eviction before yet.
+	APIReader client.Reader
+	// Events emits the events of Pods.
+	Events events.EventRecorder
+
+	// waiting has the requests of controllers with outdated Pods, for which events of their other Pods matter.
+	waiting sync.Map
+}
+
+const (
+	// retryRefused is when a refused eviction is tried again. The API server does not say when a PodDisruptionBudget
+	// permits another one.
+	retryRefused = 10 * time.Second
+	// retryWaiting is when a controller whose Pods are not complete is looked at again. Its Pods are watched, but the
+	// number of replicas that it should have is not.
+	retryWaiting = time.Minute
+	// action is the action of all events.
+	action = "Evict"
+)
+
+// Reconcile implements reconcile.Reconciler. There is one worker, and it reads from the API server before each
+// eviction: so no two Pods of a controller are evicted at a time.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	outdated, err := r.outdated(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(outdated) == 0 {
+		r.waiting.Delete(req)
+		return reconcile.Result{}, nil
+	}
+	r.waiting.Store(req, nil)
+	set, err := r.replicaSet(ctx, req.Namespace, metav1.GetControllerOf(outdated[0].pod))
+	switch {
+	case err != nil || set == nil:
+		return reconcile.Result{}, err
+	case set.unsupported != "":
+		for i := range outdated {
+			r.event(&outdated[i], corev1.EventTypeWarning, listenersv1alpha1.ReasonNotEvicted, outdated[i].changes+"; it is not evicted, because "+set.unsupported)
+		}
+		return reconcile.Result{RequeueAfter: message.Repeat}, nil
+	}
+	next, blocked := set.next(outdated)
+	if next == nil {
+		log.FromContext(ctx).V(1).Info("Waiting with the next eviction", "reason", blocked)
+		return reconcile.Result{RequeueAfter: retryWaiting}, nil
+	}
+	return r.evict(ctx, next)
+}
+
+// outdatedPod is a Pod whose addresses have changed since it started.
+type outdatedPod struct {
+	pod *corev1.Pod
+	// changes says which addresses of which volumes have changed.
+	changes string
+}
+
+// outdated returns the outdated Pods of a controller, or the one Pod, by the uid in the key.
+func (r *Reconciler) outdated(ctx context.Context, key types.NamespacedName) ([]outdatedPod, error) {
+	var all listenersv1alpha1.PodListenersList
+	if err := r.Client.List(ctx, &all, client.InNamespace(key.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing PodListeners: %w", err)
+	}
+	var outdated []outdatedPod
+	for i := range all.Items {
+		changes := changesOf(&all.Items[i])
+		if changes == "" {
+			continue
+		}
+		pod, err := podOf(ctx, r.Client, &all.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil && string(replacedBy(pod)) == key.Name {
+			outdated = append(outdated, outdatedPod{pod, changes})
+		}
+	}
+	return outdated, nil
+}
+
+// podOf returns the Pod of a PodListeners, or nil if it does not exist.
+func podOf(ctx context.Context, reader client.Reader, object *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
+	if len(object.OwnerReferences) == 0 {
+		return nil, nil //nolint:nilnil // the object is being replaced
+	}
+	pod, key := &corev1.Pod{}, types.NamespacedName{Namespace: object.Namespace, Name: object.OwnerReferences[0].Name}
+	switch err := reader.Get(ctx, key, pod); {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // a Pod that does not exist any more is no error
+	case err != nil:
+		return nil, fmt.Errorf("reading Pod %s: %w", key, err)
+	case pod.UID != listenersv1alpha1.PodUID(object.Name):
+		return nil, nil //nolint:nilnil // as above
+	}
+	return pod, nil
+}
+
+// replacedBy returns the uid of the controller of a Pod, or of the Pod if it has none.
+func replacedBy(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.UID
+	}
+	return pod.UID
+}
+
+// evict evicts a Pod. A PodDisruptionBudget that does not permit it is no error.
+func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (reconcile.Result, error) {
+	key := client.ObjectKeyFromObject(next.pod)
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(next.pod.UID))},
+	}
+	err := r.Client.SubResource("eviction").Create(ctx, next.pod, eviction)
+	switch {
+	case err == nil:
+		evictions.WithLabelValues("evicted").Inc()
+		log.FromContext(ctx).Info("Evicted a Pod", "Pod", key, "reason", next.changes)
+		r.event(next, corev1.EventTypeNormal, listenersv1alpha1.ReasonAddressChanged, next.changes+"; the Pod is evicted, as its ListenerClass states")
+		return reconcile.Result{RequeueAfter: retryWaiting}, nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), conflict.IsTerminating(err):
+		return reconcile.Result{RequeueAfter: retryWaiting}, nil // the Pod is gone; the event of its successor comes earlier
+	}
+	evictions.WithLabelValues("refused").Inc()
+	r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionRefused, fmt.Sprintf("%s; the eviction is refused, and repeated: %v", next.changes, err))
+	if apierrors.IsTooManyRequests(err) {
+		return reconcile.Result{RequeueAfter: retryRefused}, nil
+	}
+	return reconcile.Result{}, fmt.Errorf("evicting Pod %s: %w", key, err)
+}
+
+// event emits an event of a Pod.
+func (r *Reconciler) event(of *outdatedPod, kind, reason, text string) {
+	r.Events.Eventf(of.pod, nil, kind, reason, action, "%s", message.Truncate(text, message.MaxEvent))
+}
+
+// changesOf returns which addresses of a Pod have changed since it started, or "".
+func changesOf(object *listenersv1alpha1.PodListeners) string {
+	var changes []string
+	for _, volume := range object.Spec.Outdated() {
+		changes = append(changes, fmt.Sprintf("the address in volume %q was %s when the Pod started, and is %s now", volume,
+			summary.Address(object.Spec.StartAddresses[volume]), summary.Address(object.Spec.Listeners[volume].IngressAddresses)))
+	}
+	return strings.Join(changes, "; ")
+}

@@ -1,0 +1,145 @@
+package restart
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/claim"
+)
+
+// replicas are the Pods of a controller, as the API server has them.
+type replicas struct {
+	// unsupported is why Pods of the controller are not evicted, or "".
+	unsupported string
+	// desired is the number of Pods that there should be.
+	desired int32
+	pods    []corev1.Pod
+}
+
+// replicaSet returns the Pods of a controller, which is nil if the Pods have none. It returns nil if the controller
+// does not exist any more, or is being deleted.
+func (r *Reconciler) replicaSet(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*replicas, error) {
+	if owner == nil {
+		return &replicas{unsupported: "no controller would replace it; create the Pod again"}, nil
+	}
+	o := controllerOf(owner)
+	if o == nil {
+		return &replicas{unsupported: fmt.Sprintf("its controller is a %s of %s, and not a StatefulSet, a ReplicaSet or a DaemonSet; restart the Pod by the means of %s",
+			owner.Kind, owner.APIVersion, owner.Name)}, nil
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
+	switch err := r.APIReader.Get(ctx, key, o); {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // its Pods are deleted, too
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, key, err)
+	case o.GetUID() != owner.UID || o.GetDeletionTimestamp() != nil:
+		return nil, nil //nolint:nilnil // as above
+	}
+	desired, selector := scaleOf(o)
+	selects, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the selector of %s %s: %w", owner.Kind, key, err)
+	}
+	pods, err := r.podsOf(ctx, namespace, selects, owner.UID)
+	return &replicas{desired: desired, pods: pods}, err
+}
+
+// podsOf returns the Pods of a controller with this uid and selector that have not finished.
+func (r *Reconciler) podsOf(ctx context.Context, namespace string, selects labels.Selector, uid types.UID) ([]corev1.Pod, error) {
+	var all corev1.PodList
+	if err := r.APIReader.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selects}); err != nil {
+		return nil, fmt.Errorf("listing the Pods of a controller: %w", err)
+	}
+	return slices.DeleteFunc(all.Items, func(p corev1.Pod) bool {
+		owner := metav1.GetControllerOf(&p)
+		return owner == nil || owner.UID != uid || claim.PodFinished(&p)
+	}), nil
+}
+
+// controllerOf returns an empty object of the kind of a controller, or nil if it is not known how many Pods that has.
+func controllerOf(owner *metav1.OwnerReference) client.Object {
+	if group, _, _ := strings.Cut(owner.APIVersion, "/"); group != appsv1.GroupName {
+		return nil
+	}
+	switch owner.Kind {
+	case "StatefulSet":
+		return &appsv1.StatefulSet{}
+	case "ReplicaSet":
+		return &appsv1.ReplicaSet{}
+	case "DaemonSet":
+		return &appsv1.DaemonSet{}
+	default:
+		return nil
+	}
+}
+
+// scaleOf returns how many Pods a controller should have, and its selector.
+func scaleOf(o client.Object) (int32, *metav1.LabelSelector) {
+	switch o := o.(type) {
+	case *appsv1.StatefulSet:
+		return ptr.Deref(o.Spec.Replicas, 1), o.Spec.Selector
+	case *appsv1.ReplicaSet:
+		return ptr.Deref(o.Spec.Replicas, 1), o.Spec.Selector
+	case *appsv1.DaemonSet:
+		return o.Status.DesiredNumberScheduled, o.Spec.Selector
+	default:
+		return 0, nil
+	}
+}
+
+// next returns the outdated Pod that is evicted next, or nil and what the eviction waits for. All other Pods have to be
+// ready: one that is not may be the successor of the Pod before. Outdated Pods that are not ready are the first,
+// because the change may be the reason, and no client loses by their eviction; then the order is that of the names,
+// from the last one on, as in a rolling update of a StatefulSet.
+func (s *replicas) next(outdated []outdatedPod) (next *outdatedPod, blocked string) {
+	if missing := int(s.desired) - len(s.pods); missing > 0 {
+		return nil, fmt.Sprintf("%d of %d Pods do not exist", missing, s.desired)
+	}
+	var candidates []candidate
+	for i := range s.pods {
+		pod, ready := &s.pods[i], claim.PodReady(&s.pods[i])
+		at := slices.IndexFunc(outdated, func(o outdatedPod) bool { return o.pod.UID == pod.UID })
+		switch {
+		case pod.DeletionTimestamp != nil:
+			return nil, fmt.Sprintf("Pod %s is being deleted", pod.Name)
+		case at >= 0 && pod.Status.Phase == corev1.PodRunning:
+			candidates = append(candidates, candidate{&outdated[at], ready})
+		case !ready:
+			return nil, fmt.Sprintf("Pod %s is not ready", pod.Name)
+		}
+	}
+	if len(candidates) == 0 {
+		return nil, "the Pods are not known to the API server"
+	}
+	return slices.MinFunc(candidates, candidate.compare).outdatedPod, ""
+}
+
+// candidate is an outdated Pod that may be evicted.
+type candidate struct {
+	*outdatedPod
+	ready bool
+}
+
+// compare orders candidates: first those that are not ready, and then by name, descending.
+func (c candidate) compare(other candidate) int {
+	if c.ready != other.ready {
+		if c.ready {
+			return 1
+		}
+		return -1
+	}
+	return -cmp.Compare(c.pod.Name, other.pod.Name)
+}

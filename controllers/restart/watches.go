@@ -1,0 +1,75 @@
+package restart
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/conflict"
+	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/retry"
+)
+
+// SetupWithManager registers the controller and its watches. There must be one worker, see Reconcile.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	isOutdated := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("restart").
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(r.podListenersToController), builder.WithPredicates(isOutdated)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController),
+			builder.WithPredicates(predicates.NotInInitialList(), readinessChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(conflict.Requeue("restart", r))
+}
+
+// readinessChanged passes Pods that become ready or stop being so, and those that are created or deleted.
+func readinessChanged() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			return claim.PodReady(before) != claim.PodReady(after) || before.Status.Phase != after.Status.Phase
+		},
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// podListenersToController maps the PodListeners of an outdated Pod to the controller of the Pod.
+func (r *Reconciler) podListenersToController(ctx context.Context, o client.Object) []reconcile.Request {
+	pod, err := podOf(ctx, r.Client, o.(*listenersv1alpha1.PodListeners))
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Reading from the cache")
+	}
+	if pod == nil {
+		return nil // there is nothing to restart
+	}
+	return []reconcile.Request{request(pod)}
+}
+
+// podToController maps a Pod to its controller, if that has outdated Pods.
+func (r *Reconciler) podToController(_ context.Context, o client.Object) []reconcile.Request {
+	req := request(o.(*corev1.Pod))
+	if _, waiting := r.waiting.Load(req); !waiting {
+		return nil
+	}
+	return []reconcile.Request{req}
+}
+
+// request returns the request for the controller of a Pod, or for a Pod that has none.
+func request(pod *corev1.Pod) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: string(replacedBy(pod))}}
+}
