@@ -42,26 +42,39 @@ func ensurePackages(ctx context.Context, p *Progress) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	list := strings.Join(missing, " ")
-	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("missing packages: install what Debian calls %s", list)
-	}
-	p.Printf("installing %s", list)
-	err := aptGet(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
-	if err != nil {
-		// The package lists may be absent or too old.
-		if err := aptGet(ctx, "update"); err != nil {
-			return err
-		}
-		err = aptGet(ctx, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...)
-	}
-	if err != nil {
+	p.Printf("installing %s", strings.Join(missing, " "))
+	if err := installPackages(ctx, missing...); err != nil {
 		return err
 	}
 	if missing = missingPackages(); len(missing) > 0 {
 		return fmt.Errorf("still missing after installing: %s", strings.Join(missing, " "))
 	}
 	return nil
+}
+
+// InstallPackage installs a Debian package, unless one of its programs exists. It is for programs that not every
+// cluster needs.
+func InstallPackage(ctx context.Context, name, program string) error {
+	if _, err := exec.LookPath(program); err == nil {
+		return nil
+	}
+	return installPackages(ctx, name)
+}
+
+// installPackages installs Debian packages.
+func installPackages(ctx context.Context, names ...string) error {
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("missing packages: install what Debian calls %s", strings.Join(names, " "))
+	}
+	args := append([]string{"install", "-y", "--no-install-recommends"}, names...)
+	if err := aptGet(ctx, args...); err == nil {
+		return nil
+	}
+	// The package lists may be absent or too old.
+	if err := aptGet(ctx, "update"); err != nil {
+		return err
+	}
+	return aptGet(ctx, args...)
 }
 
 // missingPackages returns the packages whose program does not exist.

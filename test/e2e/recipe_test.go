@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/hack/image"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
@@ -150,4 +152,51 @@ func (s *scenario) awaitSuccessor(of *corev1.Pod) *corev1.Pod {
 		s.Fatal(err)
 	}
 	return p
+}
+
+// restart deletes a Pod of a StatefulSet, and waits until its successor is ready.
+func (s *scenario) restart(name string) {
+	s.Helper()
+	p := &corev1.Pod{}
+	s.get(p, s.key(name))
+	s.remove(p)
+	s.awaitSuccessor(p)
+}
+
+// scale scales a StatefulSet, and waits until all its replicas are ready, and no others are left.
+func (s *scenario) scale(name string, replicas int32) {
+	s.Helper()
+	set := &appsv1.StatefulSet{}
+	s.get(set, s.key(name))
+	s.patch(set, func() { set.Spec.Replicas = &replicas })
+	s.awaitReplicas(name, replicas)
+}
+
+// addReplicaOnNewNode scales a StatefulSet up by one, with the new replica on a node that has just joined. It returns
+// the Pod, and a function that deletes the node.
+func (s *scenario) addReplicaOnNewNode(name string, replicas int32) (p *corev1.Pod, deleteNode func() error) {
+	s.Helper()
+	others := testbed.Nodes()
+	_, deleteNode = s.startNode()
+	uncordon := s.cordon(others...)
+	s.scale(name, replicas)
+	uncordon()
+	p = &corev1.Pod{}
+	s.get(p, s.key(fmt.Sprintf("%s-%d", name, replicas-1)))
+	if slices.Contains(others, nodeOf(p)) {
+		s.Fatalf("%s is on %s", p.Name, p.Spec.NodeName)
+	}
+	return p, deleteNode
+}
+
+// endpoints returns the addresses for clients that the status of a Listener has for a port, as one string.
+func (s *scenario) endpoints(listener, port string) (string, error) {
+	l := &listenersv1alpha1.Listener{}
+	if err := api.Get(s.ctx, s.key(listener), l); err != nil {
+		return "", err
+	}
+	if l.Status == nil || l.Status.Endpoints[port] == "" {
+		return "", fmt.Errorf("Listener %s has no endpoints for port %s", listener, port)
+	}
+	return l.Status.Endpoints[port], nil
 }
