@@ -112,39 +112,36 @@ func prompted(text string) string {
 	return script.String()
 }
 
-// recorder lets bash record each program that it would run. As an argument contains no byte 0, one ends each argument,
-// and an empty line each command. It is written at once, because the programs of a pipe run at the same time.
-const recorder = `command_not_found_handle() { printf '%s\0' "$@" $'\n' >&3; }
+// recorder lets bash record each program that it would run in a file of its own in $records, with a byte 0 after each
+// argument. The programs of a pipe run at the same time: whoever creates the file of a number has it.
+const recorder = `command_not_found_handle() {
+  local number=10000
+  set -o noclobber
+  until { printf '%s\0' "$@" >"$records/$number"; } 2>&-; do number=$((number + 1)); done
+}
 PATH=/nonexistent
 `
 
 // interpret returns the commands of a script.
 func interpret(t testing.TB, place Place, script string) []Command {
 	t.Helper()
-	dir := t.TempDir()
-	record, err := os.Create(filepath.Join(dir, "record"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = record.Close() }()
+	records := t.TempDir()
 	cmd := exec.CommandContext(context.Background(), "bash", "--noprofile", "--norc", "-c", recorder+script)
-	cmd.Dir, cmd.ExtraFiles = filepath.Join(dir), []*os.File{record}
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "records="+records)
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%s:%d: bash: %v\n%s", place.Page, place.Line, err, out)
 	}
-	raw, err := os.ReadFile(record.Name())
+	files, err := filepath.Glob(filepath.Join(records, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var commands []Command
-	var args []string
-	for arg := range strings.SplitSeq(strings.TrimSuffix(string(raw), "\x00"), "\x00") {
-		if arg != "\n" {
-			args = append(args, arg)
-			continue
+	for _, file := range files { // sorted by their numbers
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		commands = append(commands, Command{place, args})
-		args = nil
+		commands = append(commands, Command{place, strings.Split(strings.TrimSuffix(string(raw), "\x00"), "\x00")})
 	}
 	return commands
 }

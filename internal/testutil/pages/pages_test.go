@@ -33,6 +33,18 @@ func TestInterpretReturnsWhatAShellWouldRun(t *testing.T) {
 	}
 }
 
+func TestProgramsOfAPipeAreRecordedOneByOne(t *testing.T) {
+	for range 200 {
+		got := map[string]bool{}
+		for _, c := range interpret(t, Place{}, "a 'two\nlines' | b 'two\nlines' | c 'two\nlines'") {
+			got[c.String()] = true
+		}
+		if diff := cmp.Diff(map[string]bool{"a two\nlines": true, "b two\nlines": true, "c two\nlines": true}, got); diff != "" {
+			t.Fatalf("commands (-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestPromptedReturnsCommandsWithoutOutput(t *testing.T) {
 	if got, want := prompted("$ a \\\n  b\noutput\n$ c\n"), "a \\\n  b\nc\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
