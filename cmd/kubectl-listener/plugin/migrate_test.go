@@ -37,6 +37,20 @@ type migrating struct {
 	release map[string]string // annotations
 }
 
+// deleteListeners deletes the Listeners that tests before have left. The classes that they name would show settings.
+func (m *migrating) deleteListeners(t *testing.T) {
+	t.Helper()
+	var listeners listenersv1alpha1.ListenerList
+	if err := m.List(t.Context(), &listeners); err != nil {
+		t.Fatal(err)
+	}
+	for i := range listeners.Items {
+		if err := m.Delete(t.Context(), &listeners.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // predecessor creates the workloads of Stackable's listener operator with their Pods, which end with the test. Its
 // settings are not the defaults.
 func predecessor(t *testing.T, namespace string, release map[string]string) *migrating {
@@ -48,6 +62,7 @@ func predecessor(t *testing.T, namespace string, release map[string]string) *mig
 		t.Fatal(err)
 	}
 	m := &migrating{world: &world{Client: c, namespace: namespace}, release: release}
+	m.deleteListeners(t)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}

@@ -332,6 +332,7 @@ func TestNamesAreCompleted(t *testing.T) {
 func TestEveryReasonOfAProblemHasARemedy(t *testing.T) {
 	fine := []string{
 		"Accepted", "AddressesAssigned", "NodeReturned", "VolumeMoved", "VolumeRestored", "NodePortsChanged", "SettingsIgnored", "Reserved",
+		"AddressChanged",
 	}
 	root, err := checkout.Root()
 	if err != nil {
