@@ -22,6 +22,7 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -508,6 +509,16 @@ func (m *olmScenario) deleteOperators(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// csvName returns the name of the latest ClusterServiceVersion.
+func (m *olmScenario) csvName() string { return names.Operator + ".v" + m.latest().version }
+
+// deleteOrphans deletes roles and bindings of a ClusterServiceVersion that does not exist any more. OLM deletes them
+// with it, but creates some again if it was just installing it.
+func (m *olmScenario) deleteOrphans(ctx context.Context) error {
+	owned := client.MatchingLabels{"olm.owner": m.csvName()}
+	return errors.Join(api.DeleteAllOf(ctx, &rbacv1.ClusterRoleBinding{}, owned), api.DeleteAllOf(ctx, &rbacv1.ClusterRole{}, owned))
+}
+
 // createLastingClass creates a class that is not deleted at the end of the step, and returns its name.
 func (m *olmScenario) createLastingClass(spec listenersv1alpha1.ListenerClassSpec) string {
 	m.Helper()
@@ -536,9 +547,7 @@ func (m *olmScenario) checkNotRecreated(agents *appsv1.DaemonSet) {
 func (m *olmScenario) unsubscribe() {
 	m.Helper()
 	m.remove(&operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: names.Operator, Namespace: m.operatorNamespace}})
-	csv := &operatorsv1alpha1.ClusterServiceVersion{
-		ObjectMeta: metav1.ObjectMeta{Name: names.Operator + ".v" + m.latest().version, Namespace: m.operatorNamespace},
-	}
+	csv := &operatorsv1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: m.csvName(), Namespace: m.operatorNamespace}}
 	m.remove(csv)
 	mustAwaitDeleted(m.scenario, csv, client.ObjectKeyFromObject(csv))
 	operator := client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator}
@@ -793,7 +802,7 @@ func (m *olmScenario) listObjects() map[string]bool {
 // description has one of the prefixes.
 func (m *olmScenario) awaitNoTraces(except ...string) {
 	m.Helper()
-	if err := eventually(m.timeoutContext(), func(context.Context) error { return m.findTraces(except...) }); err != nil {
+	if err := eventually(m.timeoutContext(), func(ctx context.Context) error { return errors.Join(m.deleteOrphans(ctx), m.findTraces(except...)) }); err != nil {
 		m.Error(err)
 	}
 }
