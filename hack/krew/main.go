@@ -96,7 +96,7 @@ func run(ctx context.Context, o Options, list []platform) error {
 		return fmt.Errorf("creating a directory: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(licenses) }()
-	if _, err := command.Run(ctx, "go", "-C", "hack", "run", "./licenses", "-C", module, "-output", licenses, "."); err != nil {
+	if err := collectLicenses(ctx, list, licenses); err != nil {
 		return err
 	}
 	built := map[platform]string{}
@@ -115,6 +115,16 @@ func run(ctx context.Context, o Options, list []platform) error {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
 	return nil
+}
+
+// collectLicenses collects the licenses of what is linked on any of the platforms.
+func collectLicenses(ctx context.Context, list []platform, dir string) error {
+	platforms := make([]string, len(list))
+	for i, p := range list {
+		platforms[i] = p.os + "/" + p.arch
+	}
+	_, err := command.Run(ctx, "go", "-C", "hack", "run", "./licenses", "-C", module, "-platforms", strings.Join(platforms, ","), "-output", dir, ".")
+	return err
 }
 
 // buildArchive builds the program for a platform, and packs it with the licenses of what is linked. It returns the

@@ -1,5 +1,5 @@
 // Command licenses collects the licenses of all modules that are linked into programs of this repository, on all
-// architectures of a release. An image contains them in /licenses. The same source and the same version of Go result in
+// platforms of a release. An image contains them in /licenses. The same source and the same version of Go result in
 // the same files. It fails if a license is missing, unknown or not allowed, and must never guess one.
 package main
 
@@ -10,14 +10,16 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
 func main() {
-	var output, dir string
+	var output, dir, platforms string
 	flag.StringVar(&dir, "C", ".", "directory of the module that the packages belong to")
 	flag.StringVar(&output, "output", "bin/licenses", "directory for the licenses; its modules/ is replaced")
+	flag.StringVar(&platforms, "platforms", "linux/"+strings.Join(image.Architectures(), ",linux/"), "comma-separated platforms that the packages are built for")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: licenses [-C DIR] [-output DIR] PACKAGE...\ncollects the licenses of the modules that are linked into the packages")
 		flag.PrintDefaults()
@@ -26,7 +28,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
 	if err == nil {
-		err = run(ctx, dir, output, flag.Args())
+		err = run(ctx, dir, output, strings.Split(platforms, ","), flag.Args())
 	}
 	stop()
 	if err != nil {
@@ -36,11 +38,11 @@ func main() {
 }
 
 // run collects the licenses of packages of the module in dir.
-func run(ctx context.Context, dir, output string, packages []string) error {
+func run(ctx context.Context, dir, output string, platforms, packages []string) error {
 	if len(packages) == 0 {
 		return errors.New("no package is given, for example ./cmd/operator")
 	}
-	modules, err := linked(ctx, dir, image.Architectures(), packages)
+	modules, err := linked(ctx, dir, platforms, packages)
 	if err != nil {
 		return err
 	}

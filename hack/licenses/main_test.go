@@ -171,7 +171,7 @@ func TestModuleReplacedByADirectoryIsRejected(t *testing.T) {
 		"dep/LICENSE": mit,
 	})
 	output := filepath.Join(t.TempDir(), "licenses")
-	if err := run(t.Context(), checkout.Dir, output, []string{"."}); err == nil || !strings.Contains(err.Error(), "./dep") {
+	if err := run(t.Context(), checkout.Dir, output, linux, []string{"."}); err == nil || !strings.Contains(err.Error(), "./dep") {
 		t.Errorf("error %v, want one that names the directory", err)
 	}
 	if _, err := os.Stat(output); err == nil {
@@ -189,7 +189,7 @@ func TestLicensesOfTheOperatorAreCollected(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(root)
-	if err := run(t.Context(), ".", output, []string{"./cmd/operator", "./cmd/node-agent"}); err != nil {
+	if err := run(t.Context(), ".", output, linux, []string{"./cmd/operator", "./cmd/node-agent"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(stale); err == nil {
@@ -237,7 +237,27 @@ func TestLicensesOfTheOperatorAreCollected(t *testing.T) {
 }
 
 func TestPackagesAreRequired(t *testing.T) {
-	if err := run(t.Context(), root, t.TempDir(), nil); err == nil {
+	if err := run(t.Context(), root, t.TempDir(), linux, nil); err == nil {
 		t.Error("no error without packages")
+	}
+}
+
+// linux are the platforms of images.
+var linux = []string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}
+
+func TestLicensesAreThoseOfThePlatforms(t *testing.T) {
+	t.Chdir("../..")
+	for platform, want := range map[string]bool{"linux/amd64": false, "windows/amd64": true} {
+		modules, err := linked(t.Context(), "cmd/kubectl-listener", []string{platform}, []string{"."})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const ofWindows = "github.com/Azure/go-ansiterm"
+		if got := slices.ContainsFunc(modules, func(m *module) bool { return m.Path == ofWindows }); got != want {
+			t.Errorf("%s: %s is linked: %v", platform, ofWindows, got)
+		}
+	}
+	if _, err := linked(t.Context(), ".", []string{"linux"}, []string{"."}); err == nil {
+		t.Error("a platform without an architecture is accepted")
 	}
 }

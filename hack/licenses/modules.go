@@ -37,18 +37,18 @@ const ownModule = "github.com/listener-operator/listener-operator"
 const standardLibrary = "stdlib"
 
 // linked returns the modules, sorted by path, that are linked into packages of the module in dir on any of the
-// architectures. They include Go's standard library, but no module of this repository.
-func linked(ctx context.Context, dir string, architectures, packages []string) ([]*module, error) {
+// platforms, such as linux/amd64. They include Go's standard library, but no module of this repository.
+func linked(ctx context.Context, dir string, platforms, packages []string) ([]*module, error) {
 	version, err := goCommand(ctx, dir, os.Environ(), "env", "GOVERSION")
 	if err != nil {
 		return nil, err
 	}
 	goVersion := strings.TrimPrefix(strings.TrimSpace(string(version)), "go")
 	modules := map[string]*module{}
-	for _, architecture := range architectures {
-		listed, err := list(ctx, dir, architecture, packages)
+	for _, platform := range platforms {
+		listed, err := list(ctx, dir, platform, packages)
 		if err != nil {
-			return nil, fmt.Errorf("listing the packages for %s: %w", architecture, err)
+			return nil, fmt.Errorf("listing the packages for %s: %w", platform, err)
 		}
 		for _, p := range listed {
 			m := p.module(goVersion)
@@ -99,10 +99,14 @@ func (l listed) module(goVersion string) *module {
 	return m
 }
 
-// list returns the packages that are linked for an architecture.
-func list(ctx context.Context, dir, architecture string, packages []string) ([]listed, error) {
+// list returns the packages that are linked for a platform.
+func list(ctx context.Context, dir, platform string, packages []string) ([]listed, error) {
+	system, architecture, ok := strings.Cut(platform, "/")
+	if !ok {
+		return nil, fmt.Errorf("platform %q is not like linux/amd64", platform)
+	}
 	// The settings of a release. Others could add or remove packages.
-	environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+architecture, "GOFLAGS=-trimpath -tags=grpcnotrace", "GOWORK=off", "GOFIPS140=off")
+	environment := append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture, "GOFLAGS=-trimpath -tags=grpcnotrace", "GOWORK=off", "GOFIPS140=off")
 	out, err := goCommand(ctx, dir, environment, append([]string{"list", "-deps", "-json=Dir,Root,Standard,Module"}, packages...)...)
 	if err != nil {
 		return nil, err
