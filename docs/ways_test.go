@@ -21,7 +21,7 @@ func TestEachWayHasADiagramAndASample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var drawn, files []string
+	var diagrams, files []string
 	for _, match := range wayDiagram.FindAllStringSubmatch(string(page), -1) {
 		if match[1] != match[3] {
 			t.Errorf("the diagram of %q is called %q", match[1], match[3])
@@ -31,7 +31,7 @@ func TestEachWayHasADiagramAndASample(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		drawn, files = append(drawn, strings.ToLower(match[1])), append(files, match[4])
+		diagrams, files = append(diagrams, strings.ToLower(match[1])), append(files, match[4])
 	}
 	table, _, _ := strings.Cut(string(page), "## Diagrams")
 	var rows []string
@@ -40,8 +40,8 @@ func TestEachWayHasADiagramAndASample(t *testing.T) {
 			rows = append(rows, way)
 		}
 	}
-	if rows = slices.Compact(rows); len(rows) < 9 || !slices.Equal(rows, drawn) {
-		t.Errorf("the ways in the table are %q, and in the diagrams %q", rows, drawn)
+	if rows = slices.Compact(rows); len(rows) < 9 || !slices.Equal(rows, diagrams) {
+		t.Errorf("the ways in the table are %q, and those of the diagrams %q", rows, diagrams)
 	}
 	existing, err := filepath.Glob("ways/*.svg")
 	if slices.Sort(files); err != nil || !slices.Equal(existing, files) {

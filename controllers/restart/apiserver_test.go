@@ -67,6 +67,8 @@ type set struct {
 	namespace string
 	set       *appsv1.StatefulSet
 	budget    *policyv1.PodDisruptionBudget
+	// gracePeriod is that of the Pods. If it is 0, a Pod is gone when it is evicted; nil means Kubernetes' default.
+	gracePeriod *int64
 	// replaced has how often a Pod was replaced, by name.
 	replaced map[string]int
 }
@@ -105,9 +107,8 @@ func (s *set) createAll(replicas int32) {
 	}
 	s.must(s.Create(s.Context(), s.budget))
 	s.permit(0)
-	other := []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: "IP", Ports: map[string]int32{"http": 80}}}
 	for i := range replicas {
-		s.createPod(fmt.Sprintf("web-%d", i), other)
+		s.createPod(fmt.Sprintf("web-%d", i), outdated)
 	}
 }
 
@@ -119,18 +120,24 @@ func (s *set) permit(disruptions int32) {
 	s.must(s.Status().Update(s.Context(), s.budget))
 }
 
-// createPod creates a ready Pod with the address 192.0.2.2, that started with these addresses, or with that one.
+// outdated are addresses of a Pod that has others now.
+var outdated = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: "IP", Ports: map[string]int32{"http": 80}}}
+
+// createPod creates a ready Pod of the StatefulSet, if there is one, with the address 192.0.2.2, that started with
+// these addresses, or with that one.
 func (s *set) createPod(name string, start []listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.namespace, Name: name, Labels: map[string]string{"app": "web"},
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
 	}, Spec: corev1.PodSpec{
-		NodeName: "node-1", Containers: []corev1.Container{{Name: "web", Image: "web"}},
+		NodeName: "node-1", TerminationGracePeriodSeconds: s.gracePeriod, Containers: []corev1.Container{{Name: "web", Image: "web"}},
 		Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-" + name},
 		}}},
 	}}
+	if s.set != nil {
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+	}
 	s.must(s.Create(s.Context(), pod))
 	now := []listenersv1alpha1.IngressAddress{{Address: "192.0.2.2", AddressType: "IP", Ports: map[string]int32{"http": 80}}}
 	object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, "node-1")

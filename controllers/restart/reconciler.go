@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/summary"
 )
@@ -152,8 +151,10 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (reconcile.Re
 		log.FromContext(ctx).Info("Evicted a Pod", "Pod", key, "reason", next.changes)
 		r.event(next, corev1.EventTypeNormal, listenersv1alpha1.ReasonAddressChanged, next.changes+"; the Pod is evicted, as its ListenerClass states")
 		return reconcile.Result{RequeueAfter: retryWaiting}, nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), conflict.IsTerminating(err):
+	case apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: retryWaiting}, nil // the Pod is gone; the event of its successor comes earlier
+	case apierrors.IsConflict(err):
+		return reconcile.Result{}, err // another Pod has the name, or the Pod has changed; conflict.Requeue looks again
 	}
 	evictions.WithLabelValues("refused").Inc()
 	r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionRefused, fmt.Sprintf("%s; the eviction is refused, and repeated: %v", next.changes, err))
