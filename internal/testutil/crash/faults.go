@@ -89,6 +89,7 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 			}
 			_ = response.Body.Close()
 		}
+		w.record(r) // not before the write is done: the process is stopped then, and the API server would give up the write
 		if w.fault.ends() {
 			return nil, errEnded
 		}
@@ -114,8 +115,15 @@ func (w *writes) observe(r *http.Request) (bool, error) {
 	if w.count != w.n || w.fault == None {
 		return false, nil
 	}
-	w.what, w.ended = r.Method+" "+r.URL.Path, w.fault.ends()
+	w.ended = w.fault.ends()
 	return true, nil
+}
+
+// record records that a write had the fault.
+func (w *writes) record(r *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.what = r.Method + " " + r.URL.Path
 }
 
 // counts reports whether a request is a write of the scenario. Events and reviews are not part of its state.
