@@ -157,14 +157,15 @@ func aggregateRoutes(t *testing.T, c client.Client) *unstructured.Unstructured {
 }
 
 // A controller starts at once if the cluster does not serve the kind, with the objects if it does, and after a timeout
-// if the API is unavailable. Objects of an API that was removed are not taken for those of another API that replaces
-// it.
+// if the API is unavailable; then it is notified when the API answers. Objects of an API that was removed are not taken
+// for those of another API that replaces it.
 func TestControllerStartsWithAndWithoutAnOptionalKind(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
+	var queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	start := func() *platform.View {
 		view := routes(g, apis)
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		t.Cleanup(queue.ShutDown)
 		g.Expect(view.Start(t.Context(), queue)).To(Succeed())
 		return view
@@ -197,8 +198,11 @@ func TestControllerStartsWithAndWithoutAnOptionalKind(t *testing.T) {
 	unavailable := start()
 	g.Expect(wait(unavailable)).To(BeTrue())
 	g.Expect(read(unavailable)).To(MatchError(ContainSubstring("has not answered")))
+	crds.Install(t, c, crds.Routes)
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
-	g.Eventually(view.Version, apiserver.Timeout, "10ms").Should(BeEmpty())
+	g.Eventually(func() error { return read(unavailable) }, apiserver.Timeout, "10ms").Should(Succeed())
+	g.Eventually(queue.Len, apiserver.Timeout, "10ms").Should(Equal(1))
+	crds.Remove(t, c, crds.Routes)
 }
 
 func routes(g Gomega, apis *platform.APIs) *platform.View {
@@ -214,6 +218,30 @@ func routes(g Gomega, apis *platform.APIs) *platform.View {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	return view
+}
+
+// At the start, a controller reconciles everything anyway.
+func TestControllerIsNotNotifiedOfAKindThatIsServedAtItsStart(t *testing.T) {
+	g := NewWithT(t)
+	apis, c := watch(t)
+	crds.Install(t, c, crds.Routes)
+	g.Eventually(func() bool { return apis.Serves(route) }, apiserver.Timeout, "10ms").Should(BeTrue())
+	first := make(chan string, 10)
+	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
+		return ctrl.NewControllerManagedBy(mgr).Named("routes at the start").WatchesRawSource(routes(g, apis)).
+			Complete(reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+				first <- request.Name
+				return reconcile.Result{}, nil
+			}))
+	})
+	created := &routev1.Route{}
+	created.Namespace, created.Name, created.Labels = apiserver.Namespace(t), "web", map[string]string{"ours": "true"}
+	created.Spec.To = routev1.RouteTargetReference{Kind: "Service", Name: "web"}
+	g.Expect(c.Create(t.Context(), created)).To(Succeed())
+	var name string
+	g.Eventually(first, apiserver.Timeout).Should(Receive(&name))
+	g.Expect(name).To(Equal("web"))
+	crds.Remove(t, c, crds.Routes)
 }
 
 // The CRD of Routes is created, deleted and created again while a controller runs that was started without it.

@@ -40,7 +40,8 @@ type ViewOptions struct {
 	// Handler and Predicates map changes of the objects to requests, as in any watch.
 	Handler    handler.EventHandler
 	Predicates []predicate.Predicate
-	// Changed returns the requests for the case that the cluster starts or stops serving the kind.
+	// Changed returns the requests for the case that the cluster starts or stops serving the kind while the controller
+	// runs. At its start, a controller reconciles everything anyway.
 	Changed func(context.Context) []reconcile.Request
 }
 
@@ -51,9 +52,10 @@ type View struct {
 	apis    *APIs
 	kind    schema.GroupVersionKind
 	options ViewOptions
-	// synced is closed when the cache has synced for the first time, or the cluster does not serve the kind.
-	synced chan struct{}
-	once   sync.Once
+	// started is closed when the controller need not wait any more: the cache has synced for the first time, the
+	// cluster does not serve the kind, or the API does not answer.
+	started chan struct{}
+	once    sync.Once
 
 	mu sync.Mutex
 	// objects is the cache, or nil while it does not exist or has not synced.
@@ -72,7 +74,7 @@ func (a *APIs) View(options ViewOptions) (*View, error) {
 		return nil, fmt.Errorf("looking up the kind of %T: %w", options.Object, err)
 	}
 	a.state(kind) // panics if the kind is not watched
-	return &View{apis: a, kind: kind, options: options, synced: make(chan struct{})}, nil
+	return &View{apis: a, kind: kind, options: options, started: make(chan struct{})}, nil
 }
 
 // Version returns the version of the kind that the cluster serves, or "" if it serves none. Reading fails nevertheless
@@ -118,7 +120,7 @@ func (v *View) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 		for ctx.Err() == nil {
 			version := v.Version()
 			if version == "" {
-				v.markSynced()
+				v.start()
 				v.apis.await(ctx, v.kind, func(version string) bool { return version != "" })
 				continue
 			}
@@ -135,8 +137,9 @@ func (v *View) WaitForSync(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, viewSyncTimeout)
 	defer cancel()
 	select {
-	case <-v.synced:
+	case <-v.started:
 	case <-waiting.Done():
+		v.start()
 		log.FromContext(ctx).Info("Starting without the objects of an optional API, which does not answer", "kind", v.kind.String())
 	}
 	return ctx.Err()
@@ -173,8 +176,9 @@ func (v *View) whileServed(ctx context.Context, version string, queue workqueue.
 	}
 	if err := events.WaitForSync(ctx); err == nil {
 		v.set(objects)
-		v.markSynced()
-		v.enqueueChanged(ctx, queue)
+		if !v.start() {
+			v.enqueueChanged(ctx, queue)
+		}
 	}
 	<-ctx.Done()
 	v.set(nil)
@@ -232,8 +236,14 @@ func (v *View) set(reader client.Reader) {
 	v.objects = reader
 }
 
-// markSynced lets WaitForSync return.
-func (v *View) markSynced() { v.once.Do(func() { close(v.synced) }) }
+// start lets WaitForSync return, after which the controller starts. It reports whether nothing had done so before.
+func (v *View) start() (first bool) {
+	v.once.Do(func() {
+		close(v.started)
+		first = true
+	})
+	return first
+}
 
 // enqueueChanged enqueues the requests that depend on whether the cluster serves the kind.
 func (v *View) enqueueChanged(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
