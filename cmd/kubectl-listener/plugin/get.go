@@ -9,8 +9,10 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,6 +25,21 @@ type getOptions struct {
 	*environment
 	allNamespaces bool
 	watch         bool
+	// selector selects Listeners by their labels. It is empty for all.
+	selector string
+	// endpoints is the name of the port whose endpoints are the output, or "".
+	endpoints string
+}
+
+// selection selects Listeners.
+type selection struct {
+	// names are those of the Listeners, or empty for all.
+	names  []string
+	labels labels.Selector
+}
+
+func (s selection) has(l *listenersv1alpha1.Listener) bool {
+	return (len(s.names) == 0 || slices.Contains(s.names, l.Name)) && s.labels.Matches(labels.Set(l.Labels))
 }
 
 func newGetCommand(e *environment) *cobra.Command {
@@ -34,16 +51,18 @@ func newGetCommand(e *environment) *cobra.Command {
 
 Each line is one address with one port. Below a Listener are the Pods that mount it, each with the addresses that lead
 to that Pod, as its files have them. A Listener without Pods has the addresses that are reserved for it. NAME is the
-name of a Listener. Without names, all Listeners of the namespace are listed.`,
+name of a Listener. Without names, all Listeners of the namespace are listed.
+
+With --endpoints, the output is the list of servers that clients want: host:port of one port of all these Listeners,
+separated by commas.`,
 		Example: `  # The addresses of all brokers
   kubectl listener get --namespace shop
 
   # All namespaces, and whatever changes from now on
   kubectl listener get --all-namespaces --watch
 
-  # A list of host:port for clients
-  kubectl listener get kafka-bootstrap --output json |
-    jq -r '.listeners[].addresses[] | .address as $a | .ports[] | "\($a):\(.)"'`,
+  # The list of servers for clients that must know every replica, here of a StatefulSet with the label app=redis
+  kubectl listener get --selector app=redis --endpoints client`,
 		ValidArgsFunction: e.completeNames(0, kindListener),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := e.validate(); err != nil {
@@ -53,8 +72,12 @@ name of a Listener. Without names, all Listeners of the namespace are listed.`,
 		},
 	}
 	e.addOutputFlag(cmd)
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "List the Listeners with these labels, such as app=redis. A Listener has the labels of its claim.")
+	cmd.Flags().StringVar(&o.endpoints, "endpoints", "", "Write host:port of the port with this name, of all Listeners, separated by commas.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List the Listeners of all namespaces.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the list, write what changes, until the command is interrupted.")
+	cmd.MarkFlagsMutuallyExclusive("endpoints", "output")
+	cmd.MarkFlagsMutuallyExclusive("endpoints", "watch")
 	return cmd
 }
 
@@ -71,18 +94,26 @@ func (o *getOptions) run(ctx context.Context, names []string) error {
 		}
 		options = append(options, client.InNamespace(namespace))
 	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("--selector is %q: %w", o.selector, err)
+	}
+	which := selection{names: names, labels: selector}
 	if o.watch {
-		return (&watcher{getOptions: o, client: c, options: options, names: names}).run(ctx)
+		return (&watcher{getOptions: o, client: c, options: options, selection: which}).run(ctx)
 	}
 	found, _, err := observeAddresses(ctx, c, options)
 	if err != nil {
 		return err
 	}
-	listeners := found.selected(names)
+	listeners := found.selected(which)
 	for _, name := range names {
 		if !slices.ContainsFunc(listeners, func(l listenerAddresses) bool { return l.Name == name }) {
 			return fmt.Errorf("there is no Listener %q", name)
 		}
+	}
+	if o.endpoints != "" {
+		return o.writeEndpoints(listeners)
 	}
 	if len(listeners) == 0 && o.output == "" {
 		fmt.Fprintln(o.ErrOut, "There are no Listeners.")
@@ -146,11 +177,11 @@ func observeAddresses(ctx context.Context, c client.Reader, options []client.Lis
 	return o, versions{listeners.ResourceVersion, pods.ResourceVersion}, nil
 }
 
-// selected returns the Listeners with one of the names, or all if there are none, sorted by namespace and name.
-func (o *observedAddresses) selected(names []string) []listenerAddresses {
+// selected returns the selected Listeners, sorted by namespace and name.
+func (o *observedAddresses) selected(which selection) []listenerAddresses {
 	selected := []listenerAddresses{}
 	for key, l := range o.listeners {
-		if len(names) > 0 && !slices.Contains(names, key.Name) {
+		if !which.has(l) {
 			continue
 		}
 		a := listenerAddresses{
@@ -189,6 +220,34 @@ func (o *observedAddresses) replicas(listener client.ObjectKey) []replica {
 	}
 	slices.SortFunc(replicas, func(a, b replica) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Volume, b.Volume)) })
 	return replicas
+}
+
+// writeEndpoints writes host:port of a port of all Listeners. A Listener that has no address with this port is named on
+// the error output. If none has one, that is an error, because a client can do nothing with an empty list.
+func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
+	var endpoints []string
+	for i := range listeners {
+		l := &listeners[i]
+		has := false
+		for _, a := range l.Addresses {
+			port, ok := a.Ports[o.endpoints]
+			if !ok {
+				continue
+			}
+			has = true
+			if endpoint := net.JoinHostPort(a.Address, strconv.Itoa(int(port))); !slices.Contains(endpoints, endpoint) {
+				endpoints = append(endpoints, endpoint)
+			}
+		}
+		if !has {
+			fmt.Fprintf(o.ErrOut, "Listener %s/%s is left out: it has no address with a port %q (%s).\n", l.Namespace, l.Name, o.endpoints, cmp.Or(l.Reason, "no reason is known"))
+		}
+	}
+	if len(endpoints) == 0 {
+		return fmt.Errorf("none of %d Listeners has an address with a port %q", len(listeners), o.endpoints)
+	}
+	fmt.Fprintln(o.Out, strings.Join(endpoints, ","))
+	return nil
 }
 
 // row is a line of the table.

@@ -71,6 +71,47 @@ func TestGetListsEveryAddressOfEveryReplica(t *testing.T) {
 	g.Expect(err).To(MatchError(`there is no Listener "absent"`))
 }
 
+// A client takes them as they are. Two Listeners may have the same address, and one may have none yet.
+func TestGetWritesTheEndpointsOfAPort(t *testing.T) {
+	w := newWorld(t)
+	add := func(name, app string, addresses ...listenersv1alpha1.IngressAddress) {
+		l := &listenersv1alpha1.Listener{}
+		l.Namespace, l.Name, l.Labels = w.namespace, name, map[string]string{"app": app}
+		w.create(t, l)
+		l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: addresses}
+		w.updateStatus(t, l)
+	}
+	at := func(address string, ports map[string]int32) listenersv1alpha1.IngressAddress {
+		return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
+	}
+	add("redis-1", "redis", at("203.0.113.8", map[string]int32{"redis": 30002, "bus": 30012}), at("2001:db8::8", map[string]int32{"redis": 30002}))
+	add("redis-0", "redis", at("203.0.113.7", map[string]int32{"redis": 30001, "bus": 30011}))
+	add("redis-same", "redis", at("203.0.113.7", map[string]int32{"redis": 30001}))
+	add("redis-late", "redis", []listenersv1alpha1.IngressAddress{}...)
+	add("kafka-0", "kafka", at("203.0.113.9", map[string]int32{"redis": 30003}))
+	g := NewWithT(t)
+	get := func(args ...string) (out, errOut string, err error) {
+		streams, _, buffer, errBuffer := genericiooptions.NewTestIOStreams()
+		out, err = runWith(t, apiserver.Config(t), streams, buffer, append([]string{"get", "-n", w.namespace}, args...)...)
+		return out, errBuffer.String(), err
+	}
+	out, errOut, err := get("--selector", "app=redis", "--endpoints", "redis")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(Equal("203.0.113.7:30001,203.0.113.8:30002,[2001:db8::8]:30002\n"))
+	g.Expect(errOut).To(Equal("Listener " + w.namespace + "/redis-late is left out: it has no address with a port \"redis\" (no reason is known).\n"))
+
+	out, _, err = get("redis-0", "--endpoints", "bus")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(out).To(Equal("203.0.113.7:30011\n"))
+
+	out, _, err = get("-l", "app=redis", "--endpoints", "http")
+	g.Expect(err).To(MatchError(`none of 4 Listeners has an address with a port "http"`))
+	g.Expect(out).To(BeEmpty())
+
+	_, _, err = get("-l", "app=redis=x")
+	g.Expect(err).To(MatchError(ContainSubstring(`--selector is "app=redis=x"`)))
+}
+
 // output is a buffer that may be read while a command writes to it.
 type output struct {
 	mu     sync.Mutex

@@ -16,9 +16,9 @@ import (
 // watcher writes addresses, and then what changes.
 type watcher struct {
 	*getOptions
+	selection
 	client  client.WithWatch
 	options []client.ListOption
-	names   []string
 
 	// written is what the user has seen.
 	written []listenerAddresses
@@ -102,7 +102,7 @@ func (o *observedAddresses) apply(event watch.Event) {
 // write writes what differs from what the user has seen: lines that are new, and those that ended, or each Listener
 // that changed as a JSON or YAML document.
 func (w *watcher) write(found *observedAddresses) error {
-	now := found.selected(w.names)
+	now := found.selected(w.selection)
 	before := w.written
 	w.written = now
 	if w.output == "" {
