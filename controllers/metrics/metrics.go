@@ -35,8 +35,8 @@ var (
 	}, []string{"node"})
 	outdatedPods = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "listener_operator_outdated_pods",
-		Help: "Number of Pods whose addresses have changed since they started, and that their class lets restart, by namespace.",
-	}, []string{"namespace"})
+		Help: "Number of Pods whose addresses have changed since they started, and that their class lets restart.",
+	}, nil)
 	conditions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "listener_operator_condition",
 		Help: "Whether a condition of ListenerOperator/cluster is true (1) or not (0), by its type.",
@@ -63,6 +63,7 @@ func (e *exporter) Start(ctx context.Context) error {
 	} {
 		conditions.WithLabelValues(kind) // present at zero
 	}
+	outdatedPods.WithLabelValues()
 	for _, s := range []struct {
 		object client.Object
 		gauge  *prometheus.GaugeVec
@@ -118,12 +119,12 @@ func lostVolumeLabels(o client.Object) [][]string {
 	return labels
 }
 
-// outdatedPodLabels returns the namespace of a Pod whose addresses have changed since it started.
+// outdatedPodLabels counts a Pod whose addresses have changed since it started.
 func outdatedPodLabels(o client.Object) [][]string {
 	if len(o.(*listenersv1alpha1.PodListeners).Spec.Outdated()) == 0 {
 		return nil
 	}
-	return [][]string{{o.GetNamespace()}}
+	return [][]string{{}}
 }
 
 // conditionLabels returns the types of the conditions of the operator that are true.

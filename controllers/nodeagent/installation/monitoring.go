@@ -136,6 +136,13 @@ func alerts(namespace string) []alert {
 			"For 30 minutes, {{ $value }} volumes have been pinned to node {{ $labels.node }}, which is lost. Their Pods start elsewhere when the volumes are released.",
 		},
 		{
+			"ListenerPodsOutdated",
+			fmt.Sprintf(`sum(listener_operator_outdated_pods{job=%q, namespace=%q}) > 0`, names.MetricsService, namespace), "1h", "warning",
+			"Pods announce addresses that have changed.",
+			"For an hour, there have been Pods whose addresses have changed since they started, now {{ $value }}. Their class has them restarted, but " +
+				"something keeps the listener operator from evicting them, which events of the Pods explain.",
+		},
+		{
 			"ListenerOperatorCertificateExpires",
 			fmt.Sprintf(`listener_operator_metrics_certificate_expiry_timestamp_seconds{job=%q, namespace=%q} - time() < 7 * 24 * 3600`, names.MetricsService, namespace),
 			"1h", "warning",
