@@ -52,19 +52,23 @@ func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Conditi
 	return ptr.Deref(meta.FindStatusCondition(listener.Status.Conditions, kind), metav1.Condition{})
 }
 
-// elsewhere are the reasons of the condition Ready that are about another object than the Listener, by the kind of that
-// object.
-func elsewhere(reason string) string {
+// elsewhere returns the kinds of the object that a reason of the condition Ready is about, if that is another one than
+// the Listener.
+func elsewhere(reason string) []string {
 	switch reason {
 	case listenersv1alpha1.ReasonWaitingForLoadBalancer, listenersv1alpha1.ReasonWaitingForNodePorts, listenersv1alpha1.ReasonWaitingForClusterIP,
 		listenersv1alpha1.ReasonServiceTerminating:
-		return "Service"
+		return []string{"Service"}
 	case listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted:
-		return "Route"
+		return []string{"Route"}
 	case listenersv1alpha1.ReasonWaitingForIngress:
-		return "Ingress"
+		return []string{"Ingress"}
+	case listenersv1alpha1.ReasonWaitingForGateway:
+		return []string{"Gateway"}
+	case listenersv1alpha1.ReasonGatewayRouteNotAccepted:
+		return []string{"TLSRoute", "TCPRoute", "UDPRoute", "HTTPRoute"}
 	default:
-		return ""
+		return nil
 	}
 }
 
@@ -79,7 +83,7 @@ func listenerFinding(listener *listenersv1alpha1.Listener) finding {
 		return f.failed("", "the operator has not looked at it since it was changed", remedyOperator)
 	case accepted.Status != metav1.ConditionTrue:
 		return f.failed(accepted.Reason, accepted.Message, remedyFor(accepted.Reason))
-	case ready.Status != metav1.ConditionTrue && elsewhere(ready.Reason) != "":
+	case ready.Status != metav1.ConditionTrue && elsewhere(ready.Reason) != nil:
 		return f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason)).because()
 	case ready.Status != metav1.ConditionTrue:
 		failed := f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason))
@@ -147,7 +151,6 @@ func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 	service := &corev1.Service{}
 	is, err := w.get(ctx, client.ObjectKeyFromObject(listener), service)
 	f := finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
-	ready := condition(listener, listenersv1alpha1.ListenerReady)
 	switch {
 	case err != nil:
 		return nil, err
@@ -160,43 +163,77 @@ func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 	case !metav1.IsControlledBy(service, listener):
 		w.add(f.failed(listenersv1alpha1.ReasonForeignService, "is not that of the Listener", remedyFor(listenersv1alpha1.ReasonForeignService)))
 		return nil, nil //nolint:nilnil // the finding says why
-	case ready.Status == metav1.ConditionFalse && elsewhere(ready.Reason) == f.Kind:
-		w.add(f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason)))
 	default:
-		w.add(f.ok("%s, %s", service.Spec.Type, portsOf(service)))
+		w.add(f.okUnless(listener, "%s, %s", service.Spec.Type, portsOf(service)))
 	}
 	return service, nil
 }
 
-// exposures follows the Routes or Ingresses of a Listener.
+// okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
+func (f finding) okUnless(listener *listenersv1alpha1.Listener, format string, args ...any) finding {
+	if ready := condition(listener, listenersv1alpha1.ListenerReady); ready.Status == metav1.ConditionFalse && slices.Contains(elsewhere(ready.Reason), f.Kind) {
+		return f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason))
+	}
+	return f.ok(format, args...)
+}
+
+// exposures follows the objects that expose a Listener beside its Service: its Routes, its Ingresses, or its routes of
+// the Gateway API, and their Gateways.
 func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) error {
-	for _, kind := range backends.All().Of(class).Kinds() {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersionKind)
-		is, err := w.list(ctx, list, client.InNamespace(listener.Namespace))
-		f := finding{Kind: kind.Kind, Namespace: listener.Namespace}
-		if err != nil {
-			return err
-		}
-		if is == forbidden {
-			w.add(f.unreadable())
+	backend := backends.All().Of(class)
+	for _, kind := range backend.Kinds() {
+		if kind.ReadOnly {
 			continue
 		}
-		ready, found := condition(listener, listenersv1alpha1.ListenerReady), false
-		for i := range list.Items {
-			if !metav1.IsControlledBy(&list.Items[i], listener) {
-				continue
-			}
+		if err := w.generated(ctx, listener, kind); err != nil {
+			return err
+		}
+	}
+	for _, reference := range backend.References(&exposure.Listener{Listener: listener, Class: class}) {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(reference.Kind)
+		is, err := w.get(ctx, reference.NamespacedName, object)
+		f := finding{Kind: reference.Kind.Kind, Namespace: reference.Namespace, Name: reference.Name}
+		switch {
+		case err != nil:
+			return err
+		case is == forbidden:
+			w.add(f.unreadable())
+		case is == missing:
+			w.add(f.failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class."))
+		default:
+			w.add(f.okUnless(listener, "exists"))
+		}
+	}
+	return nil
+}
+
+// generated follows the objects of a kind that the operator generates for a Listener.
+func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind exposure.Kind) error {
+	f := finding{Kind: kind.Kind, Namespace: listener.Namespace}
+	list := &metav1.PartialObjectMetadataList{}
+	for _, version := range append([]string{kind.Version}, kind.OtherVersions...) {
+		list.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
+		switch is, err := w.list(ctx, list, client.InNamespace(listener.Namespace)); {
+		case err != nil:
+			return err
+		case is == forbidden:
+			w.add(f.unreadable())
+			return nil
+		case is == missing:
+			continue // the cluster may serve another version
+		}
+		break
+	}
+	found := false
+	for i := range list.Items {
+		if metav1.IsControlledBy(&list.Items[i], listener) {
 			found, f.Name = true, list.Items[i].Name
-			if ready.Status == metav1.ConditionFalse && elsewhere(ready.Reason) == kind.Kind {
-				w.add(f.failed(ready.Reason, ready.Message, remedyFor(ready.Reason)))
-			} else {
-				w.add(f.ok("exists"))
-			}
+			w.add(f.okUnless(listener, "exists"))
 		}
-		if !found {
-			w.add(f.failed("", "none belongs to Listener "+listener.Name, remedyOperator).because())
-		}
+	}
+	if !found {
+		w.add(f.failed("", "none belongs to Listener "+listener.Name, remedyOperator).because())
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func newWhyCommand(e *environment) *cobra.Command {
 		Short: "Say why a Pod, a claim or a Listener has no address",
 		Long: `Say why a Pod, a claim or a Listener has no address.
 
-The command follows the path of an address: Pod, claim, volume, Listener, class, Service, Routes or Ingresses,
+The command follows the path of an address: Pod, claim, volume, Listener, class, Service, Routes, Ingresses or Gateways,
 endpoints, PodListeners and the files in the Pod. It prints what it finds at each step, and then the first thing that
 is wrong, with what to do about it. A later step may be wrong because of an earlier one.
 
