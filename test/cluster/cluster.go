@@ -279,21 +279,33 @@ func (c *Cluster) Nodes() []int { return slices.Clone(c.state.Nodes) }
 // NodeName returns the name of a node's Node object.
 func (c *Cluster) NodeName(node int) string { return fmt.Sprintf("node-%d", node) }
 
-// NodeIP returns a node's InternalIP.
-func (c *Cluster) NodeIP(node int) string { return c.subnets.node(node).String() }
+// NodeIP returns a node's first InternalIP, which is one of IPv4.
+func (c *Cluster) NodeIP(node int) string { return c.subnets.node(node).V4.String() }
+
+// NodeIPv6 returns a node's second InternalIP.
+func (c *Cluster) NodeIPv6(node int) string { return c.subnets.node(node).V6.String() }
 
 // HostIP returns the host's address on the node network. Everything can reach it: nodes, Pods and the client.
-func (c *Cluster) HostIP() string { return c.subnets.host().String() }
+func (c *Cluster) HostIP() string { return c.subnets.host().V4.String() }
 
 // ClientIP returns the address of the client outside of the cluster.
-func (c *Cluster) ClientIP() string { return c.subnets.client().String() }
+func (c *Cluster) ClientIP() string { return c.subnets.client().V4.String() }
+
+// ClientIPv6 returns the other address of the client outside of the cluster.
+func (c *Cluster) ClientIPv6() string { return c.subnets.client().V6.String() }
 
 // ServiceSubnet returns the range of cluster IPs. The client outside has no route to it.
-func (c *Cluster) ServiceSubnet() string { return c.subnets.services().String() }
+func (c *Cluster) ServiceSubnet() string { return c.subnets.services().V4.String() }
+
+// ServiceSubnetIPv6 returns the range of cluster IPs of IPv6. The client outside has no route to it, either.
+func (c *Cluster) ServiceSubnetIPv6() string { return c.subnets.services().V6.String() }
 
 // FreeIP returns an address of the node network that no machine has, for a load balancer. They are numbered from 1 to
-// MaxFree, and consecutive.
-func (c *Cluster) FreeIP(i int) string { return c.subnets.free(i).String() }
+// MaxFree. All addresses from the first to the last are free.
+func (c *Cluster) FreeIP(i int) string { return c.subnets.free(i).V4.String() }
+
+// FreeIPv6 is like FreeIP, for an address of IPv6.
+func (c *Cluster) FreeIPv6(i int) string { return c.subnets.free(i).V6.String() }
 
 // MirroredRegistry is a registry that does not exist. Nodes pull its images from the cluster's own registry, as nodes
 // of disconnected clusters do from a mirror. They have no password for it, so Pods need a pull secret.

@@ -20,17 +20,18 @@ var templates = template.Must(template.New("").Option("missingkey=error").ParseF
 
 // nodeConfig contains the values for the configuration files of a node.
 type nodeConfig struct {
-	Name, IP       string
-	PKI            string
-	Kubeconfig     string
-	CgroupRoot     string
-	DNS            string
-	PodCIDR        string
-	ClusterPodCIDR string
-	Snapshotter    string
-	PauseImage     string
-	RegistryConfig string
-	CNIPlugins     string
+	Name, IP   string
+	PKI        string
+	Kubeconfig string
+	CgroupRoot string
+	DNS        string
+	// PodCIDR and ClusterPodCIDR are the ranges of the Pods of the node and of the cluster.
+	PodCIDR, ClusterPodCIDR prefixes
+	Snapshotter             string
+	PauseImage              string
+	RegistryConfig          string
+	// CNIPlugins and OwnCNIPlugins are the directories of Debian's plugins and of that of the cluster.
+	CNIPlugins, OwnCNIPlugins string
 }
 
 // nodeConfig returns a node's configuration.
@@ -42,12 +43,13 @@ func (c *Cluster) nodeConfig(node int) nodeConfig {
 		Kubeconfig:     c.kubeconfigOf("proxy"),
 		CgroupRoot:     "/" + c.nodeCgroup(node),
 		DNS:            c.subnets.dns().String(),
-		PodCIDR:        c.subnets.nodePods(node).String(),
-		ClusterPodCIDR: c.subnets.pods().String(),
+		PodCIDR:        c.subnets.nodePods(node),
+		ClusterPodCIDR: c.subnets.pods(),
 		Snapshotter:    snapshotter(c.dir),
 		PauseImage:     PauseImage,
 		RegistryConfig: filepath.Join(c.dir, "registries"),
 		CNIPlugins:     cniPlugins,
+		OwnCNIPlugins:  filepath.Join(c.nodeDir(node), "cni-plugins"),
 	}
 }
 
@@ -67,7 +69,22 @@ func (c *Cluster) writeNodeConfig(node int) error {
 			return err
 		}
 	}
+	if err := writePlugin(config); err != nil {
+		return err
+	}
 	return c.writeRegistryConfig(config.RegistryConfig)
+}
+
+// writePlugin writes the CNI plugin of a node.
+func writePlugin(config nodeConfig) error {
+	path := filepath.Join(config.OwnCNIPlugins, "ptp-at-once")
+	if err := renderTo(path, "ptp-at-once", config); err != nil {
+		return err
+	}
+	if err := os.Chmod(path, 0o755); err != nil {
+		return fmt.Errorf("making the CNI plugin executable: %w", err)
+	}
+	return nil
 }
 
 // writeRegistryConfig configures the registries of the nodes. They have the password of the cluster's own registry, but

@@ -57,8 +57,10 @@ func TestNetworkConfigHasPodRangeOfNode(t *testing.T) {
 	if !json.Valid([]byte(rendered)) {
 		t.Errorf("not JSON:\n%s", rendered)
 	}
-	if !strings.Contains(rendered, `"10.242.3.0/24"`) {
-		t.Errorf("the node's Pods do not get 10.242.3.0/24:\n%s", rendered)
+	for _, subnet := range []string{"10.242.3.0/24", "fd00:10:242:3::/64"} {
+		if !strings.Contains(rendered, `[{"subnet": "`+subnet+`"}]`) {
+			t.Errorf("the node's Pods do not get %s:\n%s", subnet, rendered)
+		}
 	}
 }
 
@@ -67,7 +69,7 @@ func TestEveryTemplateRendersForNode(t *testing.T) {
 	if err := c.writeNodeConfig(1); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"containerd.toml", "kubelet.yaml", "kube-proxy.yaml", "cni-config/10-pods.conflist"} {
+	for _, name := range []string{"containerd.toml", "kubelet.yaml", "kube-proxy.yaml", "cni-config/10-pods.conflist", "cni-plugins/ptp-at-once"} {
 		if read(t, c.nodeDir(1)+"/"+name) == "" {
 			t.Errorf("%s is empty", name)
 		}

@@ -58,7 +58,7 @@ func (c *Cluster) ensurePKI() error {
 
 // servers are the servers of the control plane, by the base names of their files.
 func (c *Cluster) servers() map[string]pki.Request {
-	host, api := address(c.subnets.host()), address(c.subnets.api())
+	host, api := address(c.subnets.host().V4), address(c.subnets.api())
 	local := net.IPv4(127, 0, 0, 1)
 	return map[string]pki.Request{
 		"etcd":     {CommonName: "etcd", IPs: []net.IP{host, local}},
@@ -93,11 +93,12 @@ func (c *Cluster) ensureNodeCredentials(node int) error {
 	if err != nil {
 		return err
 	}
+	at := c.subnets.node(node)
 	err = issue(authority, c.pkiDir(), name, pki.Request{
 		CommonName:    "system:node:" + name,
 		Organizations: []string{"system:nodes"},
 		DNSNames:      []string{name},
-		IPs:           []net.IP{address(c.subnets.node(node))},
+		IPs:           []net.IP{address(at.V4), address(at.V6)},
 	})
 	if err != nil {
 		return err

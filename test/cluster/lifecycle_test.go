@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/hack/image"
 )
@@ -127,9 +129,10 @@ func (s *scenario) podRuns(t *testing.T) {
 	_, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{
-			Type:     corev1.ServiceTypeNodePort,
-			Selector: map[string]string{"pod": "web"},
-			Ports:    []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+			Type:           corev1.ServiceTypeNodePort,
+			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+			Selector:       map[string]string{"pod": "web"},
+			Ports:          []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -155,23 +158,35 @@ func (s *scenario) clientIsOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, node := range s.Nodes() {
-		address := fmt.Sprintf("%s:%d", s.NodeIP(node), service.Spec.Ports[0].NodePort)
-		eventually(t, "the client gets the page from a node port of "+s.NodeName(node), func() error {
-			return get(t, "http://"+address, s.ClientDial)
-		})
+		for _, ip := range []string{s.NodeIP(node), s.NodeIPv6(node)} {
+			address := net.JoinHostPort(ip, strconv.Itoa(int(service.Spec.Ports[0].NodePort)))
+			eventually(t, "the client gets the page from "+address, func() error {
+				return get(t, "http://"+address, s.ClientDial)
+			})
+		}
 	}
-	web := net.JoinHostPort(s.pod(t, "web").Status.PodIP, "8080")
-	if err := get(t, "http://"+web, (&net.Dialer{}).DialContext); err != nil {
-		t.Errorf("the host does not reach the Pod: %v", err)
+	var inside []string
+	for _, ip := range s.pod(t, "web").Status.PodIPs {
+		web := net.JoinHostPort(ip.IP, "8080")
+		if err := get(t, "http://"+web, (&net.Dialer{}).DialContext); err != nil {
+			t.Errorf("the host does not reach the Pod: %v", err)
+		}
+		inside = append(inside, web)
 	}
-	for _, address := range []string{web, net.JoinHostPort(service.Spec.ClusterIP, "80")} {
+	for _, ip := range service.Spec.ClusterIPs {
+		inside = append(inside, net.JoinHostPort(ip, "80"))
+	}
+	if len(inside) != 4 {
+		t.Errorf("Pod and Service have the addresses %q, want two of each family", inside)
+	}
+	for _, address := range inside {
 		if conn, err := s.ClientDial(t.Context(), "tcp", address); err == nil {
 			t.Errorf("the client reaches %s", address)
 			_ = conn.Close()
 		}
 	}
 	output, err := s.ClientCommand(t.Context(), "ip", "-brief", "address").CombinedOutput()
-	if err != nil || !strings.Contains(string(output), s.ClientIP()+"/24") {
+	if err != nil || !strings.Contains(string(output), s.ClientIP()+"/24") || !strings.Contains(string(output), s.ClientIPv6()+"/64") {
 		t.Errorf("the client's addresses are %s, %v", output, err)
 	}
 }

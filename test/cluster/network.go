@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -16,14 +17,11 @@ func (c *Cluster) ensureBridge(ctx context.Context) error {
 	if _, err := net.InterfaceByName(s.bridge()); err != nil {
 		// With a fixed hardware address: otherwise the bridge uses that of one of its ports, which changes when ports
 		// are added and removed.
-		if err := ip(ctx, fmt.Sprintf("link add %s address %s type bridge", s.bridge(), hardwareAddress(s.host()))); err != nil {
+		if err := ip(ctx, fmt.Sprintf("link add %s address %s type bridge", s.bridge(), hardwareAddress(s.host().V4))); err != nil {
 			return fmt.Errorf("creating the bridge: %w", err)
 		}
 	}
-	commands := []string{
-		fmt.Sprintf("addr replace %s/%d dev %s", s.host(), s.nodes().Bits(), s.bridge()),
-		fmt.Sprintf("link set %s up", s.bridge()),
-	}
+	commands := append(c.setAddresses(s.host(), s.bridge()), fmt.Sprintf("link set %s up", s.bridge()))
 	if err := ip(ctx, append(commands, c.podRoutes(0, s.bridge())...)...); err != nil {
 		return fmt.Errorf("setting up the bridge: %w", err)
 	}
@@ -53,14 +51,27 @@ func (c *Cluster) podRoutes(except int, device string) []string {
 	var routes []string
 	for node := 1; node <= MaxNodes; node++ {
 		if node != except {
-			routes = append(routes, fmt.Sprintf("route replace %s via %s dev %s", c.subnets.nodePods(node), c.subnets.node(node), device))
+			pods, via := c.subnets.nodePods(node), c.subnets.node(node)
+			routes = append(routes,
+				fmt.Sprintf("route replace %s via %s dev %s", pods.V4, via.V4, device),
+				fmt.Sprintf("route replace %s via %s dev %s", pods.V6, via.V6, device))
 		}
 	}
 	return routes
 }
 
+// setAddresses returns the commands that give a device of the node network its addresses. They are used at once: no
+// other machine has them, so there is no detection of duplicates.
+func (c *Cluster) setAddresses(a ips, device string) []string {
+	nodes := c.subnets.nodes()
+	return []string{
+		fmt.Sprintf("addr replace %s/%d dev %s", a.V4, nodes.V4.Bits(), device),
+		fmt.Sprintf("addr replace %s/%d dev %s nodad", a.V6, nodes.V6.Bits(), device),
+	}
+}
+
 // plug connects a started machine to the bridge, and runs the commands inside on the machine.
-func (c *Cluster) plug(ctx context.Context, m machine, link string, address netip.Addr, inside ...string) error {
+func (c *Cluster) plug(ctx context.Context, m machine, link string, at ips, inside ...string) error {
 	holder, err := m.running()
 	if err != nil {
 		return err
@@ -69,23 +80,19 @@ func (c *Cluster) plug(ctx context.Context, m machine, link string, address neti
 		return err
 	}
 	if err := ip(ctx,
-		fmt.Sprintf("link add %s type veth peer name eth0 address %s netns %d", link, hardwareAddress(address), holder.pid),
+		fmt.Sprintf("link add %s type veth peer name eth0 address %s netns %d", link, hardwareAddress(at.V4), holder.pid),
 		fmt.Sprintf("link set %s master %s up", link, c.subnets.bridge()),
 	); err != nil {
 		return fmt.Errorf("connecting %s: %w", m.name, err)
 	}
-	batch := append([]string{
-		"link set lo up",
-		fmt.Sprintf("addr add %s/%d dev eth0", address, c.subnets.nodes().Bits()),
-		"link set eth0 up",
-	}, inside...)
+	batch := slices.Concat([]string{"link set lo up"}, c.setAddresses(at, "eth0"), []string{"link set eth0 up"}, inside)
 	if _, err := m.exec(ctx, strings.Join(batch, "\n"), "ip", "-batch", "-"); err != nil {
 		return fmt.Errorf("setting up the network: %w", err)
 	}
 	return nil
 }
 
-// hardwareAddress derives a hardware address from an IP address, so that a restarted machine has the one that its
+// hardwareAddress derives a hardware address from an IPv4 address, so that a restarted machine has the one that its
 // neighbours have cached.
 func hardwareAddress(address netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x02, 0x00}, address.AsSlice()...)

@@ -54,7 +54,7 @@ func (c *Cluster) kubelet(node int) daemon {
 		"--config=" + filepath.Join(c.nodeDir(node), "kubelet.yaml"),
 		"--kubeconfig=" + c.kubeconfigOf(c.NodeName(node)),
 		"--hostname-override=" + c.NodeName(node),
-		"--node-ip=" + c.NodeIP(node),
+		"--node-ip=" + c.subnets.node(node).String(),
 		"--v=2",
 	}}
 }
@@ -109,11 +109,17 @@ func (c *Cluster) powerOn(ctx context.Context, node int) error {
 	if err := m.start(ctx, spec.Machine{
 		Hostname: m.name,
 		Mounts:   mounts,
-		Sysctls:  []spec.Sysctl{{Path: "/proc/sys/net/ipv4/ip_forward", Value: "1"}},
+		Sysctls: []spec.Sysctl{
+			{Path: "/proc/sys/net/ipv4/ip_forward", Value: "1"},
+			{Path: "/proc/sys/net/ipv6/conf/all/forwarding", Value: "1"},
+			// Otherwise the node would not answer a new Pod for a second or two, during the detection of duplicates.
+			{Path: "/proc/sys/net/ipv6/conf/default/accept_dad", Value: "0"},
+		},
 	}); err != nil {
 		return err
 	}
-	routes := append(c.podRoutes(node, "eth0"), fmt.Sprintf("route add default via %s", c.subnets.host()))
+	host := c.subnets.host()
+	routes := append(c.podRoutes(node, "eth0"), fmt.Sprintf("route add default via %s", host.V4), fmt.Sprintf("route add default via %s", host.V6))
 	if err := c.plug(ctx, m, c.subnets.nodeLink(node), c.subnets.node(node), routes...); err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (d *demo) installLoadBalancer(ctx context.Context) error {
 	if err := metallb.Install(ctx, d.cluster, indented{d.messages}); err != nil {
 		return err
 	}
-	return metallb.SetPool(ctx, d.cluster, "all", nil, d.cluster.FreeIP(1)+"-"+d.cluster.FreeIP(cluster.MaxFree))
+	return metallb.SetPool(ctx, d.cluster, "all", nil, d.cluster.FreeIP(1)+"-"+d.cluster.FreeIP(cluster.MaxFree), d.cluster.FreeIPv6(1)+"-"+d.cluster.FreeIPv6(cluster.MaxFree))
 }
 
 // start brings up the cluster.

@@ -266,7 +266,7 @@ func installLoadBalancer(ctx context.Context, c command, _ []string) error {
 	if err := metallb.Install(ctx, k, c.stderr); err != nil {
 		return err
 	}
-	return metallb.SetPool(ctx, k, "all", nil, k.FreeIP(1)+"-"+k.FreeIP(cluster.MaxFree))
+	return metallb.SetPool(ctx, k, "all", nil, k.FreeIP(1)+"-"+k.FreeIP(cluster.MaxFree), k.FreeIPv6(1)+"-"+k.FreeIPv6(cluster.MaxFree))
 }
 
 func buildTools(ctx context.Context, c command, names []string) error {
