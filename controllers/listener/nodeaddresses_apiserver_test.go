@@ -58,6 +58,24 @@ func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
 	f.eventuallyAddresses("192.0.2.1")
 }
 
+// A Service that prefers two families has the one of a cluster with one, and one that requires two is rejected.
+func TestFamiliesOfAClusterWithASingleOne(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
+	})
+	f.createListener(nil)
+	node := f.createNode("10.3.3.1")
+	node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:3::3"})
+	f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+	f.createVolume(node.Name)
+	l := f.eventuallyAddresses("10.3.3.1")
+	f.Expect(l.Status.IPFamilies).To(Equal([]corev1.IPFamily{corev1.IPv4Protocol}))
+
+	f.change(f.class, func() { f.class.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyRequireDualStack) })
+	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonServiceRejected)
+	f.eventuallyAddresses("10.3.3.1")
+}
+
 // The Service has the families of its class, and the addresses of a node are in the order of the Service.
 func TestDualStackListenerHasAnAddressOfEachFamily(t *testing.T) {
 	cfg := apiserver.DualStackConfig(t)

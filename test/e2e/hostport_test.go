@@ -17,8 +17,9 @@ import (
 
 // The host ports of the scenarios, which differ because they run at the same time.
 const (
-	replicaPort = 20080
-	sharedPort  = 21080
+	replicaPort   = 20080
+	sharedPort    = 21080
+	dualStackPort = 22080
 )
 
 func atHostPorts(pinned bool) listenersv1alpha1.ListenerClassSpec {

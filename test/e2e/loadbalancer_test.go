@@ -64,14 +64,21 @@ func (s *scenario) createBalancedClass(change func(*listenersv1alpha1.ListenerCl
 	return s.createClass(spec)
 }
 
-// freeAddress returns an address that no other test uses. The last one is Traefik's.
+// freeAddress returns an address that no other test uses.
 func (s *scenario) freeAddress() string {
+	s.Helper()
+	address, _ := s.freeAddresses()
+	return address
+}
+
+// freeAddresses returns an address of each family that no other test uses. The last one is Traefik's.
+func (s *scenario) freeAddresses() (v4, v6 string) {
 	s.Helper()
 	i := int(loadBalancer.taken.Add(1))
 	if i >= cluster.MaxFree {
 		s.Fatalf("all %d free addresses are taken", cluster.MaxFree-1)
 	}
-	return testbed.FreeIP(i)
+	return testbed.FreeIP(i), testbed.FreeIPv6(i)
 }
 
 // setPool makes the load balancer assign these addresses, and no others, to the Services of the scenario.

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -85,12 +84,6 @@ func TestANodeAdvertisesAnotherAddress(t *testing.T) {
 	s.awaitFilesAt(own, named)
 	s.patch(class, func() {
 		class.Spec.NodeAddresses = &listenersv1alpha1.NodeAddresses{CIDRs: []listenersv1alpha1.CIDR{listenersv1alpha1.CIDR(own.Address + "/32")}}
-	})
-	s.awaitFilesAt(own, own)
-	// A cluster with a single IP family gives a Service that prefers two one.
-	s.patch(class, func() { class.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack) })
-	mustAwait(s, &listenersv1alpha1.Listener{}, "web-listener", func(l *listenersv1alpha1.Listener) bool {
-		return len(l.Status.IPFamilies) == 1 && l.Status.IPFamilies[0] == corev1.IPv4Protocol
 	})
 	s.awaitFilesAt(own, own)
 }
