@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestTheShellExampleEndsWithItsProgram(t *testing.T) {
 	command = exec.CommandContext(t.Context(), "sh", file, "sh", "-c", "trap 'echo ended; exit 4' TERM; echo started; sleep 60 & wait")
 	lines := start(t, command)
 	awaitLine(t, lines, "started")
-	if err := command.Process.Signal(os.Interrupt); err != nil {
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	awaitLine(t, lines, "ended")
