@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
@@ -159,7 +158,7 @@ func lastNodePorts(status *listenersv1alpha1.ListenerStatus) map[string]int32 {
 func rejectedNodePorts(err error, requested map[string]int32) (rejected map[string]string, numbers bool) {
 	rejected = map[string]string{}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || len(requested) == 0 || conflict.IsTerminating(err) {
+	if !errors.As(err, &status) || len(requested) == 0 || passes(err) {
 		return nil, false
 	}
 	switch status.Status().Code {

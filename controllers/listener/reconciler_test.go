@@ -19,7 +19,6 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -470,26 +469,34 @@ func TestEndpointsListTheFirstAddressesOfEachPort(t *testing.T) {
 	}
 }
 
-// Nothing can be created there any more. It needs neither a condition nor an event, which would be rejected, too.
-func TestListenerInANamespaceThatIsBeingDeletedDoesNotChange(t *testing.T) {
+// Nobody can do anything about these rejections. They need neither a condition nor an event, and are no reason to
+// request a Service without its node ports.
+func TestListenerDoesNotChangeWhileNoServiceCanBeCreated(t *testing.T) {
 	terminating := apierrors.NewForbidden(corev1.Resource("services"), key.Name, errors.New("the namespace is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	status := &listenersv1alpha1.ListenerStatus{
-		ServiceName: ptr.To(key.Name), NodePorts: map[string]int32{"http": 30080}, Endpoints: map[string]string{"http": "10.0.0.9:30080"}, ObservedGeneration: 3,
-		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
-		Conditions:       []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: "Some", LastTransitionTime: metav1.Now().Rfc3339Copy()}},
-	}
-	s := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service, s.listener.Status = nil, status })
-	intercept, writes := countWrites(0, terminating)
-	o := s.reconcile(t, 1, intercept, nil)
-	if !conflict.IsTerminating(o.err) {
-		t.Errorf("error %v", o.err)
-	}
-	if diff := cmp.Diff([]string{"apply Service"}, *writes); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-	if len(o.events) > 0 {
-		t.Errorf("events %q", o.events)
+	// The message of Kubernetes 1.36.
+	starting := apierrors.NewForbidden(corev1.Resource("services"), key.Name, errors.New("cannot set blockOwnerDeletion in this case because cannot find "+
+		`RESTMapping for APIVersion listeners.stackable.tech/v1alpha1 Kind Listener: no matches for kind "Listener" in version "listeners.stackable.tech/v1alpha1"`))
+	for name, rejection := range map[string]error{"the namespace is being deleted": terminating, "the API server has just started": starting} {
+		t.Run(name, func(t *testing.T) {
+			status := &listenersv1alpha1.ListenerStatus{
+				ServiceName: ptr.To(key.Name), NodePorts: map[string]int32{"http": 30080}, Endpoints: map[string]string{"http": "10.0.0.9:30080"}, ObservedGeneration: 3,
+				IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
+				Conditions:       []metav1.Condition{{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: "Some", LastTransitionTime: metav1.Now().Rfc3339Copy()}},
+			}
+			s := newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service, s.listener.Status = nil, status })
+			intercept, writes := countWrites(0, rejection)
+			o := s.reconcile(t, 1, intercept, nil)
+			if !errors.Is(o.err, rejection) {
+				t.Errorf("error %v", o.err)
+			}
+			if diff := cmp.Diff([]string{"apply Service"}, *writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if len(o.events) > 0 {
+				t.Errorf("events %q", o.events)
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -162,11 +163,11 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 }
 
 // rejection returns the message of the API server, or of an admission webhook, if the error means that it rejects the
-// object. An internal error does, too: the API server reports it when no node port or cluster IP is free. A namespace
-// that is being deleted does not: nobody can do anything about it.
+// object. An internal error does, too: the API server reports it when no node port or cluster IP is free. It does not
+// if nobody can do anything about it.
 func rejection(err error) (message string, ok bool) {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || conflict.IsTerminating(err) {
+	if !errors.As(err, &status) || passes(err) {
 		return "", false
 	}
 	switch status.Status().Code {
@@ -175,6 +176,13 @@ func rejection(err error) (message string, ok bool) {
 	default:
 		return "", false
 	}
+}
+
+// passes reports whether a rejection says nothing about the object: its namespace is being deleted, or the API server
+// has just started. With the admission plugin OwnerReferencesPermissionEnforcement, as on OpenShift, it rejects owners
+// of a kind that it has not discovered, for up to half a minute.
+func passes(err error) bool {
+	return conflict.IsTerminating(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot find RESTMapping")
 }
 
 // allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.
