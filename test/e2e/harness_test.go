@@ -560,6 +560,19 @@ func (s *scenario) awaitAnswer(a listenersv1alpha1.IngressAddress, want string) 
 	}
 }
 
+// awaitNoAnswer waits until an address answers no more, for the same reason.
+func (s *scenario) awaitNoAnswer(a listenersv1alpha1.IngressAddress) {
+	s.Helper()
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		if name, err := request(ctx, a, "/whoami"); err == nil {
+			return fmt.Errorf("%s still answers there", name)
+		}
+		return nil
+	}); err != nil {
+		s.Errorf("from outside, %s: %v", a.Address, err)
+	}
+}
+
 // awaitAnswerOverUDP is awaitAnswer for the port "echo".
 func (s *scenario) awaitAnswerOverUDP(a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()

@@ -494,14 +494,7 @@ func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
 		return service.Spec.Type == corev1.ServiceTypeClusterIP && nodePort(service, "http") == 0
 	})
 	s.awaitFiles(openshift.apps, "listener", hostAddress(host, "http", 80))
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		if _, err := request(ctx, nodePortAddress, "/whoami"); err == nil {
-			return errors.New("the node port still answers")
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	s.awaitNoAnswer(nodePortAddress)
 	client.awaitAnswerFrom(s, host)
 	client.stop()
 	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
