@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -21,9 +23,24 @@ func (c *Cluster) ensureBridge(ctx context.Context) error {
 			return fmt.Errorf("creating the bridge: %w", err)
 		}
 	}
+	if err := enableIPv6(s.bridge()); err != nil {
+		return err
+	}
 	commands := append(c.setAddresses(s.host(), s.bridge()), fmt.Sprintf("link set %s up", s.bridge()))
 	if err := ip(ctx, append(commands, c.podRoutes(0, s.bridge())...)...); err != nil {
 		return fmt.Errorf("setting up the bridge: %w", err)
+	}
+	return nil
+}
+
+// enableIPv6 lets a network device of the host have IPv6 addresses, also if the host's other devices have none.
+func enableIPv6(device string) error {
+	err := os.WriteFile("/proc/sys/net/ipv6/conf/"+device+"/disable_ipv6", []byte("0"), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("the kernel has no IPv6, which the cluster uses beside IPv4: boot it without ipv6.disable=1")
+	}
+	if err != nil {
+		return fmt.Errorf("enabling IPv6 on %s: %w", device, err)
 	}
 	return nil
 }
