@@ -601,11 +601,9 @@ func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 		}
 	}
 	s.awaitAnswer(own, "web")
+	s.awaitFilesAt(own, own) // kube-proxy may not have followed the deletion yet when the Pod answers
 	if diff := cmp.Diff(before.Status, s.awaitListener("web-listener", 1).Status); diff != "" {
 		t.Errorf("status of the Listener (-before +after):\n%s", diff)
-	}
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Error("the Pod was restarted")
