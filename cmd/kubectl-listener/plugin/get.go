@@ -3,6 +3,7 @@ package plugin
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -93,6 +94,9 @@ func (o *getOptions) run(ctx context.Context, names []string) error {
 			return err
 		}
 		options = append(options, client.InNamespace(namespace))
+	}
+	if len(names) > 0 && o.selector != "" {
+		return errors.New("name Listeners, or select them by labels with --selector, but not both")
 	}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {

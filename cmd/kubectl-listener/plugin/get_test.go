@@ -108,6 +108,9 @@ func TestGetWritesTheEndpointsOfAPort(t *testing.T) {
 	g.Expect(err).To(MatchError(`none of 4 Listeners has an address with a port "http"`))
 	g.Expect(out).To(BeEmpty())
 
+	_, _, err = get("redis-0", "-l", "app=kafka")
+	g.Expect(err).To(MatchError(ContainSubstring("but not both")))
+
 	_, _, err = get("-l", "app=redis=x")
 	g.Expect(err).To(MatchError(ContainSubstring(`--selector is "app=redis=x"`)))
 }
