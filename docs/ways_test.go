@@ -41,7 +41,7 @@ func TestEachWayHasADiagramAndASample(t *testing.T) {
 		}
 	}
 	if rows = slices.Compact(rows); len(rows) < 9 || !slices.Equal(rows, diagrams) {
-		t.Errorf("the ways in the table are %q, and those of the diagrams %q", rows, diagrams)
+		t.Errorf("the table has rows for %q, and there are diagrams of %q", rows, diagrams)
 	}
 	existing, err := filepath.Glob("ways/*.svg")
 	if slices.Sort(files); err != nil || !slices.Equal(existing, files) {

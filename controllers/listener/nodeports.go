@@ -158,7 +158,7 @@ func lastNodePorts(status *listenersv1alpha1.ListenerStatus) map[string]int32 {
 func rejectedNodePorts(err error, requested map[string]int32) (rejected map[string]string, numbers bool) {
 	rejected = map[string]string{}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || len(requested) == 0 || passes(err) {
+	if !errors.As(err, &status) || len(requested) == 0 || isUnrelated(err) {
 		return nil, false
 	}
 	switch status.Status().Code {

@@ -167,7 +167,7 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 // if nobody can do anything about it.
 func rejection(err error) (message string, ok bool) {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || passes(err) {
+	if !errors.As(err, &status) || isUnrelated(err) {
 		return "", false
 	}
 	switch status.Status().Code {
@@ -178,10 +178,10 @@ func rejection(err error) (message string, ok bool) {
 	}
 }
 
-// passes reports whether a rejection says nothing about the object: its namespace is being deleted, or the API server
+// isUnrelated reports whether a rejection says nothing about the object: its namespace is being deleted, or the API server
 // has just started. With the admission plugin OwnerReferencesPermissionEnforcement, as on OpenShift, it rejects owners
 // of a kind that it has not discovered, for up to half a minute.
-func passes(err error) bool {
+func isUnrelated(err error) bool {
 	return conflict.IsTerminating(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot find RESTMapping")
 }
 

@@ -120,7 +120,7 @@ func (v *View) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 		for ctx.Err() == nil {
 			version := v.Version()
 			if version == "" {
-				v.start()
+				v.endWait()
 				v.apis.await(ctx, v.kind, func(version string) bool { return version != "" })
 				continue
 			}
@@ -139,7 +139,7 @@ func (v *View) WaitForSync(ctx context.Context) error {
 	select {
 	case <-v.started:
 	case <-waiting.Done():
-		v.start()
+		v.endWait()
 		log.FromContext(ctx).Info("Starting without the objects of an optional API, which does not answer", "kind", v.kind.String())
 	}
 	return ctx.Err()
@@ -176,7 +176,7 @@ func (v *View) whileServed(ctx context.Context, version string, queue workqueue.
 	}
 	if err := events.WaitForSync(ctx); err == nil {
 		v.set(objects)
-		if !v.start() {
+		if !v.endWait() {
 			v.enqueueChanged(ctx, queue)
 		}
 	}
@@ -236,8 +236,8 @@ func (v *View) set(reader client.Reader) {
 	v.objects = reader
 }
 
-// start lets WaitForSync return, after which the controller starts. It reports whether nothing had done so before.
-func (v *View) start() (first bool) {
+// endWait lets WaitForSync return, after which the controller starts. It reports whether nothing had done so before.
+func (v *View) endWait() (first bool) {
 	v.once.Do(func() {
 		close(v.started)
 		first = true
