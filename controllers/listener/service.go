@@ -178,9 +178,9 @@ func rejection(err error) (message string, ok bool) {
 	}
 }
 
-// isUnrelated reports whether a rejection says nothing about the object: its namespace is being deleted, or the API server
-// has just started. With the admission plugin OwnerReferencesPermissionEnforcement, as on OpenShift, it rejects owners
-// of a kind that it has not discovered, for up to half a minute.
+// isUnrelated reports whether a rejection says nothing about the object: its namespace is being deleted, or the API
+// server has just started. With the admission plugin OwnerReferencesPermissionEnforcement, as on OpenShift, it rejects
+// owners of a kind that it has not discovered, for up to half a minute.
 func isUnrelated(err error) bool {
 	return conflict.IsTerminating(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot find RESTMapping")
 }

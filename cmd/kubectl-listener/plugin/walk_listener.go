@@ -66,7 +66,10 @@ func elsewhere(reason string) []string {
 	case listenersv1alpha1.ReasonWaitingForGateway:
 		return []string{"Gateway"}
 	case listenersv1alpha1.ReasonGatewayRouteNotAccepted:
-		return []string{"TLSRoute", "TCPRoute", "UDPRoute", "HTTPRoute"}
+		return []string{
+			string(listenersv1alpha1.GatewayRouteKindTLS), string(listenersv1alpha1.GatewayRouteKindTCP),
+			string(listenersv1alpha1.GatewayRouteKindUDP), string(listenersv1alpha1.GatewayRouteKindHTTP),
+		}
 	default:
 		return nil
 	}
