@@ -95,14 +95,10 @@ func (o *getOptions) run(ctx context.Context, names []string) error {
 		}
 		options = append(options, client.InNamespace(namespace))
 	}
-	if len(names) > 0 && o.selector != "" {
-		return errors.New("name Listeners, or select them by labels with --selector, but not both")
-	}
-	selector, err := labels.Parse(o.selector)
+	which, err := o.selection(names)
 	if err != nil {
-		return fmt.Errorf("--selector is %q: %w", o.selector, err)
+		return err
 	}
-	which := selection{names: names, labels: selector}
 	if o.watch {
 		return (&watcher{getOptions: o, client: c, options: options, selection: which}).run(ctx)
 	}
@@ -126,6 +122,18 @@ func (o *getOptions) run(ctx context.Context, names []string) error {
 	return o.encode(struct {
 		Listeners []listenerAddresses `json:"listeners"`
 	}{listeners}, func() { o.writeRows(o.Out, rowsOf(listeners), true) })
+}
+
+// selection is what names and the flag --selector select. It is an error to give both.
+func (o *getOptions) selection(names []string) (selection, error) {
+	if len(names) > 0 && o.selector != "" {
+		return selection{}, errors.New("name Listeners, or select them by labels with --selector, but not both")
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return selection{}, fmt.Errorf("--selector is %q: %w", o.selector, err)
+	}
+	return selection{names: names, labels: selector}, nil
 }
 
 // listenerAddresses is a Listener with its addresses. Its JSON is part of the output.
