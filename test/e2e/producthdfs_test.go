@@ -51,7 +51,7 @@ func TestProductHDFS(t *testing.T) {
 	if moved.Spec.NodeName == added.Spec.NodeName {
 		t.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)
 	}
-	s.restart("hdfs-namenode-0") // before, clients do not reach the DataNode at its new address
+	s.restart("hdfs-namenode-0") // until then, it tells clients the former address: HDFS-17877
 	h.use("after the loss of a node", 4)
 
 	s.scale("hdfs-datanode", 3)
