@@ -8,6 +8,7 @@ package crds
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -131,7 +133,12 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 		}
 	}
 	for _, name := range names {
-		await(t, c, name, func(crd *unstructured.Unstructured, err error) bool { return err == nil && established(crd) })
+		await(t, c, name, func(ctx context.Context, crd *unstructured.Unstructured, err error) error {
+			if err != nil {
+				return err
+			}
+			return served(ctx, c, crd)
+		})
 	}
 }
 
@@ -143,7 +150,12 @@ func Remove(t testing.TB, c client.Client, names ...CRD) {
 		if err := client.IgnoreNotFound(c.Delete(t.Context(), empty(name))); err != nil {
 			t.Fatalf("removing %s: %v", name, err)
 		}
-		await(t, c, name, func(_ *unstructured.Unstructured, err error) bool { return apierrors.IsNotFound(err) })
+		await(t, c, name, func(_ context.Context, crd *unstructured.Unstructured, err error) error {
+			if err == nil {
+				return fmt.Errorf("it exists: %v", crd.Object["status"])
+			}
+			return client.IgnoreNotFound(err)
+		})
 	}
 }
 
@@ -196,17 +208,40 @@ func empty(name CRD) *unstructured.Unstructured {
 	return crd
 }
 
-// await returns when done returns true for the result of reading a CRD.
-func await(t testing.TB, c client.Client, name CRD, done func(*unstructured.Unstructured, error) bool) {
+// await returns when done returns nil for the result of reading a CRD.
+func await(t testing.TB, c client.Client, name CRD, done func(context.Context, *unstructured.Unstructured, error) error) {
 	t.Helper()
 	crd := empty(name)
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		last = c.Get(ctx, client.ObjectKeyFromObject(crd), crd)
-		return done(crd, last), nil
+		last = done(ctx, crd, c.Get(ctx, client.ObjectKeyFromObject(crd), crd))
+		return last == nil, nil
 	}); err != nil {
-		t.Fatalf("waiting for %s, last seen as %v (%v): %v", name, crd.Object["status"], last, err)
+		t.Fatalf("waiting for %s (%v): %v", name, err, last)
 	}
+}
+
+// served returns an error unless the API server lists the objects of a CRD in each version. Clients may discover the
+// kind a moment after the CRD is established.
+func served(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
+	if !established(crd) {
+		return fmt.Errorf("it is not established: %v", crd.Object["status"])
+	}
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, v := range versions {
+		version, ok := v.(map[string]any)
+		if !ok || version["served"] != true {
+			continue
+		}
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: fmt.Sprint(version["name"]), Kind: kind + "List"})
+		if err := c.List(ctx, list, client.Limit(1)); err != nil {
+			return fmt.Errorf("listing its objects: %w", err)
+		}
+	}
+	return nil
 }
 
 func established(crd *unstructured.Unstructured) bool {
