@@ -198,7 +198,7 @@ func TestControllerStartsWithAndWithoutAnOptionalKind(t *testing.T) {
 	unavailable := start()
 	g.Expect(wait(unavailable)).To(BeTrue())
 	g.Expect(read(unavailable)).To(MatchError(ContainSubstring("has not answered")))
-	crds.Install(t, c, crds.Routes)
+	g.Expect(c.Create(t.Context(), crds.Read(t, crds.Routes))).To(Succeed())
 	g.Expect(c.Delete(t.Context(), service)).To(Succeed())
 	g.Eventually(func() error { return read(unavailable) }, apiserver.Timeout, "10ms").Should(Succeed())
 	g.Eventually(queue.Len, apiserver.Timeout, "10ms").Should(Equal(1))

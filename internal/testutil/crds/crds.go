@@ -18,6 +18,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -123,8 +124,8 @@ func Administrators() []CRD {
 	return []CRD{CatalogSources, ClusterServiceVersions, ImageDigestMirrorSets, InstallPlans, OperatorGroups, Operators, Subscriptions}
 }
 
-// Install installs CRDs, and returns when the API server serves their resources. They stay until Remove, because
-// several tests share an API server.
+// Install installs CRDs, and returns when the API server serves their resources, so that clients discover them. They
+// stay until Remove, because several tests share an API server.
 func Install(t testing.TB, c client.Client, names ...CRD) {
 	t.Helper()
 	for _, name := range names {
@@ -133,11 +134,11 @@ func Install(t testing.TB, c client.Client, names ...CRD) {
 		}
 	}
 	for _, name := range names {
-		await(t, c, name, func(ctx context.Context, crd *unstructured.Unstructured, err error) error {
+		await(t, c, name, func(crd *unstructured.Unstructured, err error) error {
 			if err != nil {
 				return err
 			}
-			return served(ctx, c, crd)
+			return served(c.RESTMapper(), crd)
 		})
 	}
 }
@@ -150,7 +151,7 @@ func Remove(t testing.TB, c client.Client, names ...CRD) {
 		if err := client.IgnoreNotFound(c.Delete(t.Context(), empty(name))); err != nil {
 			t.Fatalf("removing %s: %v", name, err)
 		}
-		await(t, c, name, func(_ context.Context, crd *unstructured.Unstructured, err error) error {
+		await(t, c, name, func(crd *unstructured.Unstructured, err error) error {
 			if err == nil {
 				return fmt.Errorf("it exists: %v", crd.Object["status"])
 			}
@@ -209,36 +210,35 @@ func empty(name CRD) *unstructured.Unstructured {
 }
 
 // await returns when done returns nil for the result of reading a CRD.
-func await(t testing.TB, c client.Client, name CRD, done func(context.Context, *unstructured.Unstructured, error) error) {
+func await(t testing.TB, c client.Client, name CRD, done func(*unstructured.Unstructured, error) error) {
 	t.Helper()
 	crd := empty(name)
 	var last error
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		last = done(ctx, crd, c.Get(ctx, client.ObjectKeyFromObject(crd), crd))
+		last = done(crd, c.Get(ctx, client.ObjectKeyFromObject(crd), crd))
 		return last == nil, nil
 	}); err != nil {
 		t.Fatalf("waiting for %s (%v): %v", name, err, last)
 	}
 }
 
-// served returns an error unless the API server lists the objects of a CRD in each version. Clients may discover the
-// kind a moment after the CRD is established.
-func served(ctx context.Context, c client.Client, crd *unstructured.Unstructured) error {
+// served returns an error unless a CRD is established, and clients discover its kind in each version, which may take a
+// moment longer.
+func served(mapper meta.RESTMapper, crd *unstructured.Unstructured) error {
 	if !established(crd) {
 		return fmt.Errorf("it is not established: %v", crd.Object["status"])
 	}
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	var kind schema.GroupKind
+	kind.Group, _, _ = unstructured.NestedString(crd.Object, "spec", "group")
+	kind.Kind, _, _ = unstructured.NestedString(crd.Object, "spec", "names", "kind")
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
 	for _, v := range versions {
 		version, ok := v.(map[string]any)
 		if !ok || version["served"] != true {
 			continue
 		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: fmt.Sprint(version["name"]), Kind: kind + "List"})
-		if err := c.List(ctx, list, client.Limit(1)); err != nil {
-			return fmt.Errorf("listing its objects: %w", err)
+		if _, err := mapper.RESTMapping(kind, fmt.Sprint(version["name"])); err != nil {
+			return err
 		}
 	}
 	return nil
