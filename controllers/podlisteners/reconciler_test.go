@@ -296,6 +296,21 @@ func TestEntriesOfPodListeners(t *testing.T) {
 				"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
+		"the addresses of the node in each family of the Service while the class does not exist": {
+			func(w *world) {
+				w.class = nil
+				w.listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"})
+			},
+			map[string]listenersv1alpha1.PodListener{
+				"listener": {
+					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{
+						{Address: "2001:db8::1", AddressType: "IP", Ports: portMap}, {Address: "192.0.2.1", AddressType: "IP", Ports: portMap},
+					},
+					PersistentVolumeName: "pvc-1", ListenerName: "web",
+				},
+			},
+		},
 		"the host name of the node while the class does not exist and other addresses are host names": {
 			func(w *world) {
 				w.class, w.listener.Status.IngressAddresses = nil, []listenersv1alpha1.IngressAddress{{Address: "node-2.example", AddressType: "Hostname", Ports: portMap}}
