@@ -17,6 +17,7 @@ require (
 	github.com/operator-framework/api v0.42.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.69.0
+	github.com/prometheus/procfs v0.19.2
 	github.com/prometheus/prometheus v0.313.3
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/twmb/franz-go v1.22.2
@@ -101,7 +102,6 @@ require (
 	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/prometheus/client_golang v1.23.2 // indirect
-	github.com/prometheus/procfs v0.19.2 // indirect
 	github.com/sirupsen/logrus v1.9.4 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect

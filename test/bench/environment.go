@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
 
 	"github.com/listener-operator/listener-operator/test/bench/result"
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
@@ -38,34 +39,57 @@ func environment(ctx context.Context, now time.Time) (result.Environment, error)
 		}
 		*command.value = strings.TrimPrefix(strings.TrimSpace(string(output)), command.prefix)
 	}
-	processors, err := os.ReadFile("/proc/cpuinfo")
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return e, fmt.Errorf("opening /proc: %w", err)
+	}
+	processors, err := proc.CPUInfo()
 	if err != nil {
 		return e, fmt.Errorf("reading the processor's name: %w", err)
 	}
-	e.Processor = field(string(processors), "model name")
-	memory, err := os.ReadFile("/proc/meminfo")
+	if len(processors) > 0 {
+		e.Processor = processors[0].ModelName
+	}
+	memory, err := proc.Meminfo()
 	if err != nil {
 		return e, fmt.Errorf("reading the size of the memory: %w", err)
 	}
-	if kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(field(string(memory), "MemTotal"), " kB"), 64); err == nil {
-		e.MemoryGiB = kilobytes / (1 << 20)
-	}
-	load, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return e, fmt.Errorf("reading the load: %w", err)
-	}
-	if first, _, ok := strings.Cut(string(load), " "); ok {
-		e.Load, err = strconv.ParseFloat(first, 64)
-	}
+	e.MemoryGiB = float64(ptr.Deref(memory.MemTotalBytes, 0)) / (1 << 30)
+	e.Busy, err = busyProcessors(ctx, proc, e.CPUs)
 	return e, err
 }
 
-// field returns the value of the first line "name: value".
-func field(text, name string) string {
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
+// busyDuration is the time for which the work of the machine before a part is measured.
+const busyDuration = 5 * time.Second
+
+// busyProcessors returns how many of the processors are not idle for busyDuration, on average. Unlike the load average,
+// it does not count the part before.
+func busyProcessors(ctx context.Context, proc procfs.FS, cpus int) (float64, error) {
+	before, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("reading the times of the processors: %w", err)
 	}
-	return ""
+	select {
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-time.After(busyDuration):
+	}
+	after, err := proc.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("reading the times of the processors: %w", err)
+	}
+	all := allTimes(after.CPUTotal) - allTimes(before.CPUTotal)
+	idle := idleTimes(after.CPUTotal) - idleTimes(before.CPUTotal)
+	if all <= 0 {
+		return 0, fmt.Errorf("the times of the processors have not changed within %s", busyDuration)
+	}
+	return float64(cpus) * (1 - idle/all), nil
+}
+
+// idleTimes returns the seconds in which processors did nothing.
+func idleTimes(t procfs.CPUStat) float64 { return t.Idle + t.Iowait }
+
+// allTimes returns the seconds that have passed, of all processors together. Times of guests are part of others.
+func allTimes(t procfs.CPUStat) float64 {
+	return idleTimes(t) + t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal
 }

@@ -99,12 +99,12 @@ func Page(parts []*result.Part) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// busyLoad is the load of each processor above which other work has affected the times.
-const busyLoad = 0.2
+// busyShare is the share of the processors above which other work has affected the times.
+const busyShare = 0.2
 
 // busy reports whether the machine had other work when a part began.
 func (r results) busy() bool {
-	return slices.ContainsFunc(r.environments, func(e named) bool { return e.Load > busyLoad*float64(e.CPUs) })
+	return slices.ContainsFunc(r.environments, func(e named) bool { return e.Busy > busyShare*float64(e.CPUs) })
 }
 
 // last returns the environment of the part that was measured last.

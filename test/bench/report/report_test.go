@@ -24,7 +24,7 @@ func parts() []*result.Part {
 		return &result.Size{Listeners: listeners, Nodes: 1000, New: run, Again: run}
 	}
 	return []*result.Part{
-		{Name: "starts", Environment: result.Environment{CPUs: 2, Load: 3}, Starts: &result.Starts{
+		{Name: "starts", Environment: result.Environment{CPUs: 2, Busy: 1.5}, Starts: &result.Starts{
 			Variants: []result.Variant{{Name: "emptyDir", Milliseconds: []float64{500, 600, 700}}, {Name: "fresh claim", Milliseconds: []float64{600, 640, 5000}, Races: []int{2}}},
 			Timelines: []result.Timeline{
 				{Name: "typical", Steps: []result.Step{{What: "Pod created"}, {What: "files written", Milliseconds: 300}, {What: "container runs", Milliseconds: 640}}},

@@ -37,9 +37,9 @@ type Environment struct {
 	Processor  string    `json:"processor"`
 	CPUs       int       `json:"cpus"`
 	MemoryGiB  float64   `json:"memoryGiB"`
-	// Load is the machine's load average over the last minute before the part began: the number of processes that used
-	// a processor or waited for one. More than a few tenths means that other work has affected all times.
-	Load float64 `json:"load"`
+	// Busy is how many processors were not idle right before the part began, on average. More than a few tenths means
+	// that other work has affected all times.
+	Busy float64 `json:"busy"`
 }
 
 // Starts are the times that single Pods took from their creation until their containers ran, by the names of variants.
