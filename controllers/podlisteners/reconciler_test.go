@@ -38,6 +38,10 @@ var (
 	objectKey = types.NamespacedName{Namespace: "shop", Name: "pod-" + string(podUID)}
 	portMap   = map[string]int32{"http": 31234}
 	nodeAddr  = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: portMap}}
+	// bothAddr are the addresses of the node after bothFamilies.
+	bothAddr = []listenersv1alpha1.IngressAddress{
+		{Address: "2001:db8::1", AddressType: listenersv1alpha1.AddressTypeIP, Ports: portMap}, nodeAddr[0],
+	}
 )
 
 // world has the objects that exist before a reconcile. Each test changes one of them.
@@ -105,6 +109,12 @@ func newObject() *listenersv1alpha1.PodListeners {
 	object := listenersv1alpha1.NewPodListeners(types.NamespacedName{Namespace: objectKey.Namespace, Name: "web-0"}, podUID, "node-1")
 	object.UID = "object-uid"
 	return object
+}
+
+// bothFamilies gives the Service both IP families, IPv6 first, and the node an address of each.
+func (w *world) bothFamilies() {
+	w.listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
+	w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"})
 }
 
 // hostPort makes the class one with host ports, and gives the Pod one, or none if it is 0.
@@ -299,16 +309,10 @@ func TestEntriesOfPodListeners(t *testing.T) {
 		"the addresses of the node in each family of the Service while the class does not exist": {
 			func(w *world) {
 				w.class = nil
-				w.listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
-				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"})
+				w.bothFamilies()
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {
-					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{
-						{Address: "2001:db8::1", AddressType: "IP", Ports: portMap}, {Address: "192.0.2.1", AddressType: "IP", Ports: portMap},
-					},
-					PersistentVolumeName: "pvc-1", ListenerName: "web",
-				},
+				"listener": {Scope: "Node", IngressAddresses: bothAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
 		"the host name of the node while the class does not exist and other addresses are host names": {
@@ -350,16 +354,10 @@ func TestEntriesOfPodListeners(t *testing.T) {
 		"the addresses of the node in the order of the Service's families": {
 			func(w *world) {
 				w.class.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
-				w.listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
-				w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"})
+				w.bothFamilies()
 			},
 			map[string]listenersv1alpha1.PodListener{
-				"listener": {
-					Scope: "Node", IngressAddresses: []listenersv1alpha1.IngressAddress{
-						{Address: "2001:db8::1", AddressType: "IP", Ports: portMap}, {Address: "192.0.2.1", AddressType: "IP", Ports: portMap},
-					},
-					PersistentVolumeName: "pvc-1", ListenerName: "web",
-				},
+				"listener": {Scope: "Node", IngressAddresses: bothAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 			},
 		},
 		"the address that the node advertises": {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -78,12 +79,16 @@ func busyProcessors(ctx context.Context, proc procfs.FS, cpus int) (float64, err
 	if err != nil {
 		return 0, fmt.Errorf("reading the times of the processors: %w", err)
 	}
-	all := allTimes(after.CPUTotal) - allTimes(before.CPUTotal)
-	idle := idleTimes(after.CPUTotal) - idleTimes(before.CPUTotal)
+	return busyBetween(before.CPUTotal, after.CPUTotal, cpus)
+}
+
+// busyBetween returns how many of the processors were not idle between two readings of their times, on average.
+func busyBetween(before, after procfs.CPUStat, cpus int) (float64, error) {
+	all := allTimes(after) - allTimes(before)
 	if all <= 0 {
-		return 0, fmt.Errorf("the times of the processors have not changed within %s", busyDuration)
+		return 0, errors.New("the times of the processors have not changed")
 	}
-	return float64(cpus) * (1 - idle/all), nil
+	return float64(cpus) * (1 - (idleTimes(after)-idleTimes(before))/all), nil
 }
 
 // idleTimes returns the seconds in which processors did nothing.

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
 
 	"github.com/listener-operator/listener-operator/test/bench/report"
 	"github.com/listener-operator/listener-operator/test/bench/result"
@@ -35,6 +37,18 @@ func TestOnlyMissingPartsAreMeasured(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]*result.Part{"starts": stored, "updates": published}, got); diff != "" {
 		t.Errorf("results behind the page (-want +got):\n%s", diff)
+	}
+}
+
+// Waiting for disks is idle, and the time that a hypervisor takes is not. The time of a guest is in that of users, too.
+func TestProcessorsThatAreNotIdleAreBusy(t *testing.T) {
+	before := procfs.CPUStat{User: 100, System: 50, Idle: 1000}
+	after := procfs.CPUStat{User: 102, System: 51, Idle: 1005, Iowait: 1, Steal: 1, Guest: 2}
+	if busy, err := busyBetween(before, after, 2); err != nil || math.Abs(busy-0.8) > 1e-9 {
+		t.Errorf("%v busy processors (%v), want 0.8 of 2", busy, err)
+	}
+	if busy, err := busyBetween(after, after, 2); err == nil {
+		t.Errorf("%v busy processors in no time, want an error", busy)
 	}
 }
 
