@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,6 +202,9 @@ func (f *faults) funcs() interceptor.Funcs {
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			return f.do(ctx, "create", func() error { return c.Create(ctx, o, options...) })
 		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			return f.do(ctx, "update", func() error { return c.Update(ctx, o, options...) })
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			return f.do(ctx, "patch", func() error { return c.Patch(ctx, o, patch, options...) })
 		},
@@ -283,6 +287,12 @@ func TestTwoReplicasReleaseAVolumeOnce(t *testing.T) {
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 				return count(&deleted, c.Delete(ctx, o, options...))
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+				if data, err := patch.Data(o); err != nil || strings.Contains(string(data), "finalizers") {
+					t.Error("a patch that removes the last finalizer may delete the new volume, which has the same name:", string(data), err)
+				}
+				return c.Patch(ctx, o, patch, options...)
 			},
 		}
 		var running sync.WaitGroup

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -205,17 +206,20 @@ func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 }
 
 // unprotect removes Kubernetes' own finalizer of a volume that is being deleted. It reports whether the volume is gone.
+// It does so by an update, because the API server deletes an object whose last finalizer an update removes only if its
+// UID is still the same, but one whose last finalizer a patch removes by its name alone. While leadership changes,
+// another replica may have created the new volume meanwhile, which has the same name.
 func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	if foreign := foreignFinalizers(o.pv); foreign != "" {
 		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, fmt.Sprintf("PersistentVolume %s is being deleted, to release it from node %s, "+
 			"but has finalizers of others, who have to remove them: %s", o.pv.Name, o.pv.Annotations[names.AnnotationReleasedFrom], foreign))
 		return false, nil
 	}
-	kept := slices.DeleteFunc(slices.Clone(o.pv.Finalizers), func(f string) bool { return f == finalizerProtection })
-	if err := r.patch(ctx, o.pv, map[string]any{"finalizers": kept}); err != nil {
-		return false, err
+	controllerutil.RemoveFinalizer(o.pv, finalizerProtection)
+	if err := r.Client.Update(ctx, o.pv, client.FieldOwner(names.FieldManagerLostNodes)); err != nil {
+		return false, fmt.Errorf("removing the finalizer %s of PersistentVolume %s: %w", finalizerProtection, o.pv.Name, err)
 	}
-	return len(kept) == 0, nil
+	return len(o.pv.Finalizers) == 0, nil
 }
 
 // annotate changes annotations of the observed version of a volume. The value nil removes one.
