@@ -1,22 +1,27 @@
 package metrics
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
 // values returns the series of a metric, by the values of their labels.
@@ -75,6 +80,24 @@ func TestPodsWhoseAddressesHaveChangedAreCounted(t *testing.T) {
 	if diff := cmp.Diff(map[string]float64{"": 0}, values(t, gauge)); diff != "" {
 		t.Errorf("after deletion and change (-want +got):\n%s", diff)
 	}
+}
+
+// Alerts compare these series, so they exist while there is nothing to count, and go when another replica leads.
+func TestSeriesWithoutObjectsAreZeroWhileTheReplicaLeads(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- (&exporter{cache: &informertest.FakeInformers{Scheme: fakeclient.Scheme()}}).Start(ctx)
+	}()
+	g := NewWithT(t)
+	g.Eventually(func() map[string]float64 { return values(t, outdatedPods) }).WithTimeout(time.Minute).Should(Equal(map[string]float64{"": 0}))
+	g.Expect(values(t, conditions)).To(Equal(map[string]float64{
+		"type=Available": 0, "type=Progressing": 0, "type=Degraded": 0, "type=Upgradeable": 0,
+	}))
+	cancel()
+	g.Expect(<-ended).To(Succeed())
+	g.Expect(values(t, outdatedPods)).To(BeEmpty())
+	g.Expect(values(t, conditions)).To(BeEmpty())
 }
 
 func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
