@@ -180,8 +180,8 @@ scorecard: ## Run only the scorecard of test-olm.
 
 # A number of inputs, because a duration makes go test fail once in a while when it ends (golang/go#75804).
 .PHONY: fuzz
-FUZZTIME ?= 20000x
-fuzz: ## Run each fuzz test with new inputs: make fuzz [FUZZTIME=20000x]
+FUZZTIME ?= 10000x
+fuzz: ## Run each fuzz test with new inputs: make fuzz [FUZZTIME=10000x]
 	@grep -rho --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' internal node-agent | cut -d' ' -f2 | while read -r target; do \
 		package=$$(dirname "$$(grep -rl --include='*_test.go' "^func $$target(" internal node-agent)"); \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$package"; done

@@ -206,9 +206,9 @@ func (r *Reconciler) adopt(ctx context.Context, o *observed) error {
 }
 
 // unprotect removes Kubernetes' own finalizer of a volume that is being deleted. It reports whether the volume is gone.
-// It does so by an update, because the API server deletes an object whose last finalizer an update removes only if its
-// UID is still the same, but one whose last finalizer a patch removes by its name alone. While leadership changes,
-// another replica may have created the new volume meanwhile, which has the same name.
+// It is an update, not a patch: when the last finalizer goes, the API server deletes the object with the UID that an
+// update names, but after a patch whatever has the name by then. While leadership changes, that may be the new volume,
+// which another replica has created.
 func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	if foreign := foreignFinalizers(o.pv); foreign != "" {
 		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, fmt.Sprintf("PersistentVolume %s is being deleted, to release it from node %s, "+
