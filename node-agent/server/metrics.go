@@ -2,14 +2,13 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -34,8 +33,9 @@ func newMetrics() *metrics {
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "listener_node_agent_mount_duration_seconds",
 			Help: "How long requests of the kubelet to publish a volume took, by the gRPC code of the answer.",
-			// A volume whose addresses are known takes milliseconds. The agent waits for others up to ten seconds.
-			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15},
+			// A volume whose addresses are known takes milliseconds. For others, the agent waits ten seconds if the Pod has
+			// no PodListeners object, and otherwise almost as long as the kubelet, which waits for two minutes.
+			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120},
 		}, []string{"code"}),
 	}
 	for _, code := range []codes.Code{codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.InvalidArgument} {
@@ -58,20 +58,7 @@ func (m *metrics) intercept(ctx context.Context, request any, _ *grpc.UnaryServe
 	return response, err
 }
 
-// ServeHTTP serves the metrics in the text format. promhttp would do the same with compression, which takes memory on
-// each node.
-func (m *metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	families, err := m.registry.Gather()
-	if err != nil {
-		http.Error(w, fmt.Sprintf("gathering metrics: %v", err), http.StatusInternalServerError)
-		return
-	}
-	format := expfmt.NewFormat(expfmt.TypeTextPlain)
-	w.Header().Set("Content-Type", string(format))
-	encoder := expfmt.NewEncoder(w, format)
-	for _, f := range families {
-		if err := encoder.Encode(f); err != nil {
-			return // the client is gone
-		}
-	}
+// handler serves the metrics. It does not compress them, which would take memory on each node.
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{DisableCompression: true})
 }

@@ -73,7 +73,7 @@ func Run(ctx context.Context, options Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	registration := newRegistration(driver.path)
 	observed := newMetrics()
-	health.metrics = observed
+	health.metrics = observed.handler()
 
 	// The metrics see the codes that the kubelet gets.
 	driverServer := grpc.NewServer(grpc.ChainUnaryInterceptor(observed.intercept, interceptor(ctx)))
