@@ -61,6 +61,7 @@ const (
 	ReasonNodesMissing            = "NodesMissing"
 	ReasonInvalidNodeAddress      = "InvalidNodeAddress"
 	ReasonServiceTerminating      = "ServiceTerminating"
+	ReasonObjectTerminating       = "ObjectTerminating"
 	ReasonWaitingForRouter        = "WaitingForRouter"
 	ReasonWaitingForIngress       = "WaitingForIngress"
 	ReasonRouteNotAdmitted        = "RouteNotAdmitted"

@@ -1,6 +1,9 @@
 package listener
 
 import (
+	"slices"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -21,7 +24,7 @@ func (r *Reconciler) addresses(o *observed) addresses {
 	if o.class == nil || o.service == nil || o.serviceTerminating() {
 		return addresses{}
 	}
-	desired := o.backend.Addresses(o.forBackend(o.backend))
+	desired := o.exposed(o.backend, o.forBackend(o.backend))
 	if desired.Complete {
 		return addresses{desired: desired, published: desired}
 	}
@@ -48,9 +51,37 @@ func (r *Reconciler) previousExposure(o *observed) (exposed exposure.Exposed, ok
 		case backend.PlainService():
 			l.Class = o.classWithCurrentServiceType()
 		}
-		if e := backend.Addresses(l); len(e.Addresses) > 0 {
+		if e := o.exposed(backend, l); len(e.Addresses) > 0 {
 			return e, true
 		}
 	}
 	return exposure.Exposed{}, false
+}
+
+// exposed returns the addresses that a backend provides. Users of the namespace may change the objects of the Listener,
+// and create others that it controls. So objects that are not known to be as desired, because they belong to another
+// backend, are being deleted, or could not be applied, keep the published addresses, but provide no others: a host is
+// published only if the template of the class, or the platform, has chosen it.
+func (o *observed) exposed(backend exposure.Backend, l *exposure.Listener) exposure.Exposed {
+	e := backend.Addresses(l)
+	if len(l.Objects) == 0 || o.applied && backend.Name() == o.backend.Name() {
+		return e
+	}
+	all := len(e.Addresses)
+	e.Addresses = slices.DeleteFunc(e.Addresses, func(a listenersv1alpha1.IngressAddress) bool { return !o.published(a.Address) })
+	if len(e.Addresses) < all {
+		e.Complete = false
+	}
+	if !e.Complete && e.Reason == "" && o.terminating != "" {
+		e.Reason = listenersv1alpha1.ReasonObjectTerminating
+		e.Message = o.terminating + " is being deleted, and will then be created again; if the deletion does not finish, check its finalizers"
+	}
+	return e
+}
+
+// published reports whether the status of the Listener has an address.
+func (o *observed) published(address string) bool {
+	return o.listener.Status != nil && slices.ContainsFunc(o.listener.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool {
+		return a.Address == address
+	})
 }

@@ -136,6 +136,7 @@ func TestAdditionalBackendNeedsNoChangeOfTheController(t *testing.T) {
 	if len(o.routes) > 0 {
 		t.Errorf("Routes of the previous backend are left: %v", o.routes)
 	}
+	s.change(withPublished(map[string]string{"http.example.com": "http"}))
 	o = s.with(&Tunnel{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}).reconcile(t, 1, interceptor.Funcs{}, nil)
 	if got := o.condition(listenersv1alpha1.ListenerAccepted).Reason; got != "ForeignTunnel" {
 		t.Errorf("got reason %s for a Tunnel that the Listener does not control", got)

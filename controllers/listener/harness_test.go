@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	routev1 "github.com/openshift/api/route/v1"
@@ -274,6 +276,18 @@ func withNodePortService(s *state) {
 		s.service.Spec.Ports[i].NodePort = 30000 + s.service.Spec.Ports[i].Port
 	}
 	s.others = append(s.others, newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a")))
+}
+
+// withPublished makes hosts the addresses in the status of the Listener, each with the port.
+func withPublished(hosts map[string]string) func(*state) {
+	return func(s *state) {
+		s.listener.Status = &listenersv1alpha1.ListenerStatus{}
+		for _, host := range slices.Sorted(maps.Keys(hosts)) {
+			s.listener.Status.IngressAddresses = append(s.listener.Status.IngressAddresses, listenersv1alpha1.IngressAddress{
+				Address: host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{hosts[host]: 443},
+			})
+		}
+	}
 }
 
 // ownRoute returns the Route of a port that the Listener controls.

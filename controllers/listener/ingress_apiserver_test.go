@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,4 +92,34 @@ func TestForeignIngressIsNeverModified(t *testing.T) {
 	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
 	f.take(f.ingress("web-http", foreign.UID), "192.0.2.1")
 	f.eventuallyAddresses("web." + f.key.Namespace + ".example.com")
+}
+
+// TestATenantCannotPublishAHostByAnIngressOfItsOwn: one that names the Listener as its controller, and that an Ingress
+// controller serves, has a host of the tenant's choice. The operator deletes it when the Listener has an address.
+func TestATenantCannotPublishAHostByAnIngressOfItsOwn(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeLoadBalancer})
+	l := f.createListener(nil)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+	theirs := &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.key.Namespace, Name: "web-http",
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(l, listenersv1alpha1.GroupVersion.WithKind("Listener"))},
+		},
+		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "other.example.com"}}},
+	}
+	f.Expect(f.client.Create(t.Context(), theirs)).To(Succeed())
+	f.take(theirs, "192.0.2.1")
+	f.Eventually(f.idle).Should(BeTrue())
+	f.change(l, func() { l.Labels = map[string]string{"reconciled": "again"} })
+	f.Eventually(func() map[string]string { return f.service().Labels }).Should(HaveKeyWithValue("reconciled", "again"))
+	f.Eventually(f.idle).Should(BeTrue())
+	f.Expect(f.listener().Status.IngressAddresses).To(BeEmpty())
+
+	service := f.service()
+	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.2"}}
+	f.Expect(f.client.Status().Update(t.Context(), service)).To(Succeed())
+	f.eventuallyAddresses("192.0.2.2")
+	f.Eventually(func() bool {
+		return apierrors.IsNotFound(f.client.Get(t.Context(), client.ObjectKeyFromObject(theirs), &networkingv1.Ingress{}))
+	}).Should(BeTrue())
 }

@@ -67,7 +67,9 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 			errs = append(errs, err)
 		}
 	}
-	return first, errors.Join(errs...)
+	err = errors.Join(errs...)
+	o.applied = first == nil && err == nil && o.terminating == ""
+	return first, err
 }
 
 // ensureObject applies one object, unless an object of the same name exists that the Listener does not control.
@@ -79,6 +81,7 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 	switch {
 	case existing == nil:
 	case beingDeleted(o.listener, existing):
+		o.terminating = fmt.Sprintf("%s %s", kind.Kind, client.ObjectKeyFromObject(existing))
 		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
 	case !controls(o.listener, existing):
 		return exposure.Refuse(kind.ForeignReason, "%s %s already exists and %s; delete it, or rename the Listener or its port",

@@ -52,6 +52,10 @@ type observed struct {
 	namespaceLabels map[string]string
 	// desired are the names of the desired objects, which ensureObjects sets.
 	desired map[schema.GroupVersionKind]sets.Set[string]
+	// applied states that all desired objects are as desired. terminating is one that is not, because it is being
+	// deleted, or empty. ensureObjects sets both.
+	applied     bool
+	terminating string
 	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
 	pods []string
 	// nodes are the nodes with reservations for the Listener, sorted by name. They are observed only if the addresses
@@ -194,10 +198,11 @@ func (o *observed) backendGenerates(kind schema.GroupVersionKind) bool {
 	return o.backend != nil && slices.ContainsFunc(o.backend.Kinds(), func(k exposure.Kind) bool { return k.GroupVersionKind == kind })
 }
 
-// controls reports whether the Listener controls the object, whatever API version its owner reference names.
+// controls reports whether the Listener controls the object, whatever API version its owner reference names. An object
+// of another namespace it never controls, although that may name its UID.
 func controls(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 	owner := metav1.GetControllerOf(o)
-	return isListener(owner) && owner.UID == listener.UID
+	return isListener(owner) && owner.UID == listener.UID && o.GetNamespace() == listener.Namespace
 }
 
 // controlledByNamesake reports whether a Listener of the same name, but not this one, controls the object.

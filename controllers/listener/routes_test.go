@@ -30,6 +30,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 	nodePorts := []string{"10.0.0.1map[admin:30081 http:30080]"}
 	hosts := []string{"admin.example.commap[admin:443]", "http.example.commap[http:443]"}
 	previous := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{{Address: "x", AddressType: "Hostname", Ports: map[string]int32{}}}}
+	published := withPublished(map[string]string{"admin.example.com": "admin", "http.example.com": "http"})
 	for name, tc := range map[string]struct {
 		state       *state
 		unserved    bool
@@ -90,6 +91,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		"Routes while there is no load balancer address": {
 			state: newRouteState(both...).change(func(s *state) {
 				s.class.Spec.ServiceType, s.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
+				published(s)
 			}),
 			addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 			message: "through the previous exposure, until that of ListenerClass some-class is complete: Service shop/web has no load balancer address", routes: []string{"web-admin", "web-http"},
@@ -112,7 +114,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 			accepted: listenersv1alpha1.ReasonClassNotFound, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "do not change", routes: []string{"web-admin", "web-http"},
 		},
 		"Routes stay when the template becomes invalid": {
-			state:     newRouteState(both...).change(func(s *state) { s.class.Spec.Route.HostTemplate = "{podName}.{namespace}" }),
+			state:     newRouteState(both...).change(func(s *state) { s.class.Spec.Route.HostTemplate = "{podName}.{namespace}" }).change(published),
 			addresses: hosts, accepted: listenersv1alpha1.ReasonNoSinglePod, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "was not created for a claim", routes: []string{"web-admin", "web-http"},
 		},
 		"foreign Route": {
@@ -125,7 +127,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonServiceTerminating, routes: []string{"web-admin", "web-http"},
 		},
 		"terminating Route": {
-			state:     newRouteState(both[0], terminating(ownRoute("http", admittedAs("http.example.com")))),
+			state:     newRouteState(both[0], terminating(ownRoute("http", admittedAs("http.example.com")))).change(published),
 			addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
 		},
 		"Route that has to be recreated": {
@@ -171,6 +173,52 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 			}
 			if tc.event != "" && !slices.ContainsFunc(o.events, func(e string) bool { return strings.Contains(e, tc.event) }) {
 				t.Errorf("no event %q among %q", tc.event, o.events)
+			}
+		})
+	}
+}
+
+// Users of the namespace may create objects that the Listener controls, and change those that it has. Certificates are
+// issued for published hosts, so none may be published that the class would not give.
+func TestHostsThatOthersWroteAreNotPublished(t *testing.T) {
+	theirs, ours := ownRoute("http", admittedAs("theirs.example.com")), ownRoute("http", admittedAs("web.example.com"))
+	published := withPublished(map[string]string{"web.example.com": "http"})
+	withRoutes := func(s *state) { s.class.Spec.Route = &listenersv1alpha1.RouteExposure{} }
+	refused := func(s *state) {
+		s.class.Spec.Route = &listenersv1alpha1.RouteExposure{HostTemplate: "{podName}.{namespace}"}
+	}
+	balanced := newState(listenersv1alpha1.ServiceTypeLoadBalancer)
+	clusterIP := func() *state { return newState(listenersv1alpha1.ServiceTypeClusterIP) }
+	for name, tc := range map[string]struct {
+		state *state
+		want  []string
+		ready string // reason
+	}{
+		"of an object that the class has no use for": {balanced.with(theirs), nil, listenersv1alpha1.ReasonWaitingForLoadBalancer},
+		"of a previous exposure": {
+			newState(listenersv1alpha1.ServiceTypeLoadBalancer).with(theirs).change(published), nil, listenersv1alpha1.ReasonWaitingForLoadBalancer,
+		},
+		"of an object that is being deleted": {
+			clusterIP().change(withRoutes).with(terminating(theirs.DeepCopy())), nil, listenersv1alpha1.ReasonObjectTerminating,
+		},
+		"while the class is refused": {clusterIP().change(refused).with(theirs), nil, listenersv1alpha1.ReasonNotAccepted},
+		"but the published one of a previous exposure is": {
+			newState(listenersv1alpha1.ServiceTypeLoadBalancer).with(ours).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonAddressesAssigned,
+		},
+		"but the published one of an object that is being deleted is": {
+			clusterIP().change(withRoutes).with(terminating(ours.DeepCopy())).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonAddressesAssigned,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tc.state.reconcile(t, 1, interceptor.Funcs{}, nil)
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			if diff := cmp.Diff(tc.want, o.addresses(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+			if ready := o.condition(listenersv1alpha1.ListenerReady); ready.Reason != tc.ready {
+				t.Errorf("the reason is %s: %s", ready.Reason, ready.Message)
 			}
 		})
 	}
@@ -238,7 +286,13 @@ func TestEveryFailedWriteIsRepeatedByTheNextReconciliation(t *testing.T) {
 		},
 		"from node ports to Routes": {
 			given: func() *state {
-				return newRouteState(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com")), ownRoute("old")).change(withNodePortService)
+				return newRouteState(ownRoute("admin", admittedAs("a.example.com")), ownRoute("http", admittedAs("h.example.com")), ownRoute("old")).change(func(s *state) {
+					withNodePortService(s)
+					ports := map[string]int32{"admin": 30081, "http": 30080}
+					s.listener.Status = &listenersv1alpha1.ListenerStatus{NodePorts: ports, IngressAddresses: []listenersv1alpha1.IngressAddress{
+						{Address: "10.0.0.1", AddressType: "IP", Ports: ports},
+					}}
+				})
 			},
 			writes: []string{"apply Service", "apply Route", "apply Route", "apply status", "delete web-old", "apply Service"},
 		},

@@ -48,6 +48,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonNodesMissing:         "Ask an administrator for the nodes; docs/lost-nodes.md tells what happens to pinned volumes.",
 		listenersv1alpha1.ReasonInvalidNodeAddress:   "Ask an administrator to correct the annotation listener-operator.dev/advertised-address of the node.",
 		listenersv1alpha1.ReasonServiceTerminating:   "Wait. If it lasts, see which finalizer of the Service blocks its deletion.",
+		listenersv1alpha1.ReasonObjectTerminating:    "Wait. If it lasts, see which finalizer of the object blocks its deletion.",
 		listenersv1alpha1.ReasonListenerTerminating:  "Wait. If it lasts, see which finalizer of the Listener or its Service blocks the deletion.",
 		listenersv1alpha1.ReasonWaitingForRouter:     "Ask an administrator of the routers: the labels of the Route may match none.",
 		listenersv1alpha1.ReasonRouteNotAdmitted:     "Correct what the router rejects.",
