@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -56,7 +58,8 @@ func podOf(l *exposure.Listener, path string) (string, error) {
 		path, l.Class.Name, problem)
 }
 
-// recordedPods returns the names of the Pods that the Listener's objects were created for.
+// recordedPods returns the names of the Pods that the Listener's objects were created for. What no Pod can be called is
+// left out: users of the namespace may change the annotation, and the values of annotations have other separators.
 func recordedPods(l *exposure.Listener) []string {
 	objects := slices.Clone(l.Objects)
 	if l.Service != nil {
@@ -64,7 +67,7 @@ func recordedPods(l *exposure.Listener) []string {
 	}
 	var pods []string
 	for _, o := range objects {
-		if pod := o.GetAnnotations()[names.AnnotationPod]; pod != "" {
+		if pod := o.GetAnnotations()[names.AnnotationPod]; len(validation.IsDNS1123Subdomain(pod)) == 0 {
 			pods = append(pods, pod)
 		}
 	}

@@ -82,7 +82,10 @@ func TestAnnotationsOfTheServiceAreMadeFromTemplates(t *testing.T) {
 		},
 		"another annotation without an index": {listener: newListener(annotated("{podIndex}"), "web"), refused: "{podIndex}"},
 		"another annotation of several Pods":  {listener: newListener(annotated("{podName}"), "a", "b"), refused: "several Pods (a, b)"},
-		"an unknown placeholder":              {listener: newListener(annotated("{node}"), "a"), refused: "{node}, which has no value"},
+		"another annotation with a name that no Pod has": {
+			listener: newListener(annotated("{podName}.{namespace}.example.com")), recorded: "theirs.example.com,x", refused: "no Pod mounts claim shop/listener-broker-2",
+		},
+		"an unknown placeholder": {listener: newListener(annotated("{node}"), "a"), refused: "{node}, which has no value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.recorded != "" {
