@@ -111,6 +111,7 @@ const (
 const (
 	ReasonAddressChanged  = "AddressChanged"
 	ReasonEvictionRefused = "EvictionRefused"
+	ReasonEvictionDelayed = "EvictionDelayed"
 	ReasonNotEvicted      = "NotEvicted"
 )
 

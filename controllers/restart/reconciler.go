@@ -2,7 +2,7 @@
 // record the addresses that a Pod started with, so nothing is forgotten when the operator restarts.
 //
 // It must never delete a Pod, nor evict one that nothing would replace, nor a second one of a controller before the
-// first is replaced and ready.
+// first is replaced and ready, nor the successors of evicted Pods again and again, because an address does not settle.
 package restart
 
 import (
@@ -39,6 +39,7 @@ type Reconciler struct {
 
 	// waiting has the requests of controllers with outdated Pods, for which events of their other Pods matter.
 	waiting sync.Map
+	pauses  pauses
 }
 
 const (
@@ -74,12 +75,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{RequeueAfter: message.Repeat}, nil
 	}
-	next, blocked := set.next(outdated)
+	next, blocked := set.next(outdated, r.pauses.of(req).replaced)
 	if next == nil {
 		log.FromContext(ctx).V(1).Info("Waiting with the next eviction", "reason", blocked)
 		return reconcile.Result{RequeueAfter: retryWaiting}, nil
 	}
-	return r.evict(ctx, next)
+	until := r.pauses.until(req, next.pod)
+	if wait := until.Sub(r.pauses.clock.Now()); wait > 0 {
+		r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionDelayed, fmt.Sprintf("%s; the Pods of its controller were evicted for "+
+			"an earlier change, so this one is not evicted before %s; find out why the address does not settle", next.changes, until.UTC().Format(time.RFC3339)))
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	return r.evict(ctx, next, func() { r.pauses.record(req, next.pod, set.pods) })
 }
 
 // outdatedPod is a Pod whose addresses have changed since it started.
@@ -137,8 +144,8 @@ func replacedBy(pod *corev1.Pod) types.UID {
 	return pod.UID
 }
 
-// evict evicts a Pod. A PodDisruptionBudget that does not permit it is no error.
-func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (reconcile.Result, error) {
+// evict evicts a Pod, and calls the function if it was. A PodDisruptionBudget that does not permit it is no error.
+func (r *Reconciler) evict(ctx context.Context, next *outdatedPod, evicted func()) (reconcile.Result, error) {
 	key := client.ObjectKeyFromObject(next.pod)
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
@@ -147,6 +154,7 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (reconcile.Re
 	err := r.Client.SubResource("eviction").Create(ctx, next.pod, eviction)
 	switch {
 	case err == nil:
+		evicted()
 		evictions.WithLabelValues("evicted").Inc()
 		log.FromContext(ctx).Info("Evicted a Pod", "Pod", key, "reason", next.changes)
 		r.event(next, corev1.EventTypeNormal, listenersv1alpha1.ReasonAddressChanged, next.changes+"; the Pod is evicted, as its ListenerClass states")

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -76,7 +77,7 @@ func (w *world) run(t *testing.T) (evicted, recorded []string, _ reconcile.Resul
 		return w.refused
 	}}, objects...)
 	recorder := events.NewFakeRecorder(10)
-	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder}
+	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, pauses: pauses{clock: clock.RealClock{}}}
 	requests := r.podListenersToController(t.Context(), object)
 	if len(requests) != 1 {
 		t.Fatalf("%d requests", len(requests))

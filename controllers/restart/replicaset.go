@@ -57,16 +57,33 @@ func (r *Reconciler) replicaSet(ctx context.Context, namespace string, owner *me
 	return &replicas{desired: desired, pods: pods}, err
 }
 
-// podsOf returns the Pods of a controller with this uid and selector that have not finished.
+// pageSize is how many Pods are in memory at a time: users choose selectors, and how large their Pods are.
+const pageSize = 20
+
+// podsOf returns the Pods of a controller with this uid and selector that have not finished, with what is needed of
+// them.
 func (r *Reconciler) podsOf(ctx context.Context, namespace string, selects labels.Selector, uid types.UID) ([]corev1.Pod, error) {
-	var all corev1.PodList
-	if err := r.APIReader.List(ctx, &all, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selects}); err != nil {
-		return nil, fmt.Errorf("listing the Pods of a controller: %w", err)
+	var pods []corev1.Pod
+	page := corev1.PodList{}
+	for first := true; first || page.Continue != ""; first = false {
+		options := []client.ListOption{
+			client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selects}, client.Limit(pageSize), client.Continue(page.Continue),
+		}
+		page = corev1.PodList{}
+		if err := r.APIReader.List(ctx, &page, options...); err != nil {
+			return nil, fmt.Errorf("listing the Pods of a controller: %w", err)
+		}
+		for i := range page.Items {
+			p := &page.Items[i]
+			if owner := metav1.GetControllerOf(p); owner != nil && owner.UID == uid && !claim.PodFinished(p) {
+				pods = append(pods, corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID, CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp},
+					Status:     corev1.PodStatus{Phase: p.Status.Phase, Conditions: p.Status.Conditions},
+				})
+			}
+		}
 	}
-	return slices.DeleteFunc(all.Items, func(p corev1.Pod) bool {
-		owner := metav1.GetControllerOf(&p)
-		return owner == nil || owner.UID != uid || claim.PodFinished(&p)
-	}), nil
+	return pods, nil
 }
 
 // controllerOf returns an empty object of the kind of a controller, or nil if it is not known how many Pods that has.
@@ -102,9 +119,9 @@ func scaleOf(o client.Object) (int32, *metav1.LabelSelector) {
 
 // next returns the outdated Pod that is evicted next, or nil and what the eviction waits for. All other Pods have to be
 // ready: one that is not may be the successor of the Pod before. Outdated Pods that are not ready are the first,
-// because the change may be the reason, and no client loses by their eviction; then the order is that of the names,
-// from the last one on, as in a rolling update of a StatefulSet.
-func (s *replicas) next(outdated []outdatedPod) (next *outdatedPod, blocked string) {
+// because the change may be the reason, and no client loses by their eviction; then those that were not replaced
+// recently; then the order is that of the names, from the last one on, as in a rolling update of a StatefulSet.
+func (s *replicas) next(outdated []outdatedPod, replaced func(*corev1.Pod) bool) (next *outdatedPod, blocked string) {
 	if missing := int(s.desired) - len(s.pods); missing > 0 {
 		return nil, fmt.Sprintf("%d of %d Pods do not exist", missing, s.desired)
 	}
@@ -116,7 +133,7 @@ func (s *replicas) next(outdated []outdatedPod) (next *outdatedPod, blocked stri
 		case pod.DeletionTimestamp != nil:
 			return nil, fmt.Sprintf("Pod %s is being deleted", pod.Name)
 		case at >= 0 && pod.Status.Phase == corev1.PodRunning:
-			candidates = append(candidates, candidate{&outdated[at], ready})
+			candidates = append(candidates, candidate{&outdated[at], ready, replaced(pod)})
 		case !ready:
 			return nil, fmt.Sprintf("Pod %s is not ready", pod.Name)
 		}
@@ -130,16 +147,23 @@ func (s *replicas) next(outdated []outdatedPod) (next *outdatedPod, blocked stri
 // candidate is an outdated Pod that may be evicted.
 type candidate struct {
 	*outdatedPod
-	ready bool
+	ready, replaced bool
 }
 
-// compare orders candidates: first those that are not ready, and then by name, descending.
+// compare orders candidates: first those that are not ready, then those that were not replaced, then by name,
+// descending.
 func (c candidate) compare(other candidate) int {
-	if c.ready != other.ready {
-		if c.ready {
-			return 1
-		}
+	return cmp.Or(compareBool(c.ready, other.ready), compareBool(c.replaced, other.replaced), -cmp.Compare(c.pod.Name, other.pod.Name))
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
 		return -1
+	default:
+		return 1
 	}
-	return -cmp.Compare(c.pod.Name, other.pod.Name)
 }

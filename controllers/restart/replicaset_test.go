@@ -22,6 +22,7 @@ func replica(name string, ready bool, change ...func(*corev1.Pod)) corev1.Pod {
 
 func TestNextEviction(t *testing.T) {
 	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
+	replaced := func(p *corev1.Pod) { p.CreationTimestamp = metav1.Unix(1, 0) }
 	pending := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
 	for name, tc := range map[string]struct {
 		pods     []corev1.Pod
@@ -32,6 +33,7 @@ func TestNextEviction(t *testing.T) {
 		"the last outdated one":                    {[]corev1.Pod{replica("a", true), replica("b", true), replica("c", true)}, []string{"a", "b"}, "b"},
 		"first one that is not ready":              {[]corev1.Pod{replica("a", true), replica("b", false), replica("c", true)}, []string{"a", "b", "c"}, "b"},
 		"one of several that are not ready":        {[]corev1.Pod{replica("a", false), replica("b", false), replica("c", true)}, []string{"a", "b", "c"}, "b"},
+		"one that was not replaced before others":  {[]corev1.Pod{replica("a", true), replica("b", true), replica("c", true, replaced)}, []string{"a", "b", "c"}, "b"},
 		"none while another one is not ready":      {[]corev1.Pod{replica("a", true), replica("b", true), replica("c", false)}, []string{"a", "b"}, ""},
 		"none while the one before ends":           {[]corev1.Pod{replica("a", true), replica("b", true), replica("c", true, terminating)}, []string{"a", "b", "c"}, ""},
 		"none while one that is not outdated ends": {[]corev1.Pod{replica("a", true), replica("b", true), replica("c", true, terminating)}, []string{"a"}, ""},
@@ -48,7 +50,7 @@ func TestNextEviction(t *testing.T) {
 				outdated = append(outdated, outdatedPod{pod: &pod})
 			}
 			var got string
-			next, blocked := (&replicas{desired: 3, pods: tc.pods}).next(outdated)
+			next, blocked := (&replicas{desired: 3, pods: tc.pods}).next(outdated, (&restart{}).replaced)
 			if next != nil {
 				got = next.pod.Name
 			}

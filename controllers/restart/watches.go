@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,7 @@ import (
 
 // SetupWithManager registers the controller and its watches. There must be one worker, see Reconcile.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.pauses.clock = clock.RealClock{}
 	isOutdated := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
 	})

@@ -1,0 +1,190 @@
+package restart
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+// flapping is a StatefulSet whose controller replaces evicted Pods at once, and whose address the test changes.
+type flapping struct {
+	*testing.T
+	client.Client
+	*Reconciler
+	clock *testingclock.FakePassiveClock
+	// ahead is by how much the clock of the API server is ahead.
+	ahead    time.Duration
+	template corev1.Pod
+	events   chan string
+	// pods has the number of Pods by name, evicted how often one of them was evicted, and address is the present one.
+	pods, evicted map[string]int
+	address       []listenersv1alpha1.IngressAddress
+}
+
+// newFlapping returns a StatefulSet with this number of Pods.
+func newFlapping(t *testing.T, replicas int32, ahead time.Duration) *flapping {
+	w := newWorld()
+	set := w.set.(*appsv1.StatefulSet)
+	set.Spec.Replicas = &replicas
+	recorder := events.NewFakeRecorder(10000)
+	f := &flapping{
+		T: t, clock: testingclock.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), ahead: ahead, template: *w.pod, events: recorder.Events,
+		pods: map[string]int{}, evicted: map[string]int{}, address: first,
+	}
+	c := fakeclient.New(t, interceptor.Funcs{SubResourceCreate: func(
+		_ context.Context, _ client.Client, _ string, pod, _ client.Object, _ ...client.SubResourceCreateOption,
+	) error {
+		f.evicted[pod.GetName()]++
+		return nil
+	}}, set)
+	f.Client, f.Reconciler = c, &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, pauses: pauses{clock: f.clock}}
+	for i := range replicas {
+		f.replace(fmt.Sprintf("web-%d", i))
+	}
+	return f
+}
+
+// replace replaces a Pod by one that starts with the present address.
+func (f *flapping) replace(name string) {
+	f.Helper()
+	pod := f.template.DeepCopy()
+	pod.Name, pod.UID = name, types.UID(name+"-"+strconv.Itoa(f.pods[name]))
+	if f.pods[name] > 0 {
+		f.must(f.Delete(f.Context(), pod))
+		f.must(f.Delete(f.Context(), listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), types.UID(name+"-"+strconv.Itoa(f.pods[name]-1)), "node-1")))
+	}
+	f.pods[name]++
+	pod.CreationTimestamp = metav1.NewTime(f.clock.Now().Add(f.ahead))
+	object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, "node-1")
+	object.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: f.address}
+	object.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": f.address}
+	f.must(f.Create(f.Context(), pod))
+	f.must(f.Create(f.Context(), object))
+}
+
+// change changes the address of all Pods, and reconciles until no Pod is evicted.
+func (f *flapping) change(address []listenersv1alpha1.IngressAddress) {
+	f.Helper()
+	f.address = address
+	var all listenersv1alpha1.PodListenersList
+	f.must(f.Client.List(f.Context(), &all))
+	for i := range all.Items {
+		all.Items[i].Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: address}
+		f.must(f.Update(f.Context(), &all.Items[i]))
+	}
+	for evicted := true; evicted; {
+		before := map[string]int{}
+		for name, count := range f.evicted {
+			before[name] = count
+		}
+		_, err := f.Reconcile(f.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "set"}})
+		f.must(err)
+		evicted = false
+		for name, count := range f.evicted {
+			if count != before[name] {
+				evicted = true
+				f.replace(name)
+			}
+		}
+	}
+}
+
+func (f *flapping) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// TestAnAddressThatDoesNotSettleRestartsPodsRarely: a node, or the controller of a load balancer, that changes an
+// address every other minute restarts each Pod once, and then after pauses that grow to an hour: 9 times in six hours,
+// rather than 180 times. A change after that restarts each Pod at once again. The clock of the API server does not
+// matter.
+func TestAnAddressThatDoesNotSettleRestartsPodsRarely(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"with equal clocks": 0, "while the clock of the API server is an hour ahead": time.Hour, "or behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			f := newFlapping(t, 2, ahead)
+			for change := range 180 {
+				f.clock.SetTime(f.clock.Now().Add(2 * time.Minute))
+				f.change([][]listenersv1alpha1.IngressAddress{second, first}[change%2])
+				if most := f.evicted["web-0"]; change == 0 && most != 1 {
+					t.Fatalf("%d evictions for the first change", most)
+				}
+			}
+			for name, count := range f.evicted {
+				if count != 9 {
+					t.Errorf("%s was evicted %d times", name, count)
+				}
+			}
+			if delayed := nextEvent(f.events, listenersv1alpha1.ReasonEvictionDelayed); !strings.Contains(delayed, "is not evicted before 20") {
+				t.Error("no event says why a Pod is not evicted")
+			}
+
+			settled := f.evicted["web-1"]
+			f.clock.SetTime(f.clock.Now().Add(2 * lastPause))
+			f.change([]listenersv1alpha1.IngressAddress{{Address: "192.0.2.3", AddressType: "IP"}})
+			if f.evicted["web-1"] != settled+1 {
+				t.Errorf("evicted %d times for a change after a while", f.evicted["web-1"]-settled)
+			}
+		})
+	}
+}
+
+// nextEvent returns the next event with the reason, or "".
+func nextEvent(recorded <-chan string, reason string) string {
+	for {
+		select {
+		case e := <-recorded:
+			if strings.Contains(e, reason) {
+				return e
+			}
+		default:
+			return ""
+		}
+	}
+}
+
+// TestPodsAreReadInPages: users choose which Pods the selector of a controller selects, and how large they are.
+func TestPodsAreReadInPages(t *testing.T) {
+	w := newWorld()
+	pages := 0
+	c := fakeclient.New(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		pods, isPods := list.(*corev1.PodList)
+		o := (&client.ListOptions{}).ApplyOptions(options)
+		if !isPods {
+			return c.List(ctx, list, options...)
+		}
+		pages++
+		switch {
+		case o.Limit == 0 || o.Limit > pageSize:
+			t.Errorf("%d Pods are read at once", o.Limit)
+		case o.Continue == "":
+			pods.Continue = "next"
+		default:
+			pods.Items = []corev1.Pod{*w.pod}
+		}
+		return nil
+	}}, w.set)
+	r := &Reconciler{APIReader: c, pauses: pauses{clock: clock.RealClock{}}}
+	set, err := r.replicaSet(t.Context(), "shop", metav1.GetControllerOf(w.pod))
+	if err != nil || pages != 2 || len(set.pods) != 1 || set.pods[0].UID != w.pod.UID {
+		t.Errorf("%d pages, %v, %v", pages, set, err)
+	}
+}
