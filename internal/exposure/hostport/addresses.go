@@ -25,14 +25,17 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 			notes = append(notes, text)
 		}
 	}
+	mounting := map[string][]*corev1.Pod{}
+	for _, pod := range l.Mounting {
+		mounting[pod.Spec.NodeName] = append(mounting[pod.Spec.NodeName], pod)
+	}
 	for _, node := range l.Nodes {
-		pods := slices.DeleteFunc(slices.Clone(l.Mounting), func(p *corev1.Pod) bool { return p.Spec.NodeName != node.Name })
-		for _, pod := range pods {
+		for _, pod := range mounting[node.Name] {
 			of := podAddresses(l, pod, node)
 			e.Addresses = exposure.AppendNew(e.Addresses, of.Addresses...)
 			note(of.Message)
 		}
-		if len(pods) == 0 {
+		if len(mounting[node.Name]) == 0 {
 			e.Addresses = exposure.AppendNew(e.Addresses, lastAddresses(l, node)...)
 		}
 	}
@@ -79,9 +82,21 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 		return e
 	}
 	exposed := exposure.ExposedPorts(l.Class, l.Listener)
+	found := map[string]bool{}
+	for _, a := range addresses {
+		at, ports := hostPorts(pod, node, a), map[string]int32{}
+		for _, p := range exposed {
+			if number := at(p); number != 0 {
+				ports[p.Name], found[p.Name] = number, true
+			}
+		}
+		if len(ports) > 0 {
+			e.Addresses = append(e.Addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: ports})
+		}
+	}
 	var missing []string
 	for _, p := range exposed {
-		if !slices.ContainsFunc(addresses, func(a exposure.NodeAddress) bool { return hostPort(pod, node, a, p) != 0 }) {
+		if !found[p.Name] {
 			missing = append(missing, fmt.Sprintf("%q (%d/%s)", p.Name, p.Port, protocol(p)))
 		}
 	}
@@ -89,35 +104,30 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 		e.Message = fmt.Sprintf("Pod %s/%s declares no hostPort for %s; set hostPort in the ports of its containers, "+
 			"or hostNetwork: true", pod.Namespace, pod.Name, strings.Join(missing, ", "))
 	}
-	for _, a := range addresses {
-		ports := map[string]int32{}
-		for _, p := range exposed {
-			if number := hostPort(pod, node, a, p); number != 0 {
-				ports[p.Name] = number
-			}
-		}
-		if len(ports) > 0 {
-			e.Addresses = append(e.Addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: ports})
-		}
-	}
 	e.Complete = len(e.Addresses) > 0
 	return e
 }
 
-// hostPort returns the port of the node, at one of its addresses, that leads to a port of the Pod, or 0. A Pod in the
-// network of the node has all its ports there.
-func hostPort(pod *corev1.Pod, node *corev1.Node, at exposure.NodeAddress, port listenersv1alpha1.ListenerPort) int32 {
+// hostPorts returns a function that returns the port of the node, at one of its addresses, that leads to a port of the
+// Pod, or 0. A Pod in the network of the node has all its ports there.
+func hostPorts(pod *corev1.Pod, node *corev1.Node, at exposure.NodeAddress) func(listenersv1alpha1.ListenerPort) int32 {
 	if pod.Spec.HostNetwork {
-		return port.Port
+		return func(p listenersv1alpha1.ListenerPort) int32 { return p.Port }
 	}
+	type containerPort struct {
+		number   int32
+		protocol corev1.Protocol
+	}
+	first := map[containerPort]int32{} // a Pod may have thousands
 	for i := range pod.Spec.Containers {
 		for _, p := range pod.Spec.Containers[i].Ports {
-			if p.ContainerPort == port.Port && cmp.Or(p.Protocol, corev1.ProtocolTCP) == protocol(port) && p.HostPort != 0 && open(p.HostIP, node, at) {
-				return p.HostPort
+			key := containerPort{p.ContainerPort, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
+			if p.HostPort != 0 && first[key] == 0 && open(p.HostIP, node, at) {
+				first[key] = p.HostPort
 			}
 		}
 	}
-	return 0
+	return func(p listenersv1alpha1.ListenerPort) int32 { return first[containerPort{p.Port, protocol(p)}] }
 }
 
 // open reports whether a host port with this hostIP, which may be empty, is open to clients outside of the node at one
