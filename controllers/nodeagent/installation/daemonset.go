@@ -76,14 +76,11 @@ func podSpec(agent operatorv1alpha1.NodeAgentSpec, s Settings) (*corev1ac.PodSpe
 		return nil, err
 	}
 	directories := hostDirectories(cmp.Or(agent.KubeletDir, DefaultKubeletDir))
-	c := container(agent, s, directories).WithResources(resources).WithEnv(memoryEnv(required)...)
-	for _, variable := range proxyEnv(s.OperatorPod) {
-		env, err := converted[corev1ac.EnvVarApplyConfiguration](variable)
-		if err != nil {
-			return nil, err
-		}
-		c.WithEnv(env)
+	proxy, err := proxyEnv(s.OperatorPod)
+	if err != nil {
+		return nil, err
 	}
+	c := container(agent, s, directories).WithResources(resources).WithEnv(memoryEnv(required)...).WithEnv(proxy...)
 	pod := corev1ac.PodSpec().
 		WithImagePullSecrets(pullSecrets(s.OperatorPod)...).
 		WithServiceAccountName(names.NodeAgent).

@@ -54,8 +54,8 @@ func TestNothingIsInheritedFromAnOperatorWithoutSettings(t *testing.T) {
 	if diff := cmp.Diff(everywhere, DesiredPlacement(agent, operator)); diff != "" {
 		t.Errorf("placement (-want +got):\n%s", diff)
 	}
-	if env := proxyEnv(operator); env != nil {
-		t.Errorf("variables are %v, want none", env)
+	if env, err := proxyEnv(operator); env != nil || err != nil {
+		t.Errorf("variables are %v (%v), want none", env, err)
 	}
 }
 

@@ -1,10 +1,14 @@
 package installation
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // inheritedEnv are the environment variables that the agents inherit from the operator, because they reach the API
@@ -12,21 +16,28 @@ import (
 var inheritedEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
 // proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds
-// those of a Subscription.
-func proxyEnv(operator corev1.PodSpec) []corev1.EnvVar {
-	var env []corev1.EnvVar
+// those of a Subscription. The operator's policy for DaemonSets denies all but literal values: the kubelet would read
+// any Secret of the namespace for others.
+func proxyEnv(operator corev1.PodSpec) ([]*corev1ac.EnvVarApplyConfiguration, error) {
+	var env []*corev1ac.EnvVarApplyConfiguration
 	for i := range operator.Containers {
 		if operator.Containers[i].Name != componentOperator {
 			continue
 		}
 		for _, name := range inheritedEnv {
 			at := slices.IndexFunc(operator.Containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == name })
-			if at >= 0 {
-				env = append(env, operator.Containers[i].Env[at])
+			if at < 0 {
+				continue
 			}
+			variable := operator.Containers[i].Env[at]
+			if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
+				return nil, fmt.Errorf("environment variable %s of Deployment %s refers to another object or variable, and so cannot be passed on to the node agents; "+
+					"set its value itself there, or in spec.config.env of the Subscription", name, names.Operator)
+			}
+			env = append(env, corev1ac.EnvVar().WithName(name).WithValue(variable.Value))
 		}
 	}
-	return env
+	return env, nil
 }
 
 // pullSecrets returns the image pull secrets that the operator's own Pod names: the agents run from the same image, in

@@ -1,6 +1,7 @@
 package installation
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,9 +45,7 @@ func subscribed() *appsv1.Deployment {
 							Env: []corev1.EnvVar{
 								{Name: "OPERATOR_NAMESPACE", Value: "somewhere"},
 								{Name: "NO_PROXY", Value: ".cluster.local,10.0.0.0/8"},
-								{Name: "HTTPS_PROXY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-									LocalObjectReference: corev1.LocalObjectReference{Name: "proxy"}, Key: "url",
-								}}},
+								{Name: "HTTPS_PROXY", Value: "http://proxy.example:3128"},
 								{Name: "GODEBUG", Value: "http2debug=1"},
 							},
 							Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("4Gi")}},
@@ -72,6 +71,24 @@ func TestSubscriptionSettingsAreInherited(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden.Compare(t, "daemonset-"+name, object)
+		})
+	}
+}
+
+func TestProxyVariablesThatReferToOthersAreNotInherited(t *testing.T) {
+	for name, variable := range map[string]corev1.EnvVar{
+		"a Secret": {Name: "HTTPS_PROXY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "proxy"}, Key: "url",
+		}}},
+		"another variable": {Name: "HTTPS_PROXY", Value: "http://$(HOST):3128"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := testSettings()
+			s.OperatorPod = corev1.PodSpec{Containers: []corev1.Container{{Name: componentOperator, Env: []corev1.EnvVar{variable}}}}
+			_, err := componentOf(t, "DaemonSet").Desired(newConfig(), s)
+			if err == nil || !strings.Contains(err.Error(), "environment variable HTTPS_PROXY of Deployment listener-operator refers to another object or variable") {
+				t.Errorf("error is %v", err)
+			}
 		})
 	}
 }
