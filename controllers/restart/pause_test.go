@@ -3,6 +3,7 @@ package restart
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -33,6 +35,8 @@ type flapping struct {
 	ahead    time.Duration
 	template corev1.Pod
 	events   chan string
+	// refused is the error of evictions.
+	refused error
 	// pods has the number of Pods by name, evicted how often one of them was evicted, and address is the present one.
 	pods, evicted map[string]int
 	address       []listenersv1alpha1.IngressAddress
@@ -52,7 +56,7 @@ func newFlapping(t *testing.T, replicas int32, ahead time.Duration) *flapping {
 		_ context.Context, _ client.Client, _ string, pod, _ client.Object, _ ...client.SubResourceCreateOption,
 	) error {
 		f.evicted[pod.GetName()]++
-		return nil
+		return f.refused
 	}}, set)
 	f.Client, f.Reconciler = c, &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, pauses: pauses{clock: f.clock}}
 	for i := range replicas {
@@ -79,8 +83,8 @@ func (f *flapping) replace(name string) {
 	f.must(f.Create(f.Context(), object))
 }
 
-// change changes the address of all Pods, and reconciles until no Pod is evicted.
-func (f *flapping) change(address []listenersv1alpha1.IngressAddress) {
+// setAddress changes the address of all Pods.
+func (f *flapping) setAddress(address []listenersv1alpha1.IngressAddress) {
 	f.Helper()
 	f.address = address
 	var all listenersv1alpha1.PodListenersList
@@ -88,14 +92,17 @@ func (f *flapping) change(address []listenersv1alpha1.IngressAddress) {
 	for i := range all.Items {
 		all.Items[i].Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: address}
 		f.must(f.Update(f.Context(), &all.Items[i]))
+		f.podListenersToController(f.Context(), &all.Items[i])
 	}
+}
+
+// change changes the address of all Pods, and reconciles until no Pod is evicted.
+func (f *flapping) change(address []listenersv1alpha1.IngressAddress) {
+	f.Helper()
+	f.setAddress(address)
 	for evicted := true; evicted; {
-		before := map[string]int{}
-		for name, count := range f.evicted {
-			before[name] = count
-		}
-		_, err := f.Reconcile(f.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "set"}})
-		f.must(err)
+		before := maps.Clone(f.evicted)
+		f.reconcile()
 		evicted = false
 		for name, count := range f.evicted {
 			if count != before[name] {
@@ -104,6 +111,14 @@ func (f *flapping) change(address []listenersv1alpha1.IngressAddress) {
 			}
 		}
 	}
+}
+
+// reconcile reconciles the StatefulSet once, and returns when it is reconciled again.
+func (f *flapping) reconcile() time.Duration {
+	f.Helper()
+	result, err := f.Reconcile(f.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "set"}})
+	f.must(err)
+	return result.RequeueAfter
 }
 
 func (f *flapping) must(err error) {
@@ -144,6 +159,55 @@ func TestAnAddressThatDoesNotSettleRestartsPodsRarely(t *testing.T) {
 				t.Errorf("evicted %d times for a change after a while", f.evicted["web-1"]-settled)
 			}
 		})
+	}
+}
+
+// TestEvictionsThatAreRefusedAreRepeatedRarely: a budget that permits none is that of a user.
+func TestEvictionsThatAreRefusedAreRepeatedRarely(t *testing.T) {
+	f := newFlapping(t, 1, 0)
+	f.refused = apierrors.NewTooManyRequests("the budget permits none", 0)
+	f.setAddress(second)
+	for end := f.clock.Now().Add(time.Hour); f.clock.Now().Before(end); {
+		f.clock.SetTime(f.clock.Now().Add(f.reconcile()))
+	}
+	if count := f.evicted["web-0"]; count != 17 {
+		t.Errorf("%d evictions were requested in an hour", count)
+	}
+	f.refused = nil
+	f.reconcile()
+	f.replace("web-0")
+	f.refused = apierrors.NewTooManyRequests("another one", 0)
+	f.clock.SetTime(f.clock.Now().Add(lastPause))
+	f.setAddress(first)
+	if again := f.reconcile(); again != retryRefused {
+		t.Errorf("the first refusal after an eviction is repeated after %s", again)
+	}
+}
+
+// TestOnlyTheOutdatedPodsOfAControllerAreRead: a namespace may have thousands of others.
+func TestOnlyTheOutdatedPodsOfAControllerAreRead(t *testing.T) {
+	f := newFlapping(t, 3, 0)
+	reads := 0
+	f.Reconciler.Client = interceptor.NewClient(f.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if _, ok := o.(*listenersv1alpha1.PodListeners); ok {
+				reads++
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+			t.Errorf("a %T is read", list)
+			return nil
+		},
+	})
+	f.reconcile()
+	if reads != 0 {
+		t.Errorf("%d PodListeners are read while none is outdated", reads)
+	}
+	f.setAddress(second)
+	f.reconcile()
+	if reads != 3 {
+		t.Errorf("%d PodListeners are read for 3 outdated Pods", reads)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,15 +36,16 @@ type Reconciler struct {
 	// Events emits the events of Pods.
 	Events events.EventRecorder
 
-	// waiting has the requests of controllers with outdated Pods, for which events of their other Pods matter.
-	waiting sync.Map
+	waiting waiting
 	pauses  pauses
 }
 
 const (
 	// retryRefused is when a refused eviction is tried again. The API server does not say when a PodDisruptionBudget
-	// permits another one.
-	retryRefused = 10 * time.Second
+	// permits another one. While it is refused, the time doubles up to the last one: it has its cause in the namespace,
+	// and must not delay the evictions of others.
+	retryRefused     = 10 * time.Second
+	lastRetryRefused = 5 * time.Minute
 	// retryWaiting is when a controller whose Pods are not complete is looked at again. Its Pods are watched, but the
 	// number of replicas that it should have is not.
 	retryWaiting = time.Minute
@@ -56,19 +56,19 @@ const (
 // Reconcile implements reconcile.Reconciler. There is one worker, and it reads from the API server before each
 // eviction: so no two Pods of a controller are evicted at a time.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	outdated, err := r.outdated(ctx, req.NamespacedName)
+	outdated, err := r.outdated(ctx, req)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if len(outdated) == 0 {
-		r.waiting.Delete(req)
 		return reconcile.Result{}, nil
 	}
-	r.waiting.Store(req, nil)
 	set, err := r.replicaSet(ctx, req.Namespace, metav1.GetControllerOf(outdated[0].pod))
 	switch {
-	case err != nil || set == nil:
+	case err != nil:
 		return reconcile.Result{}, err
+	case set == nil:
+		return reconcile.Result{RequeueAfter: retryWaiting}, nil // to forget its Pods
 	case set.unsupported != "":
 		for i := range outdated {
 			r.event(&outdated[i], corev1.EventTypeWarning, listenersv1alpha1.ReasonNotEvicted, outdated[i].changes+"; it is not evicted, because "+set.unsupported)
@@ -86,7 +86,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			"an earlier change, so this one is not evicted before %s; find out why the address does not settle", next.changes, until.UTC().Format(time.RFC3339)))
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	return r.evict(ctx, next, func() { r.pauses.record(req, next.pod, set.pods) })
+	evicted, err := r.evict(ctx, next)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case !evicted:
+		return reconcile.Result{RequeueAfter: r.waiting.refused(req, r.pauses.clock.Now())}, nil
+	}
+	r.waiting.refused(req, time.Time{})
+	r.pauses.record(req, next.pod, set.pods)
+	return reconcile.Result{RequeueAfter: retryWaiting}, nil
 }
 
 // outdatedPod is a Pod whose addresses have changed since it started.
@@ -96,23 +105,25 @@ type outdatedPod struct {
 	changes string
 }
 
-// outdated returns the outdated Pods of a controller, or the one Pod, by the uid in the key.
-func (r *Reconciler) outdated(ctx context.Context, key types.NamespacedName) ([]outdatedPod, error) {
-	var all listenersv1alpha1.PodListenersList
-	if err := r.Client.List(ctx, &all, client.InNamespace(key.Namespace)); err != nil {
-		return nil, fmt.Errorf("listing PodListeners: %w", err)
-	}
+// outdated returns the outdated Pods of a controller, or the one Pod, and forgets the others.
+func (r *Reconciler) outdated(ctx context.Context, req reconcile.Request) ([]outdatedPod, error) {
 	var outdated []outdatedPod
-	for i := range all.Items {
-		changes := changesOf(&all.Items[i])
+	for _, name := range r.waiting.podListeners(req) {
+		object, key := &listenersv1alpha1.PodListeners{}, types.NamespacedName{Namespace: req.Namespace, Name: name}
+		if err := r.Client.Get(ctx, key, object); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading PodListeners %s: %w", key, err)
+		}
+		changes := changesOf(object)
 		if changes == "" {
+			r.waiting.remove(req, name)
 			continue
 		}
-		pod, err := podOf(ctx, r.Client, &all.Items[i])
-		if err != nil {
+		switch pod, err := podOf(ctx, r.Client, object); {
+		case err != nil:
 			return nil, err
-		}
-		if pod != nil && string(replacedBy(pod)) == key.Name {
+		case pod == nil || request(pod) != req:
+			r.waiting.remove(req, name)
+		default:
 			outdated = append(outdated, outdatedPod{pod, changes})
 		}
 	}
@@ -144,8 +155,8 @@ func replacedBy(pod *corev1.Pod) types.UID {
 	return pod.UID
 }
 
-// evict evicts a Pod, and calls the function if it was. A PodDisruptionBudget that does not permit it is no error.
-func (r *Reconciler) evict(ctx context.Context, next *outdatedPod, evicted func()) (reconcile.Result, error) {
+// evict evicts a Pod, and reports whether it is gone. A PodDisruptionBudget that does not permit it is no error.
+func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool, _ error) {
 	key := client.ObjectKeyFromObject(next.pod)
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
@@ -154,22 +165,21 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod, evicted func(
 	err := r.Client.SubResource("eviction").Create(ctx, next.pod, eviction)
 	switch {
 	case err == nil:
-		evicted()
 		evictions.WithLabelValues("evicted").Inc()
 		log.FromContext(ctx).Info("Evicted a Pod", "Pod", key, "reason", next.changes)
 		r.event(next, corev1.EventTypeNormal, listenersv1alpha1.ReasonAddressChanged, next.changes+"; the Pod is evicted, as its ListenerClass states")
-		return reconcile.Result{RequeueAfter: retryWaiting}, nil
+		return true, nil
 	case apierrors.IsNotFound(err):
-		return reconcile.Result{RequeueAfter: retryWaiting}, nil // the Pod is gone; the event of its successor comes earlier
+		return true, nil
 	case apierrors.IsConflict(err):
-		return reconcile.Result{}, err // another Pod has the name, or the Pod has changed; conflict.Requeue looks again
+		return false, err // another Pod has the name, or the Pod has changed; conflict.Requeue looks again
 	}
 	evictions.WithLabelValues("refused").Inc()
 	r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionRefused, fmt.Sprintf("%s; the eviction is refused, and repeated: %v", next.changes, err))
 	if apierrors.IsTooManyRequests(err) {
-		return reconcile.Result{RequeueAfter: retryRefused}, nil
+		return false, nil
 	}
-	return reconcile.Result{}, fmt.Errorf("evicting Pod %s: %w", key, err)
+	return false, fmt.Errorf("evicting Pod %s: %w", key, err)
 }
 
 // event emits an event of a Pod.

@@ -129,8 +129,8 @@ func TestOutdatedPods(t *testing.T) {
 			"Warning NotEvicted", "its controller is a Job of batch/v1", "restart the Pod by the means of web",
 		}, 30 * time.Minute},
 		"of a StatefulSet of another group are not evicted": {controlledBy("example.com/v1", "StatefulSet"), false, []string{"NotEvicted", "example.com/v1"}, 30 * time.Minute},
-		"whose controller does not exist are not evicted":   {func(w *world) { w.set = nil }, false, nil, 0},
-		"whose controller is another one are not evicted":   {func(w *world) { w.set.SetUID("another") }, false, nil, 0},
+		"whose controller does not exist are not evicted":   {func(w *world) { w.set = nil }, false, nil, retryWaiting},
+		"whose controller is another one are not evicted":   {func(w *world) { w.set.SetUID("another") }, false, nil, retryWaiting},
 		"wait until there are as many as there should be": {func(w *world) {
 			w.set.(*appsv1.StatefulSet).Spec.Replicas = ptr.To[int32](2)
 		}, false, nil, retryWaiting},

@@ -59,13 +59,14 @@ func (r *Reconciler) podListenersToController(ctx context.Context, o client.Obje
 	if pod == nil {
 		return nil // there is nothing to restart
 	}
+	r.waiting.add(request(pod), o.GetName())
 	return []reconcile.Request{request(pod)}
 }
 
 // podToController maps a Pod to its controller, if that has outdated Pods.
 func (r *Reconciler) podToController(_ context.Context, o client.Object) []reconcile.Request {
 	req := request(o.(*corev1.Pod))
-	if _, waiting := r.waiting.Load(req); !waiting {
+	if len(r.waiting.podListeners(req)) == 0 {
 		return nil
 	}
 	return []reconcile.Request{req}
