@@ -182,9 +182,9 @@ scorecard: ## Run only the scorecard of test-olm.
 .PHONY: fuzz
 FUZZTIME ?= 10000x
 fuzz: ## Run each fuzz test with new inputs: make fuzz [FUZZTIME=10000x]
-	@grep -rho --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' internal node-agent | cut -d' ' -f2 | while read -r target; do \
-		package=$$(dirname "$$(grep -rl --include='*_test.go' "^func $$target(" internal node-agent)"); \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "./$$package"; done
+	@grep -rl --include='*_test.go' '^func Fuzz' internal controllers node-agent cmd | while read -r file; do \
+		sed -n 's/^func \(Fuzz[A-Za-z0-9]*\).*/\1/p' $$file | while read -r target; do \
+			go test -C $$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .; done; done
 
 # A part that was measured before is not measured again, without BENCH=-again. `go -C test run ./bench -help` lists the options.
 .PHONY: bench

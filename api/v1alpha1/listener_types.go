@@ -173,13 +173,13 @@ type ListenerSpec struct {
 	ClassName *string `json:"className,omitempty"`
 
 	// extraPodSelectorLabels are labels that a Pod must have to be exposed, in addition to mounting a volume of this
-	// Listener. Defaults to none.
+	// Listener. A Listener with more than 64 is not accepted. Defaults to none.
 	// +optional
 	// +kubebuilder:default={}
 	ExtraPodSelectorLabels map[string]string `json:"extraPodSelectorLabels,omitempty"`
 
 	// ports are the ports to expose. The list is atomic. Of several ports with the same name and protocol, the last one
-	// applies.
+	// applies. A Listener with more than 1,024 is not accepted, and the class may allow fewer.
 	// +optional
 	// +nullable
 	// +listType=atomic
@@ -194,7 +194,8 @@ type ListenerSpec struct {
 
 	// objectOverrides are partial objects that are merged over the generated ones, as spec.serviceOverrides of the
 	// ListenerClass. Each entry applies to the object of the same apiVersion, kind, namespace and name, after the
-	// overrides of the ListenerClass, which also determines which fields may be changed. Defaults to none.
+	// overrides of the ListenerClass, which also determines which fields may be changed. A Listener is not accepted if
+	// more than 16 of them, or 64 KiB, apply to its Service. Defaults to none.
 	// +optional
 	// +kubebuilder:default={}
 	// +kubebuilder:validation:items:Type=object

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
+	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // ensure applies the Service and then the objects of the backend, and records the applied objects in o. A refusal means
@@ -78,7 +80,8 @@ func desiredService(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 		return nil, o.notAllowed
 	case o.class == nil:
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotFound,
-			"ListenerClass %q does not exist; create it, or name another one in spec.className%s", o.listener.Class(), o.serviceKeptNote())
+			"ListenerClass %q does not exist; create it, or name another one in spec.className%s",
+			message.Truncate(o.listener.Class(), validation.DNS1123SubdomainMaxLength), o.serviceKeptNote())
 	}
 	desired, err := exposure.Service(o.class, o.listener)
 	if err != nil || !o.removesEntryPoint(desired) {

@@ -20,6 +20,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/conflict"
+	"github.com/listener-operator/listener-operator/internal/fairqueue"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
@@ -35,7 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(r.podListenersToController), builder.WithPredicates(isOutdated)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController),
 			builder.WithPredicates(predicates.NotInInitialList(), readinessChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(conflict.Requeue("restart", r))
 }
 

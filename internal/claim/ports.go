@@ -3,10 +3,10 @@ package claim
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -23,19 +23,27 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 	if !ok {
 		return all, ""
 	}
+	byName := map[string]listenersv1alpha1.ListenerPort{}
+	for _, p := range all {
+		byName[p.Name] = p
+	}
 	var missing []string
+	listed := sets.New[string]()
 	for name := range strings.SplitSeq(annotation, ",") {
 		name = strings.TrimSpace(name)
-		i := slices.IndexFunc(all, func(p listenersv1alpha1.ListenerPort) bool { return p.Name == name })
-		if i < 0 {
+		if listed.Has(name) {
+			continue
+		}
+		listed.Insert(name)
+		if p, ok := byName[name]; ok {
+			ports = append(ports, p)
+		} else {
 			missing = append(missing, fmt.Sprintf("%q", message.Truncate(name, maxName)))
-		} else if !slices.ContainsFunc(ports, func(p listenersv1alpha1.ListenerPort) bool { return p.Name == name }) {
-			ports = append(ports, all[i])
 		}
 	}
 	if len(missing) > 0 {
 		problem = fmt.Sprintf("the annotation %s lists %s, but the containers of Pod %s have only the ports %s; correct the annotation",
-			names.AnnotationPorts, strings.Join(missing, ", "), pod.Name, listed(all))
+			names.AnnotationPorts, strings.Join(missing, ", "), pod.Name, namesOf(all))
 	}
 	return ports, problem
 }
@@ -44,10 +52,14 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 // "port-<number>" (contract 1.4). Of several containers with a port of the same name, the last one counts.
 func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	all := containerPorts(pod)
+	last := map[string]int{}
+	for i, p := range all {
+		last[p.Name] = i
+	}
 	var ports []listenersv1alpha1.ListenerPort
-	for i, port := range all {
-		if !slices.ContainsFunc(all[i+1:], func(later listenersv1alpha1.ListenerPort) bool { return later.Name == port.Name }) {
-			ports = append(ports, port)
+	for i, p := range all {
+		if last[p.Name] == i {
+			ports = append(ports, p)
 		}
 	}
 	return ports
@@ -56,12 +68,14 @@ func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 // DuplicatePorts describes the ports of a Pod that are not exposed because a later container has one of the same name,
 // or returns "".
 func DuplicatePorts(pod *corev1.Pod) string {
-	exposed := PodPorts(pod)
+	exposed := map[string]string{}
+	for _, port := range PodPorts(pod) {
+		exposed[port.Name] = describe(port)
+	}
 	var duplicates []string
 	for _, port := range containerPorts(pod) {
-		i := slices.IndexFunc(exposed, func(e listenersv1alpha1.ListenerPort) bool { return e.Name == port.Name })
-		if describe(exposed[i]) != describe(port) {
-			duplicates = append(duplicates, fmt.Sprintf("%s is %s, not %s", port.Name, describe(exposed[i]), describe(port)))
+		if exposed[port.Name] != describe(port) {
+			duplicates = append(duplicates, fmt.Sprintf("%s is %s, not %s", port.Name, exposed[port.Name], describe(port)))
 		}
 	}
 	if len(duplicates) == 0 {
@@ -93,7 +107,7 @@ func describe(port listenersv1alpha1.ListenerPort) string {
 	return fmt.Sprintf("%d/%s", port.Port, cmp.Or(ptr.Deref(port.Protocol, ""), corev1.ProtocolTCP))
 }
 
-func listed(ports []listenersv1alpha1.ListenerPort) string {
+func namesOf(ports []listenersv1alpha1.ListenerPort) string {
 	all := make([]string, 0, len(ports))
 	for _, p := range ports {
 		all = append(all, p.Name)

@@ -1,6 +1,7 @@
 package exposure
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ import (
 // override merges the overrides of the class, and then those of the Listener, into the generated Service.
 //
 // Overrides must not change the identity or the owner of the Service. The author of a Listener is less trusted than
-// that of a class, and may only change the fields that the class allows.
+// that of a class, and may only change the fields that the class allows. What the author wrote is within limits before
+// it is merged.
 func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
 ) (*corev1ac.ServiceApplyConfiguration, error) {
 	byClass, _, err := merge(service, class.Spec.ServiceOverrides.Raw)
@@ -35,10 +37,13 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
 	}
 	service = byClass
+	var size overrideSize
 	for i, raw := range listener.Spec.ObjectOverrides {
 		ok, err := targets(raw.Raw, service)
 		if err == nil && ok {
-			service, err = overrideByListener(service, raw.Raw, class)
+			if err = size.add(raw.Raw); err == nil {
+				service, err = overrideByListener(service, raw.Raw, class)
+			}
 		}
 		if err != nil {
 			return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[%d]: %v", i, err)
@@ -188,29 +193,42 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *c
 	if len(patch) == 0 || isEmpty(patch) {
 		return service, nil, nil
 	}
-	patch, err := prepare(service, patch)
+	var content map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
+		return nil, nil, fmt.Errorf("decoding: %w", err)
+	}
+	if err := checkLists("", content); err != nil {
+		return nil, nil, err
+	}
+	original, err := runtime.DefaultUnstructuredConverter.ToUnstructured(service)
+	if err != nil {
+		return nil, nil, fmt.Errorf("converting the Service: %w", err)
+	}
+	ports, err := takePorts(service.Spec.Ports, original, content)
 	if err != nil {
 		return nil, nil, err
 	}
-	original, err := json.Marshal(service)
-	if err != nil {
-		return nil, nil, fmt.Errorf("encoding the Service: %w", err)
-	}
-	patched, err := strategicpatch.StrategicMergePatch(original, patch, corev1.Service{})
+	patched, err := strategicpatch.StrategicMergeMapPatch(original, content, corev1.Service{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("merging: %w", err)
 	}
+	spec, ok := patched["spec"].(map[string]any)
+	if !ok {
+		return nil, nil, errors.New("spec may not be removed")
+	}
+	spec["ports"] = ports
 	// Decoding into the apply configuration drops nulls and keeps explicit zero values.
+	encoded, err := json.Marshal(patched)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding the merged Service: %w", err)
+	}
 	merged = &corev1ac.ServiceApplyConfiguration{}
-	problems, err := kjson.UnmarshalStrict(patched, merged)
+	problems, err := kjson.UnmarshalStrict(encoded, merged)
 	if err != nil {
 		return nil, nil, fmt.Errorf("decoding the merged Service: %w", err)
 	}
 	for _, problem := range problems {
 		unknown = append(unknown, problem.Error())
-	}
-	if merged.Spec == nil {
-		return nil, nil, errors.New("spec may not be removed")
 	}
 	merged.Status = nil // owned by other controllers
 	return merged, unknown, nil
@@ -234,75 +252,104 @@ func isEmpty(patch []byte) bool {
 	return true
 }
 
-// prepare returns the patch with directives that replace the selector, and with the merged ports in place of its own. A
-// strategic merge patch merges selectors, and distinguishes ports by number alone.
-func prepare(service *corev1ac.ServiceApplyConfiguration, patch []byte) ([]byte, error) {
-	var content map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
-		return nil, fmt.Errorf("decoding: %w", err)
+// takePorts removes the ports from the Service and the patch, both decoded, and returns the merged ones: a strategic merge
+// patch distinguishes ports by number alone, and compares each with each other one. It also has the patch replace the
+// selector, which would be merged otherwise.
+func takePorts(existing []corev1ac.ServicePortApplyConfiguration, service, patch map[string]any) ([]any, error) {
+	if spec, ok := service["spec"].(map[string]any); ok {
+		delete(spec, "ports")
 	}
-	spec, ok := content["spec"].(map[string]any)
-	if !ok {
-		return patch, nil
-	}
+	spec, _ := patch["spec"].(map[string]any)
 	if selector, ok := spec["selector"].(map[string]any); ok {
 		selector["$patch"] = "replace"
 	}
-	if ports, ok := spec["ports"].([]any); ok {
-		merged, err := mergePorts(service.Spec.Ports, ports)
-		if err != nil {
-			return nil, err
+	overrides, overridden := spec["ports"]
+	delete(spec, "ports")
+	switch ports := overrides.(type) {
+	case []any:
+		return mergePorts(existing, ports)
+	case nil:
+		if overridden { // by null
+			return nil, nil
 		}
-		spec["ports"] = append([]any{map[string]any{"$patch": "replace"}}, merged...)
+		return mergePorts(existing, nil)
+	default:
+		return nil, errors.New("spec.ports is not a list")
 	}
-	prepared, err := json.Marshal(content)
-	if err != nil {
-		return nil, fmt.Errorf("encoding: %w", err)
-	}
-	return prepared, nil
 }
 
-// mergePorts merges ports of an override into those of the Service, by number and protocol.
+// portKey is what distinguishes the ports of a Service in a merge.
+type portKey struct {
+	number   int64
+	protocol string
+}
+
+// mergePorts merges ports of an override into those of the Service, by number and protocol. Of several ports of the
+// Service with the same number and protocol, the override applies to the first one.
 func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []any) ([]any, error) {
-	merged := make([]any, 0, len(existing)+len(overrides))
+	merged := make([]any, 0, len(existing)+len(overrides)) // a port that was deleted is nil
+	places := map[portKey]int{}
+	add := func(key portKey, port map[string]any) {
+		if _, ok := places[key]; !ok {
+			places[key] = len(merged)
+		}
+		merged = append(merged, port)
+	}
 	for i := range existing {
 		port, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&existing[i])
 		if err != nil {
 			return nil, fmt.Errorf("converting a port: %w", err)
 		}
-		merged = append(merged, port)
+		key, err := keyOf(port)
+		if err != nil {
+			return nil, err
+		}
+		add(key, port)
 	}
 	for _, override := range overrides {
 		port, ok := override.(map[string]any)
 		if !ok {
 			return nil, errors.New("spec.ports: a port is not an object")
 		}
-		i := slices.IndexFunc(merged, func(o any) bool {
-			other := o.(map[string]any)
-			return other["port"] == port["port"] && protocolOf(other) == protocolOf(port)
-		})
-		switch directive := port["$patch"]; {
-		case directive == "replace":
+		if port["$patch"] == "replace" {
 			merged = nil
-		case directive == "delete" && i >= 0:
-			merged = slices.Delete(merged, i, i+1)
+			clear(places)
+			continue
+		}
+		key, err := keyOf(port)
+		if err != nil {
+			return nil, err
+		}
+		place, exists := places[key]
+		switch directive := port["$patch"]; {
+		case directive == "delete" && exists:
+			merged[place] = nil
+			delete(places, key)
 		case directive != nil:
-			return nil, fmt.Errorf("spec.ports: the directive %v is not supported, or is for a port that the Service does not have", directive)
-		case i >= 0:
-			maps.Copy(merged[i].(map[string]any), port)
+			return nil, fmt.Errorf("spec.ports: the directive %.20v is not supported, or is for a port that the Service does not have", directive)
+		case exists:
+			maps.Copy(merged[place].(map[string]any), port)
 		default:
-			merged = append(merged, port)
+			add(key, port)
 		}
 	}
-	return merged, nil
+	return slices.DeleteFunc(merged, func(port any) bool { return port == nil }), nil
 }
 
-// protocolOf returns the protocol of a port of a Service, which is TCP by default.
-func protocolOf(port map[string]any) any {
-	if port["protocol"] == nil || port["protocol"] == "" {
-		return string(corev1.ProtocolTCP)
+// keyOf returns the key of a port, whose protocol is TCP by default.
+func keyOf(port map[string]any) (portKey, error) {
+	number, ok := port["port"].(int64)
+	if !ok {
+		return portKey{}, errors.New("spec.ports: the port number of a port is missing, or is not an integer")
 	}
-	return port["protocol"]
+	switch protocol := port["protocol"].(type) {
+	case nil:
+		return portKey{number, string(corev1.ProtocolTCP)}, nil
+	case string:
+		return portKey{number, cmp.Or(protocol, string(corev1.ProtocolTCP))}, nil
+	default:
+		return portKey{}, fmt.Errorf("spec.ports: the protocol of port %d is not a string", number)
+	}
 }
 
 // checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels, annotations and

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -29,27 +30,34 @@ func ExposedPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 // OrderedPorts returns the ports of the Service in the order of preference: that in which the class lists them, or else
 // the Listener. Ports that only overrides add come last.
 func (l *Listener) OrderedPorts() []corev1.ServicePort {
-	order := l.Class.ListedPorts()
-	for _, p := range l.Spec.Ports {
-		order = append(order, p.Name)
-	}
-	place := func(p corev1.ServicePort) int {
-		if i := slices.Index(order, p.Name); i >= 0 {
+	places := map[string]int{}
+	place := func(name string) int {
+		if i, ok := places[name]; ok {
 			return i
 		}
-		return len(order)
+		return len(places)
+	}
+	for _, name := range l.Class.ListedPorts() {
+		places[name] = place(name)
+	}
+	for _, p := range l.Spec.Ports {
+		places[p.Name] = place(p.Name)
 	}
 	ports := slices.Clone(l.Service.Spec.Ports)
-	slices.SortStableFunc(ports, func(a, b corev1.ServicePort) int { return cmp.Compare(place(a), place(b)) })
+	slices.SortStableFunc(ports, func(a, b corev1.ServicePort) int { return cmp.Compare(place(a.Name), place(b.Name)) })
 	return ports
 }
 
 // PortsWithObject returns the names of the ports that have an object of the backend, in the order of preference. nameOf
 // returns the name of a port's object.
 func (l *Listener) PortsWithObject(nameOf func(l *Listener, port string) string) []string {
+	objects := sets.New[string]()
+	for _, o := range l.Objects {
+		objects.Insert(o.GetName())
+	}
 	var ports []string
 	for _, p := range l.OrderedPorts() {
-		if slices.ContainsFunc(l.Objects, func(o Object) bool { return o.GetName() == nameOf(l, p.Name) }) {
+		if objects.Has(nameOf(l, p.Name)) {
 			ports = append(ports, p.Name)
 		}
 	}

@@ -26,6 +26,9 @@ func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
 			strings.Join(problems, ", "))
 	}
+	if err := checkSize(listener); err != nil {
+		return nil, err
+	}
 	ports, err := servicePorts(class, listener)
 	if err != nil {
 		return nil, err
@@ -83,5 +86,6 @@ func checkNames(service *corev1ac.ServiceApplyConfiguration) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server would reject Service %s/%s: %v", *service.Namespace, *service.Name, problems.ToAggregate())
+	return Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server would reject Service %s/%s: %v", *service.Namespace, *service.Name,
+		problems[:min(len(problems), maxProblems)].ToAggregate())
 }

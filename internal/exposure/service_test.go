@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -313,6 +314,50 @@ func TestServiceIsRefused(t *testing.T) {
 				l.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, `{spec: {type: LoadBalancer, externalIPs: [192.0.2.1]}}`)}
 			},
 			listenersv1alpha1.ReasonInvalidOverrides, "only a ListenerClass may set spec.externalIPs",
+		},
+		"override with two ports that are objects in objects": {
+			listenerOverride(`{spec: {ports: [{port: {}}, {port: {}}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "the port number of a port is missing, or is not an integer",
+		},
+		"override with protocols that are objects": {
+			listenerOverride(`{spec: {ports: [{port: 80, protocol: {}}, {port: 80, protocol: {}}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "the protocol of port 80 is not a string",
+		},
+		"override with a directive that is an object": {
+			listenerOverride(`{spec: {ports: [{port: 80, $patch: {}}]}}`), listenersv1alpha1.ReasonInvalidOverrides, "the directive map[] is not supported",
+		},
+		"override with ports that are no list": {listenerOverride(`{spec: {ports: {}}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.ports is not a list"},
+		"override without ports":               {listenerOverride(`{spec: {ports: null}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.ports;"},
+		"override with 1,025 ports": {
+			listenerOverride("{spec: {ports: [" + strings.Repeat("{port: 1},", 1025) + "]}}"), listenersv1alpha1.ReasonInvalidOverrides,
+			"spec.ports has 1025 entries, of at most 1024; remove some",
+		},
+		"override with 129 finalizers": {
+			listenerOverride("{metadata: {finalizers: [" + strings.Repeat("a/b,", 129) + "]}}"), listenersv1alpha1.ReasonInvalidOverrides,
+			"metadata.finalizers has 129 entries, of at most 128; remove some",
+		},
+		"override of more than 64 KiB": {
+			listenerOverride("{metadata: {annotations: {a: " + strings.Repeat("b", 64<<10) + "}}}"), listenersv1alpha1.ReasonInvalidOverrides,
+			"more than 16 overrides, or 64 KiB, apply to the Service; remove or merge some",
+		},
+		"17 overrides": {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				l.Spec.ObjectOverrides = slices.Repeat([]runtime.RawExtension{serviceOverride(t, `{metadata: {annotations: {a: b}}}`)}, 17)
+			},
+			listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[16]: more than 16 overrides",
+		},
+		"1,025 ports": {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				l.Spec.Ports = make([]listenersv1alpha1.ListenerPort, 1025)
+			},
+			listenersv1alpha1.ReasonInvalidPorts, "spec.ports has 1025 entries, of at most 1024; remove some",
+		},
+		"65 labels that Pods must have": {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				l.Spec.ExtraPodSelectorLabels = map[string]string{}
+				for i := range 65 {
+					l.Spec.ExtraPodSelectorLabels[fmt.Sprint("a", i)] = "b"
+				}
+			},
+			listenersv1alpha1.ReasonServiceRejected, "spec.extraPodSelectorLabels has 65 labels, of at most 64; remove some",
 		},
 		"override with a port that is no object": {listenerOverride(`{spec: {ports: [80]}}`), listenersv1alpha1.ReasonInvalidOverrides, "a port is not an object"},
 		"override of wrong type":                 {listenerOverride(`{spec: {type: 1}}`), listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides[1]: decoding"},

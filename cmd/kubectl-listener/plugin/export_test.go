@@ -1,5 +1,17 @@
 package plugin
 
+import (
+	"context"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// CompareListeners finds the Listeners that this operator does not accept.
+func CompareListeners(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener) error {
+	m := &migration{classes: classes, listeners: listeners}
+	return m.compareListeners(context.Background())
+}
+
 // HasRemedy reports whether there is a remedy for a reason.
 func HasRemedy(reason string) bool { return remedies()[reason] != "" }
 
