@@ -68,6 +68,11 @@ func (f *fixture) setIngress(name, router, host string, status corev1.ConditionS
 	f.Expect(f.client.Status().Update(f.t.Context(), route)).To(Succeed())
 }
 
+// generated returns the host that OpenShift chooses for a Route.
+func (f *fixture) generated(name string) string {
+	return name + "-" + f.key.Namespace + ".apps.example.com"
+}
+
 func (f *fixture) admit(name, host string) {
 	f.t.Helper()
 	f.setIngress(name, "default", host, corev1.ConditionTrue, "", "")
@@ -101,11 +106,12 @@ func TestHostsAreReportedWhenAllRoutesAreAdmitted(t *testing.T) {
 	f.Expect(l.Status.NodePorts).To(BeNil())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 
-	// The router rejects one of them, and then admits the other one for another host.
+	// The router rejects one of them, and then reports a host for the other one that this did not ask for.
 	f.reject("web-metrics", "HostAlreadyClaimed", "again")
 	f.eventuallyAddresses("kafka" + suffix)
-	f.admit("web-kafka", "new.example.com")
-	f.eventuallyAddresses("new.example.com")
+	f.admit("web-kafka", "other.example.com")
+	l = f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonRouteNotAdmitted)
+	f.Expect(l.Status.IngressAddresses).To(BeEmpty())
 }
 
 func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
@@ -129,8 +135,8 @@ func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	f.Expect(f.service().Spec).To(Equal(service.Spec))
 
 	admitted := time.Now()
-	f.admit("web-http", "web.example.com")
-	f.eventuallyAddresses("web.example.com")
+	f.admit("web-http", f.generated("web-http"))
+	f.eventuallyAddresses(f.generated("web-http"))
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
 	f.Expect(time.Since(admitted)).To(BeNumerically(">=", 10*time.Second), "the grace period")
 	f.Expect(f.listener().Status.NodePorts).To(BeNil())
@@ -141,8 +147,8 @@ func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	})
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeLoadBalancer))
 	f.Eventually(f.idle).Should(BeTrue())
-	f.eventuallyAddresses("web.example.com")
-	f.Expect(f.listener().Status.Conditions[1].Message).To(ContainSubstring("web.example.com through the previous exposure, until that of ListenerClass " + f.class.Name + " is complete: "))
+	f.eventuallyAddresses(f.generated("web-http"))
+	f.Expect(f.listener().Status.Conditions[1].Message).To(ContainSubstring(f.generated("web-http") + " through the previous exposure, until that of ListenerClass " + f.class.Name + " is complete: "))
 	f.route("web-http")
 	service = f.service()
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
@@ -206,17 +212,17 @@ func TestRouteFollowsItsClassAndIsRecreatedIfNecessary(t *testing.T) {
 func TestRoutesFollowThePortsOfTheListener(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	l := f.createListener(nil)
-	f.admit("web-http", "http.example.com")
-	f.eventuallyAddresses("http.example.com")
+	f.admit("web-http", f.generated("web-http"))
+	f.eventuallyAddresses(f.generated("web-http"))
 	f.change(l, func() {
 		l.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "admin", Port: 81}, {Name: "http", Port: 80}}
 	})
 	f.route("web-admin")
-	f.eventuallyAddresses("http.example.com") // the existing address stays
-	f.admit("web-admin", "admin.example.com")
-	f.eventuallyAddresses("admin.example.com", "http.example.com")
+	f.eventuallyAddresses(f.generated("web-http")) // the existing address stays
+	f.admit("web-admin", f.generated("web-admin"))
+	f.eventuallyAddresses(f.generated("web-admin"), f.generated("web-http"))
 	f.change(l, func() { l.Spec.Ports = l.Spec.Ports[:1] })
-	f.eventuallyAddresses("admin.example.com")
+	f.eventuallyAddresses(f.generated("web-admin"))
 	f.eventuallyGone("web-http")
 }
 
@@ -249,8 +255,8 @@ func TestForeignRouteIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 func TestDeletedRouteIsCreatedAgain(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
-	f.admit("web-http", "web.example.com")
-	f.eventuallyAddresses("web.example.com")
+	f.admit("web-http", f.generated("web-http"))
+	f.eventuallyAddresses(f.generated("web-http"))
 	first := f.route("web-http")
 	f.Expect(f.client.Delete(t.Context(), first)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
@@ -261,11 +267,11 @@ func TestDeletedRouteIsCreatedAgain(t *testing.T) {
 func TestRoutesStayWhenTheirClassIsDeleted(t *testing.T) {
 	f := newRouteFixture(t, listenersv1alpha1.RouteExposure{})
 	f.createListener(nil)
-	f.admit("web-http", "web.example.com")
-	f.eventuallyAddresses("web.example.com")
+	f.admit("web-http", f.generated("web-http"))
+	f.eventuallyAddresses(f.generated("web-http"))
 	f.Expect(f.client.Delete(t.Context(), f.class)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonClassNotFound)
-	f.eventuallyAddresses("web.example.com")
+	f.eventuallyAddresses(f.generated("web-http"))
 	f.Expect(f.route("web-http").DeletionTimestamp).To(BeNil())
 }
 
@@ -350,8 +356,8 @@ func TestListenersFollowTheAvailabilityOfRoutes(t *testing.T) {
 		f.Expect(f.service().DeletionTimestamp).To(BeNil())
 		crds.Install(t, c, crds.Routes)
 		f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonWaitingForRouter)
-		f.admit("web-http", "web.example.com")
-		f.eventuallyAddresses("web.example.com")
+		f.admit("web-http", f.generated("web-http"))
+		f.eventuallyAddresses(f.generated("web-http"))
 		crds.Remove(t, c, crds.Routes)
 	}
 	serveRoutes(t)

@@ -34,7 +34,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 	}
 	for _, port := range ports {
 		name := nameOf(l, port)
-		hosts, cause := admittedHosts(find(l, name), routers)
+		hosts, cause := admittedHosts(l, find(l, name), routers)
 		if since := rejectedForCertificate(find(l, name), routers); since != nil {
 			e.Rejected = append(e.Rejected, exposure.Rejected{Object: find(l, name), Since: *since})
 		}
@@ -61,13 +61,17 @@ type cause struct{ reason, message string }
 
 // admittedHosts returns the hosts for which routers have admitted a Route, or why there is none. If routers are given,
 // it considers only these, in their order.
-func admittedHosts(route *routev1.Route, routers []string) (hosts []string, _ cause) {
+func admittedHosts(l *exposure.Listener, route *routev1.Route, routers []string) (hosts []string, _ cause) {
 	if route == nil {
 		return nil, cause{listenersv1alpha1.ReasonWaitingForRouter, "does not exist yet"}
 	}
 	var rejections []string
 	for _, ingress := range ingressesOf(route.Status.Ingress, routers) {
 		host, rejection := admittedHost(ingress)
+		if host != "" && !isChosen(l, route, host) {
+			host, rejection = "", fmt.Sprintf("is admitted by router %q for %s, which is not its host; if this lasts, delete the Route, which is then created again",
+				ingress.RouterName, host)
+		}
 		if rejection != "" {
 			rejections = append(rejections, rejection)
 		}
@@ -103,6 +107,28 @@ func admittedHost(ingress routev1.RouteIngress) (host, rejection string) {
 	default:
 		return ingress.Host, ""
 	}
+}
+
+// isChosen reports whether a host for which a router has admitted a Route is that of the class or, without a template,
+// of OpenShift, which makes it from name and namespace of the Route. A user of the namespace who replaces the Route can
+// choose another one, which its status has until the router follows. A host that is published stays until then.
+func isChosen(l *exposure.Listener, route *routev1.Route, host string) bool {
+	class, spec := l.Class.Spec.Route, &route.Spec
+	switch {
+	case class == nil, spec.Host == "" && spec.Subdomain == "", isPublished(l, host):
+		return true
+	case spec.Host == "":
+		return strings.HasPrefix(host, spec.Subdomain+".")
+	case class.HostTemplate == "" && class.SubdomainTemplate == "":
+		return host == spec.Host && strings.HasPrefix(host, route.Name+"-"+l.Namespace+".")
+	default:
+		return host == spec.Host
+	}
+}
+
+// isPublished reports whether the status of the Listener has a host.
+func isPublished(l *exposure.Listener, host string) bool {
+	return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Address == host })
 }
 
 // The reasons for which a router rejects a Route because of the Secret with its certificate: the Secret, or its

@@ -156,6 +156,47 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 	}
 }
 
+// TestAHostThatAnotherClientChoseIsNotPublished: it stays in the status of a Route until the router follows, or for ever
+// if the class leaves the choice to OpenShift.
+func TestAHostThatAnotherClientChoseIsNotPublished(t *testing.T) {
+	const theirs = "db.theirs.svc.cluster.local"
+	byTemplate := listenersv1alpha1.RouteExposure{HostTemplate: "{listener}.{namespace}.example.com"}
+	bySubdomain := listenersv1alpha1.RouteExposure{SubdomainTemplate: "{listener}-{hash}"}
+	for name, tc := range map[string]struct {
+		class     listenersv1alpha1.RouteExposure
+		spec      routev1.RouteSpec
+		host      string
+		published bool
+		want      bool
+	}{
+		"that of the template":                           {byTemplate, routev1.RouteSpec{Host: "broker.shop.example.com"}, "broker.shop.example.com", false, true},
+		"another than that of the template":              {byTemplate, routev1.RouteSpec{Host: "broker.shop.example.com"}, theirs, false, false},
+		"another one that is published":                  {byTemplate, routev1.RouteSpec{Host: "broker.shop.example.com"}, "former.example.com", true, true},
+		"that of a router for the subdomain":             {bySubdomain, routev1.RouteSpec{Subdomain: "broker-1"}, "broker-1.apps.example.com", false, true},
+		"another than that for the subdomain":            {bySubdomain, routev1.RouteSpec{Subdomain: "broker-1"}, theirs, false, false},
+		"that of OpenShift":                              {listenersv1alpha1.RouteExposure{}, routev1.RouteSpec{Host: "broker-kafka-shop.apps.example.com"}, "broker-kafka-shop.apps.example.com", false, true},
+		"one that OpenShift would not choose":            {listenersv1alpha1.RouteExposure{}, routev1.RouteSpec{Host: theirs}, theirs, false, false},
+		"one that the Route had before OpenShift's host": {listenersv1alpha1.RouteExposure{}, routev1.RouteSpec{Host: "broker-kafka-shop.apps.example.com"}, theirs, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoute("kafka", reported("default", tc.host, corev1.ConditionTrue))
+			r.Spec, r.Annotations = tc.spec, map[string]string{"openshift.io/host.generated": "true"}
+			l := newListener(tc.class)
+			l.Objects = []exposure.Object{r}
+			if tc.published {
+				l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{hostname(tc.host, "kafka", 443)}}
+			}
+			got := route.Backend{}.Addresses(l)
+			if (len(got.Addresses) == 1) != tc.want || got.Complete != tc.want {
+				t.Errorf("got %+v", got)
+			}
+			if !tc.want && !strings.Contains(got.Message, theirs+", which is not its host; if this lasts, delete the Route") {
+				t.Errorf("message: %s", got.Message)
+			}
+		})
+	}
+}
+
 // A router does not watch the Secret that a Route refers to.
 func TestRoutesThatAreRejectedForTheirCertificate(t *testing.T) {
 	since, created := metav1.Unix(1700000000, 0), metav1.Unix(1600000000, 0)
