@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +75,8 @@ type Reconciler struct {
 	operatorPod corev1.PodSpec
 	// lastUpgradeable is the condition last written to the OperatorCondition.
 	lastUpgradeable *metav1.Condition
+	// replacements are the last ones, by the kinds and names of the components.
+	replacements map[string]replacement
 	// waitingForUsers is set if the last reconciliation read the users of volumes.
 	waitingForUsers atomic.Bool
 }
@@ -257,6 +260,14 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 		}
 		c.object = nil
 	}
+	wanted, created := contentOf(desired.DeepCopy()), c.object == nil
+	if !created {
+		drift, err := r.replace(ctx, c, desired)
+		if err != nil {
+			return err
+		}
+		r.reportDrift(ctx, o.config, c, drift)
+	}
 	result, err := r.applier.Apply(ctx, desired, c.object)
 	if err != nil || result == apply.Unchanged {
 		return err
@@ -265,11 +276,19 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 	if result == apply.Repaired {
 		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
 	}
-	applied := c.Empty()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, applied); err != nil {
+	if err := c.decode(desired); err != nil || !created {
+		return err
+	}
+	return r.remember(c, wanted)
+}
+
+// decode makes the object that of the component.
+func (c *component) decode(o *unstructured.Unstructured) error {
+	object := c.Empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
 		return fmt.Errorf("decoding %s %s: %w", c.Kind, c.Name, err)
 	}
-	c.object = applied
+	c.object = object
 	return nil
 }
 

@@ -45,6 +45,8 @@ const (
 	ReasonAgentsMoving     = "AgentsMoving"
 	ReasonForeignObject    = "ForeignObject"
 	ReasonRemovalFailed    = "RemovalFailed"
+	// ReasonRepaired is the reason of an event, for an object that another client has changed.
+	ReasonRepaired = "Repaired"
 
 	// ReasonOtherOperatorRunning is the reason while Stackable's listener operator runs.
 	ReasonOtherOperatorRunning = "OtherOperatorRunning"

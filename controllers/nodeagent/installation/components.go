@@ -9,6 +9,7 @@ package installation
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -83,6 +84,8 @@ type Component struct {
 	// Immutable reports whether an observed object differs from the desired one in immutable fields, so that it has to
 	// be deleted and created again. Nil means that it never does.
 	Immutable func(observed Object) bool
+	// Kept are the paths of fields that other clients may set.
+	Kept [][]string
 	// Empty returns an object of the kind to read into.
 	Empty func() Object
 
@@ -108,7 +111,7 @@ func Components() []Component {
 		},
 		optional(names.KindSecurityContextConstraints, Component{Name: names.NodeAgent, build: securityContextConstraints}),
 		{
-			Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, build: daemonSet,
+			Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, build: daemonSet, Kept: [][]string{annotationRestartedAt},
 			Empty: func() Object { return &appsv1.DaemonSet{} },
 		},
 		{
@@ -172,6 +175,25 @@ func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings
 	owner.BlockOwnerDeletion = nil
 	object.SetOwnerReferences([]metav1.OwnerReference{*owner})
 	return object, nil
+}
+
+// KeepFrom returns the desired content of the component, completed by the fields of the observed object that other
+// clients may set.
+func (c Component) KeepFrom(observed *unstructured.Unstructured, desired map[string]any) (map[string]any, error) {
+	kept := runtime.DeepCopyJSON(desired)
+	for _, path := range c.Kept {
+		value, ok, err := unstructured.NestedFieldCopy(observed.Object, path...)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s of %s %s: %w", strings.Join(path, "."), c.Kind, c.Name, err)
+		}
+		if !ok {
+			continue
+		}
+		if err := unstructured.SetNestedField(kept, value, path...); err != nil {
+			return nil, fmt.Errorf("setting %s of %s %s: %w", strings.Join(path, "."), c.Kind, c.Name, err)
+		}
+	}
+	return kept, nil
 }
 
 // ForeignMessage returns why the observed object must not be modified, or "" if it may.

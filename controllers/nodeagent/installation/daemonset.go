@@ -28,6 +28,9 @@ const (
 	defaultPriorityClass = "system-node-critical"
 )
 
+// annotationRestartedAt is set by `kubectl rollout restart`.
+var annotationRestartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
+
 // annotationServiceAccount on the agents' Pods is the uid of their ServiceAccount.
 const annotationServiceAccount = "listener-operator.dev/service-account"
 

@@ -1,6 +1,7 @@
 package installation
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	storagev1ac "k8s.io/client-go/applyconfigurations/storage/v1"
 	"k8s.io/utils/ptr"
@@ -39,6 +40,7 @@ func storageClass(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 // listener operator.
 func storageClassImmutable(observed Object) bool {
 	class, ok := observed.(*storagev1.StorageClass)
-	return ok && class.Provisioner == names.Driver &&
-		ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate
+	return ok && class.Provisioner == names.Driver && (len(class.Parameters) > 0 ||
+		ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete) != corev1.PersistentVolumeReclaimDelete ||
+		ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate)
 }

@@ -1,0 +1,224 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Server-side apply keeps what others have added: the items of lists, and the fields that it does not send. In the
+// objects that the operator installs, these may be harmful, and a policy may even deny the apply because of them. So
+// before an object is applied, its content is replaced by the desired one, in a single request.
+
+// content is what an object has besides its metadata and its status.
+type content = map[string]any
+
+// replacement is the last replacement of the content of an object.
+type replacement struct {
+	uid types.UID
+	// desired was sent, and result is what the API server answered with, which also has defaults.
+	desired, result content
+}
+
+// drift is what a replacement removed or set back.
+type drift struct {
+	// fields are the paths that changed. Items of lists are named or numbered.
+	fields []string
+	// managers are the other field managers that had one of them.
+	managers []string
+	// repaired is set if the same desired content had been established before.
+	repaired bool
+}
+
+// replace makes the content of a component that exists the desired one. It sends nothing if the object is as the last
+// replacement by the same desired content left it.
+func (r *Reconciler) replace(ctx context.Context, c *component, desired *unstructured.Unstructured) (drift, error) {
+	wanted := contentOf(desired)
+	observed, err := apply.Unstructured(c.object)
+	if err != nil {
+		return drift{}, err
+	}
+	last := r.replacements[c.Kind+"/"+c.Name]
+	again := last.uid == c.object.GetUID() && reflect.DeepEqual(last.desired, wanted)
+	if again && reflect.DeepEqual(last.result, contentOf(observed)) {
+		return drift{}, nil
+	}
+	before := &unstructured.Unstructured{}
+	before.SetGroupVersionKind(desired.GroupVersionKind())
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(desired), before); err != nil {
+		return drift{}, fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
+	}
+	if before.GetUID() != c.object.GetUID() {
+		return drift{}, apierrors.NewConflict(schema.GroupResource{Resource: c.Kind}, c.Name, errors.New("another object of this name has replaced it"))
+	}
+	kept, err := c.KeepFrom(before, wanted)
+	if err != nil {
+		return drift{}, err
+	}
+	patch, err := replacing(before, kept)
+	if err != nil {
+		return drift{}, err
+	}
+	after := before.DeepCopy()
+	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerOperator)); err != nil {
+		return drift{}, fmt.Errorf("replacing the content of %s %s: %w", c.Kind, c.Name, err)
+	}
+	if err := c.decode(after); err != nil {
+		return drift{}, err
+	}
+	if err := r.remember(c, wanted); err != nil {
+		return drift{}, err
+	}
+	d := drift{fields: changedFields("", contentOf(before), contentOf(after)), repaired: again}
+	if len(d.fields) > 0 {
+		d.managers = managersOfLostFields(before, after)
+	}
+	return d, nil
+}
+
+// remember records that the object of a component has the desired content.
+func (r *Reconciler) remember(c *component, desired content) error {
+	result, err := apply.Unstructured(c.object)
+	if err != nil {
+		return err
+	}
+	if r.replacements == nil {
+		r.replacements = map[string]replacement{}
+	}
+	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: c.object.GetUID(), desired: desired, result: contentOf(result)}
+	return nil
+}
+
+// reportDrift counts and logs what was repaired, and emits an event if other clients had written it.
+func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, d drift) {
+	if len(d.fields) == 0 {
+		return
+	}
+	fields := message.Truncate(strings.Join(d.fields, ", "), message.MaxEvent)
+	log.FromContext(ctx).Info("Replaced the content", c.Kind, c.Name, "fields", fields, "managers", d.managers)
+	if !d.repaired && len(d.managers) == 0 {
+		return // it is that of an earlier version
+	}
+	driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
+	by := "another client"
+	if len(d.managers) > 0 {
+		by = strings.Join(d.managers, ", ")
+	}
+	r.events.Eventf(config, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonRepaired, "Repair", "%s",
+		message.Truncate(fmt.Sprintf("%s %s was changed by %s; what the operator does not set was removed, and what it sets was restored: %s",
+			c.Kind, c.Name, by, fields), message.MaxEvent))
+}
+
+// contentOf returns the content of an object, which it shares.
+func contentOf(o *unstructured.Unstructured) content {
+	fields := maps.Clone(o.Object)
+	for _, field := range []string{"apiVersion", "kind", "metadata", "status"} {
+		delete(fields, field)
+	}
+	return fields
+}
+
+// replacing returns the JSON patch that makes wanted the content of this version of an object.
+func replacing(before *unstructured.Unstructured, wanted content) ([]byte, error) {
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": before.GetResourceVersion()}}
+	for field := range contentOf(before) {
+		if _, ok := wanted[field]; !ok {
+			operations = append(operations, map[string]any{"op": "remove", "path": "/" + field})
+		}
+	}
+	for field, value := range wanted {
+		operations = append(operations, map[string]any{"op": "add", "path": "/" + field, "value": value})
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s %s: %w", before.GetKind(), before.GetName(), err)
+	}
+	return patch, nil
+}
+
+// changedFields returns the paths of the fields that differ, sorted.
+func changedFields(path string, before, after any) []string {
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	switch was := before.(type) {
+	case map[string]any:
+		is, ok := after.(map[string]any)
+		if !ok {
+			break
+		}
+		all := maps.Clone(was)
+		maps.Copy(all, is)
+		var paths []string
+		for _, field := range slices.Sorted(maps.Keys(all)) {
+			paths = append(paths, changedFields(strings.TrimPrefix(path+"."+field, "."), was[field], is[field])...)
+		}
+		return paths
+	case []any:
+		is, ok := after.([]any)
+		if !ok {
+			break
+		}
+		all := map[string]any{}
+		wasByName, isByName := byName(was), byName(is)
+		maps.Copy(all, wasByName)
+		maps.Copy(all, isByName)
+		var paths []string
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			paths = append(paths, changedFields(path+"["+name+"]", wasByName[name], isByName[name])...)
+		}
+		return paths
+	}
+	return []string{path}
+}
+
+// byName returns the items of a list by their names, or if they have none, by their numbers.
+func byName(items []any) map[string]any {
+	named := map[string]any{}
+	for i, item := range items {
+		name := strconv.Itoa(i)
+		if fields, ok := item.(map[string]any); ok {
+			if n, ok := fields["name"].(string); ok {
+				name = n
+			}
+		}
+		named[name] = item
+	}
+	return named
+}
+
+// managersOfLostFields returns the field managers, other than the operator's own, that have fewer fields afterwards.
+func managersOfLostFields(before, after *unstructured.Unstructured) []string {
+	kept := after.GetManagedFields()
+	var managers []string
+	for _, e := range before.GetManagedFields() {
+		same := func(k metav1.ManagedFieldsEntry) bool {
+			return k.Manager == e.Manager && k.Operation == e.Operation && k.Subresource == e.Subresource && reflect.DeepEqual(k.FieldsV1, e.FieldsV1)
+		}
+		if e.Manager != names.FieldManagerOperator && !slices.ContainsFunc(kept, same) {
+			managers = append(managers, e.Manager)
+		}
+	}
+	slices.Sort(managers)
+	return slices.Compact(managers)
+}
