@@ -2,11 +2,13 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,31 +37,30 @@ type confiner struct {
 	client client.Client
 	// live reads without the cache.
 	live client.Reader
+	// deletedFormer is set when the policies of earlier versions have been deleted. They are deleted only once, because
+	// an operator of such a version that runs at the same time would create them again, for ever.
+	deletedFormer bool
 }
 
 // SetupConfinement registers the controller that confines the operator by admission policies. It runs once at the
 // start, and when a policy changes.
 func SetupConfinement(mgr manager.Manager) error {
 	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader()}
-	b := ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(mgr).
 		Named("confinement").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		WatchesRawSource(singleton.AtStart())
-	all, err := installation.Confinements(metav1.OwnerReference{})
-	if err != nil {
-		return err
-	}
-	isPolicy := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return slices.Contains(installation.FormerConfinements(), o.GetName()) ||
-			slices.ContainsFunc(all, func(c installation.Confinement) bool { return c.Policy.Name == o.GetName() })
-	})
-	return b.
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, singleton.Handler(), builder.WithPredicates(isPolicy)).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, singleton.Handler(), builder.WithPredicates(isPolicy)).
+		WatchesRawSource(singleton.AtStart()).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, singleton.Handler(), builder.WithPredicates(isConfinement())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, singleton.Handler(), builder.WithPredicates(isConfinement())).
 		Complete(c)
 }
 
-// Reconcile creates the policies and bindings that do not exist, and then deletes those of earlier versions.
+// isConfinement passes the policies that confine an operator of any version, and their bindings.
+func isConfinement() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return installation.IsConfinement(o.GetName()) })
+}
+
+// Reconcile creates the policies and bindings that do not exist, and then, once, deletes those of earlier versions.
 func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	owner, err := c.owner(ctx)
 	if err != nil {
@@ -76,6 +77,9 @@ func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 			}
 		}
 	}
+	if c.deletedFormer {
+		return reconcile.Result{}, nil
+	}
 	for _, name := range installation.FormerConfinements() {
 		metadata := metav1.ObjectMeta{Name: name}
 		for _, object := range []client.Object{
@@ -86,7 +90,46 @@ func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 			}
 		}
 	}
+	c.deletedFormer = true
 	return reconcile.Result{}, nil
+}
+
+// otherConfinements returns messages about the existing policies and bindings, of whatever version, that are not those
+// of this version. The operator cannot change them, and whoever has its token may create one before an operator of a
+// later version does.
+func otherConfinements(ctx context.Context, reader client.Reader) ([]string, error) {
+	all, err := installation.Confinements(metav1.OwnerReference{})
+	if err != nil {
+		return nil, err
+	}
+	policySpecs, bindingSpecs := map[string]any{}, map[string]any{}
+	for _, c := range all {
+		policySpecs[c.Policy.Name], bindingSpecs[c.Binding.Name] = c.Policy.Spec, c.Binding.Spec
+	}
+	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	if err := errors.Join(reader.List(ctx, &policies), reader.List(ctx, &bindings)); err != nil {
+		return nil, fmt.Errorf("listing the policies that confine the operator: %w", err)
+	}
+	var messages []string
+	compare := func(kind, name string, existing any, specs map[string]any) {
+		want, known := specs[name]
+		switch {
+		case !installation.IsConfinement(name) || known && equality.Semantic.DeepEqual(want, existing):
+		case known:
+			messages = append(messages, fmt.Sprintf("%s %s differs from that of this version; delete it, and the operator creates it again", kind, name))
+		default:
+			messages = append(messages, fmt.Sprintf("%s %s belongs to another version of the operator; if none is installed, delete it", kind, name))
+		}
+	}
+	for i := range policies.Items {
+		compare("ValidatingAdmissionPolicy", policies.Items[i].Name, policies.Items[i].Spec, policySpecs)
+	}
+	for i := range bindings.Items {
+		compare("ValidatingAdmissionPolicyBinding", bindings.Items[i].Name, bindings.Items[i].Spec, bindingSpecs)
+	}
+	slices.Sort(messages)
+	return messages, nil
 }
 
 // owner returns a reference to the CustomResourceDefinition of the configuration.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -490,6 +491,62 @@ func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 			t.Error("an existing policy was modified")
 		}
 	}
+}
+
+// TestPoliciesOfOtherVersionsAreReported: whoever has a token of the operator may create a policy, with the name that a
+// later version has for one, before that version is installed. The operator cannot change it, and deletes nothing that
+// an operator of another version would create again.
+func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
+	admin, namespace := fresh(t)
+	installRBAC(t, admin, namespace)
+	createConfig(t, admin)
+	operator := asOperator(t, apiserver.Config(t), namespace)
+	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weak, lifted := policies[0].Policy, policies[1].Binding
+	weak.Spec.MatchConstraints.ExcludeResourceRules = weak.Spec.MatchConstraints.ResourceRules
+	lifted.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
+	later := policies[2].Policy.DeepCopy()
+	later.Name += ".later"
+	for _, o := range []client.Object{weak, lifted, later} {
+		if err := operator.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
+	confineAndReconcile := func() *metav1.Condition {
+		t.Helper()
+		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		return meta.FindStatusCondition(mustReconcile(t, reconcilerWithRBAC(operator, admin, namespace)).Status.Conditions, operatorv1alpha1.ConditionDegraded)
+	}
+	confineAndReconcile()
+	former := later.DeepCopy()
+	former.Name, former.ResourceVersion = installation.FormerConfinements()[0], ""
+	if err := admin.Create(t.Context(), former); err != nil {
+		t.Fatal(err)
+	}
+	g := NewWithT(t)
+	degraded := confineAndReconcile()
+	g.Expect(degraded.Reason).To(Equal(operatorv1alpha1.ReasonOtherConfinement))
+	for _, want := range []string{
+		"ValidatingAdmissionPolicy " + weak.Name + " differs from that of this version; delete it",
+		"ValidatingAdmissionPolicyBinding " + lifted.Name + " differs from that of this version; delete it",
+		"ValidatingAdmissionPolicy " + later.Name + " belongs to another version of the operator; if none is installed, delete it",
+		"ValidatingAdmissionPolicy " + former.Name + " belongs to another version of the operator",
+	} {
+		g.Expect(degraded.Message).To(ContainSubstring(want))
+	}
+	for _, o := range []client.Object{weak, lifted, later, former} {
+		version := o.GetResourceVersion()
+		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
+		g.Expect(o.GetResourceVersion()).To(Equal(version), "%s was modified", o.GetName())
+		g.Expect(admin.Delete(t.Context(), o)).To(Succeed())
+	}
+	g.Expect(confineAndReconcile().Message).To(Equal("no problem is known"))
 }
 
 // TestConfinedOperatorDoesItsWork sends the writes of the other controllers, with a token of the operator.

@@ -120,6 +120,8 @@ type observed struct {
 	components []component
 	// clusterDomain is the DNS domain of the cluster.
 	clusterDomain string
+	// otherConfinements are messages about policies that are not those that confine this version of the operator.
+	otherConfinements []string
 }
 
 // component is a component and the object that exists of it.
@@ -162,7 +164,11 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	if err != nil {
 		return nil, err
 	}
-	o := &observed{config: config, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{
+	other, err := otherConfinements(ctx, r.Client)
+	if err != nil {
+		return nil, err
+	}
+	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{
 		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, OpenShift: r.serves(names.KindClusterVersion),
 	}}
 	for _, c := range r.servedComponents() {

@@ -217,6 +217,9 @@ func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 		c.Reason = operatorv1alpha1.ReasonAgentsNotReady
 		c.Message = fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s",
 			rolloutMessage(o), rolloutTimeout.Minutes(), client.ObjectKeyFromObject(o.agents()))
+	case len(o.otherConfinements) > 0:
+		c.Reason = operatorv1alpha1.ReasonOtherConfinement
+		c.Message = "policies do not confine the operator as intended: " + strings.Join(o.otherConfinements, ". ")
 	default:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected, "no problem is known"
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(volumeUseChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(stackable.Pods())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(isConfinement())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(isConfinement())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(nodeLabelsOrTaintsChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.

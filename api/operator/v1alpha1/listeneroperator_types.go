@@ -45,6 +45,8 @@ const (
 	ReasonAgentsMoving     = "AgentsMoving"
 	ReasonForeignObject    = "ForeignObject"
 	ReasonRemovalFailed    = "RemovalFailed"
+	// ReasonOtherConfinement is the reason while policies that confine the operator are not those of its version.
+	ReasonOtherConfinement = "OtherConfinement"
 	// ReasonRepaired is the reason of an event, for an object that another client has changed.
 	ReasonRepaired = "Repaired"
 

@@ -4,6 +4,8 @@ import (
 	"embed"
 	"fmt"
 	"path"
+	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +55,11 @@ func Confinements(owner metav1.OwnerReference) ([]Confinement, error) {
 // deletes. The names have to be in its RBAC rules.
 func FormerConfinements() []string { return []string{names.Operator} }
 
+// IsConfinement reports whether a policy, or a binding, of this name confines an operator of whatever version.
+func IsConfinement(name string) bool {
+	return strings.HasPrefix(name, names.Operator+".") || slices.Contains(FormerConfinements(), name)
+}
+
 // confined completes a policy, and binds it. A policy with a parameter gets the configuration; without one, it does not
 // apply.
 func confined(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner metav1.OwnerReference) Confinement {
@@ -74,5 +81,14 @@ func confined(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner m
 		}
 	}
 	policy.ObjectMeta = metadata
+	// The defaults of the API server, because existing policies are compared with these.
+	constraints := policy.Spec.MatchConstraints
+	constraints.MatchPolicy = ptr.To(admissionregistrationv1.Equivalent)
+	constraints.NamespaceSelector, constraints.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
+	for _, rules := range [][]admissionregistrationv1.NamedRuleWithOperations{constraints.ResourceRules, constraints.ExcludeResourceRules} {
+		for i := range rules {
+			rules[i].Scope = ptr.To(admissionregistrationv1.AllScopes)
+		}
+	}
 	return Confinement{Policy: policy, Binding: binding}
 }
