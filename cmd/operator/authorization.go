@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,18 +12,27 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
+// Anybody can send requests for metrics, and their reviews must not delay the operator's other requests to the API
+// server.
 const (
 	// reviewTimeout is how long the API server may take to review a request for metrics.
 	reviewTimeout = 10 * time.Second
-	// maxReviews is how many requests are reviewed concurrently. Anybody can send requests for metrics, and the reviews
-	// must not delay the operator's other requests to the API server.
-	maxReviews = 4
+	// reviewsPerSecond is how many requests are reviewed, after reviewBurst at once. Others are rejected.
+	reviewsPerSecond = 2
+	reviewBurst      = 10
+	// permitted and refused are how long the result of a review holds for further requests with the same token.
+	permitted, refused = time.Minute, 10 * time.Second
+	// maxResults is the number of results that are kept.
+	maxResults = 1024
 )
 
 // authorization serves metrics to clients that the API server authenticates by their bearer token, and authorizes for
@@ -31,7 +41,17 @@ const (
 type authorization struct {
 	tokens  authenticationclient.TokenReviewInterface
 	access  authorizationclient.SubjectAccessReviewInterface
-	reviews chan struct{}
+	limiter flowcontrol.PassiveRateLimiter
+	// results has the status of the response by the hash of a request's token, method and path.
+	results *cache.LRUExpireCache
+}
+
+// newReviews returns an authorization that asks these clients.
+func newReviews(tokens authenticationclient.TokenReviewInterface, access authorizationclient.SubjectAccessReviewInterface, c clock.Clock) *authorization {
+	return &authorization{
+		tokens: tokens, access: access, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst, c),
+		results: cache.NewLRUExpireCacheWithClock(maxResults, c),
+	}
 }
 
 // newAuthorization is a provider of filters for metricsserver.Options.
@@ -44,8 +64,7 @@ func newAuthorization(config *rest.Config, client *http.Client) (metricsserver.F
 	if err != nil {
 		return nil, fmt.Errorf("creating the client for the authorization of metrics: %w", err)
 	}
-	a := &authorization{tokens: authentication.TokenReviews(), access: access.SubjectAccessReviews(), reviews: make(chan struct{}, maxReviews)}
-	return a.filter, nil
+	return newReviews(authentication.TokenReviews(), access.SubjectAccessReviews(), clock.RealClock{}).filter, nil
 }
 
 // filter returns a handler that calls next for authorized requests only.
@@ -69,14 +88,28 @@ func (a *authorization) review(r *http.Request) (int, error) {
 	if token = strings.TrimSpace(token); !strings.EqualFold(kind, "Bearer") || token == "" {
 		return http.StatusUnauthorized, nil
 	}
+	key := sha256.Sum256([]byte(r.Method + " " + r.URL.Path + " " + token))
+	if status, ok := a.results.Get(key); ok {
+		return status.(int), nil
+	}
+	if !a.limiter.TryAccept() {
+		return http.StatusTooManyRequests, nil
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
-	select {
-	case a.reviews <- struct{}{}:
-		defer func() { <-a.reviews }()
-	case <-ctx.Done():
-		return http.StatusServiceUnavailable, nil
+	status, err := a.ask(ctx, token, r)
+	switch {
+	case err != nil: // the next request is reviewed again
+	case status == http.StatusOK:
+		a.results.Add(key, status, permitted)
+	default:
+		a.results.Add(key, status, refused)
 	}
+	return status, err
+}
+
+// ask has the API server review a request.
+func (a *authorization) ask(ctx context.Context, token string, r *http.Request) (int, error) {
 	who, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("authenticating: %w", err)

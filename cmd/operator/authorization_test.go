@@ -2,11 +2,12 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	gocmp "github.com/google/go-cmp/cmp"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // metricsAPI is an API server that authenticates the token "good", and allows that user to get /metrics.
@@ -23,6 +25,7 @@ type metricsAPI struct {
 	// tokens and accesses are those that were reviewed.
 	tokens   []string
 	accesses []authorizationv1.SubjectAccessReviewSpec
+	clock    *clocktesting.FakeClock
 }
 
 func (a *metricsAPI) authorization() *authorization {
@@ -42,9 +45,8 @@ func (a *metricsAPI) authorization() *authorization {
 		review.Status.Allowed = *review.Spec.NonResourceAttributes == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 		return true, review, a.accessError
 	})
-	return &authorization{
-		tokens: clients.AuthenticationV1().TokenReviews(), access: clients.AuthorizationV1().SubjectAccessReviews(), reviews: make(chan struct{}, maxReviews),
-	}
+	a.clock = clocktesting.NewFakeClock(time.Now())
+	return newReviews(clients.AuthenticationV1().TokenReviews(), clients.AuthorizationV1().SubjectAccessReviews(), a.clock)
 }
 
 func get(t *testing.T, a *authorization, request *http.Request) int {
@@ -105,22 +107,84 @@ func TestTheAPIServerDecidesAboutTheWholeUser(t *testing.T) {
 	}
 }
 
+func scrape(t *testing.T, token string) *http.Request {
+	t.Helper()
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
+	request.Header.Set("Authorization", "Bearer "+token)
+	return request
+}
+
 // A flood of requests for metrics must not become one of requests to the API server.
-func TestFewRequestsForMetricsAreReviewedAtOnce(t *testing.T) {
+func TestRequestsForMetricsAreReviewedAtALimitedRate(t *testing.T) {
 	api := &metricsAPI{}
 	a := api.authorization()
-	for range maxReviews {
-		a.reviews <- struct{}{}
+	if got := get(t, a, scrape(t, "good")); got != http.StatusOK {
+		t.Fatalf("status %d", got)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", http.NoBody)
-	request.Header.Set("Authorization", "Bearer good")
-	if got := get(t, a, request); got != http.StatusServiceUnavailable || len(api.tokens) > 0 {
-		t.Errorf("status %d, reviewed %q, while others are reviewed", got, api.tokens)
+	statuses := map[int]int{}
+	for i := range 100 {
+		statuses[get(t, a, scrape(t, fmt.Sprint("bad", i)))]++
 	}
-	<-a.reviews
-	if got := get(t, a, request.WithContext(t.Context())); got != http.StatusOK || len(a.reviews) != maxReviews-1 {
-		t.Errorf("status %d, %d reviews, after another one has ended", got, len(a.reviews))
+	want := map[int]int{http.StatusUnauthorized: reviewBurst - 1, http.StatusTooManyRequests: 101 - reviewBurst}
+	if diff := gocmp.Diff(want, statuses); diff != "" || len(api.tokens) != reviewBurst {
+		t.Errorf("%d reviews, statuses (-want +got):\n%s", len(api.tokens), diff)
+	}
+	if got := get(t, a, scrape(t, "good")); got != http.StatusOK || len(api.tokens) != reviewBurst {
+		t.Errorf("status %d, %d reviews, of a client that was authorized before the flood", got, len(api.tokens))
+	}
+	api.clock.Step(time.Second)
+	for i := range 100 {
+		get(t, a, scrape(t, fmt.Sprint("later", i)))
+	}
+	if got := len(api.tokens); got != reviewBurst+reviewsPerSecond {
+		t.Errorf("%d reviews after another second", got)
+	}
+}
+
+func TestResultsOfReviewsHoldForAWhile(t *testing.T) {
+	for token, tc := range map[string]struct {
+		status int
+		holds  time.Duration
+	}{"good": {http.StatusOK, permitted}, "bad": {http.StatusUnauthorized, refused}} {
+		t.Run(token, func(t *testing.T) {
+			api := &metricsAPI{}
+			a := api.authorization()
+			for range 40 {
+				if got := get(t, a, scrape(t, token)); got != tc.status {
+					t.Errorf("status %d", got)
+				}
+			}
+			if len(api.tokens) != 1 {
+				t.Errorf("%d reviews of one token", len(api.tokens))
+			}
+			api.clock.Step(tc.holds + time.Second)
+			if got := get(t, a, scrape(t, token)); got != tc.status || len(api.tokens) != 2 {
+				t.Errorf("status %d, %d reviews, after %s", got, len(api.tokens), tc.holds)
+			}
+		})
+	}
+}
+
+// The result of a review is that of one path, and a failed review is none.
+func TestOtherRequestsAreReviewed(t *testing.T) {
+	api := &metricsAPI{}
+	a := api.authorization()
+	get(t, a, scrape(t, "good"))
+	other := scrape(t, "good")
+	other.URL.Path = "/debug"
+	if got := get(t, a, other); got != http.StatusForbidden {
+		t.Errorf("status %d of another path", got)
+	}
+	api.tokenError = errors.New("the API server is unavailable")
+	if got := get(t, a, scrape(t, "good ")); got != http.StatusOK {
+		t.Errorf("status %d of the same request", got)
+	}
+	api.clock.Step(permitted + time.Second)
+	if got := get(t, a, scrape(t, "good")); got != http.StatusInternalServerError {
+		t.Errorf("status %d without a review", got)
+	}
+	api.tokenError = nil
+	if got := get(t, a, scrape(t, "good")); got != http.StatusOK {
+		t.Errorf("status %d after a review that failed", got)
 	}
 }

@@ -72,6 +72,7 @@ func TestNamesThatCannotBeUsedCauseNoErrors(t *testing.T) {
 	if after := h.errors(); after != before {
 		t.Errorf("the operator counts %v errors in addition, each of which it retries for ever; see the log", after-before)
 	}
+	h.checkLabels()
 	var events eventsv1.EventList
 	if err := h.List(t.Context(), &events, client.InNamespace(h.namespace)); err != nil {
 		t.Fatal(err)
@@ -143,6 +144,28 @@ func (h *hostile) errors() float64 {
 		}
 	}
 	return sum
+}
+
+// checkLabels fails the test if a label of any metric has a value that a user has chosen, each of which would be a
+// series.
+func (h *hostile) checkLabels() {
+	h.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		h.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				// The names of the hostile objects contain that of their namespace, or a hostile name.
+				for _, name := range hostileNames {
+					if label.GetValue() == name || strings.Contains(label.GetValue(), h.namespace) && label.GetValue() != h.class {
+						h.Errorf("%s has the label %s=%.100q", f.GetName(), label.GetName(), label.GetValue())
+					}
+				}
+			}
+		}
+	}
 }
 
 func (h *hostile) cases() map[string]hostileCase {
