@@ -69,7 +69,7 @@ func (e *exporter) Start(ctx context.Context) error {
 		gauge  *prometheus.GaugeVec
 		labels func(client.Object) [][]string
 	}{
-		{&listenersv1alpha1.Listener{}, listeners, listenerLabels},
+		{&listenersv1alpha1.Listener{}, listeners, func(o client.Object) [][]string { return listenerLabels(ctx, e.cache, o) }},
 		{&corev1.PersistentVolume{}, lostVolumes, lostVolumeLabels},
 		{&listenersv1alpha1.PodListeners{}, outdatedPods, outdatedPodLabels},
 		{&operatorv1alpha1.ListenerOperator{}, conditions, conditionLabels},
@@ -91,15 +91,18 @@ func (e *exporter) Start(ctx context.Context) error {
 	return nil
 }
 
-// listenerLabels returns the class and the state of a Listener. The class is empty while it is not known to exist:
-// users can name any, and each value is a series.
-func listenerLabels(o client.Object) [][]string {
+// listenerLabels returns the class and the state of a Listener. Each value is a series, so they are none that users can
+// choose: the class is empty unless it exists, and the reason unless it is one of the operator's.
+func listenerLabels(ctx context.Context, reader client.Reader, o client.Object) [][]string {
 	l := o.(*listenersv1alpha1.Listener)
 	if l.Status == nil {
 		return [][]string{{"", "false", ""}}
 	}
 	class, reason := l.Class(), l.Status.Summary.Reason
-	if reason == "" || reason == listenersv1alpha1.ReasonClassNotFound {
+	if !reasons.Has(reason) {
+		reason = ""
+	}
+	if reason == "" || reader.Get(ctx, client.ObjectKey{Name: class}, &listenersv1alpha1.ListenerClass{}) != nil {
 		class = ""
 	}
 	ready := meta.IsStatusConditionTrue(l.Status.Conditions, listenersv1alpha1.ListenerReady)

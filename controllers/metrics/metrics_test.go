@@ -2,7 +2,12 @@ package metrics
 
 import (
 	"context"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -102,7 +110,8 @@ func TestSeriesWithoutObjectsAreZeroWhileTheReplicaLeads(t *testing.T) {
 
 func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "listeners"}, []string{"class", "ready", "reason"})
-	h := newCount(gauge, listenerLabels).handler()
+	classes := fakeclient.New(t, interceptor.Funcs{}, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}})
+	h := newCount(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) }).handler()
 	h.OnAdd(listener("1", "public", "", ""), true)
 	h.OnAdd(listener("2", "public", "AddressesAssigned", metav1.ConditionTrue), true)
 	h.OnAdd(listener("3", "users-can-name-any", "ClassNotFound", metav1.ConditionFalse), false)
@@ -127,6 +136,42 @@ func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
 	})
 	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
 		t.Errorf("after changes (-want +got):\n%s", diff)
+	}
+}
+
+// Tenants write the class of a Listener and, with permission for it, its status. Each value of a label is a series.
+func TestTenantsCannotAddSeries(t *testing.T) {
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "listeners"}, []string{"class", "ready", "reason"})
+	classes := fakeclient.New(t, interceptor.Funcs{})
+	h := newCount(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) }).handler()
+	for i := range 1000 {
+		h.OnAdd(listener(types.UID(fmt.Sprint(i)), fmt.Sprint(i, strings.Repeat("x", 300_000)), "AddressesAssigned", metav1.ConditionTrue), false)
+		h.OnUpdate(nil, listener(types.UID(fmt.Sprint(i)), fmt.Sprint(i), fmt.Sprint("Reason", i), metav1.ConditionFalse))
+	}
+	want := map[string]float64{"class=,ready=true,reason=AddressesAssigned": 0, "class=,ready=false,reason=": 1000}
+	if diff := cmp.Diff(want, values(t, gauge)); diff != "" {
+		t.Errorf("(-want +got):\n%.1000s", diff)
+	}
+}
+
+// The API declares the reasons beside the conditions that they are of.
+func TestAllReasonsOfListenersAreCounted(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "..", "api", "v1alpha1", "listener_types.go"), nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := sets.New[string]()
+	for _, d := range file.Decls {
+		constants, ok := d.(*ast.GenDecl)
+		if !ok || !strings.HasPrefix(constants.Doc.Text(), "Reasons of ListenerAccepted") && !strings.HasPrefix(constants.Doc.Text(), "Reasons of ListenerReady") {
+			continue
+		}
+		for _, spec := range constants.Specs {
+			declared.Insert(strings.Trim(spec.(*ast.ValueSpec).Values[0].(*ast.BasicLit).Value, `"`))
+		}
+	}
+	if diff := cmp.Diff(declared, reasons); diff != "" {
+		t.Errorf("reasons (-declared +counted):\n%s", diff)
 	}
 }
 
