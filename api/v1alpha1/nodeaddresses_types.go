@@ -27,8 +27,8 @@ type NodeAddresses struct {
 	// +kubebuilder:validation:MaxItems=5
 	Types []NodeAddressType `json:"types,omitempty"`
 
-	// cidrs are the ranges that a published IP address must be in. Host names are not affected. If absent, all IP
-	// addresses may be published.
+	// cidrs are the ranges that a published IP address must be in, also one that a Node advertises by its annotation.
+	// Host names are published only if types has a type of host names. If absent, all addresses may be published.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -21,7 +21,8 @@ type NodeChoice struct {
 	Prefer listenersv1alpha1.AddressType
 	// Types are types of addresses, the preferred one first. If empty, the default of contract 1.4 applies.
 	Types []listenersv1alpha1.NodeAddressType
-	// CIDRs are the ranges that IP addresses in the status of the Node must be in, or empty for all.
+	// CIDRs are the ranges that IP addresses must be in, or empty for all. With ranges, host names are published only
+	// if Types has a type of host names: whatever writes the Node, such as its kubelet, could name any host otherwise.
 	CIDRs []netip.Prefix
 	// Families are the IP families of the Service, in its order, one IP address for each of which is published. If
 	// empty, a single address is published, of any family.
@@ -68,11 +69,11 @@ type NodeAddress struct {
 // choice.Families. A host name stands for all families. problem is why there is none, after the name of the node and
 // "has", or "".
 //
-// The addresses in the annotation names.AnnotationAdvertisedAddress take precedence over those in the status, whatever
-// the class chooses; if one of them is not valid, the node has no address. By default (contract 1.4), the IP address is
-// the first ExternalIP, or else the first InternalIP; the host name is the first Hostname; the type that is not
-// preferred is the fallback. In the status, what is not a valid address of its type is ignored: Kubernetes does not
-// validate it.
+// The addresses in the annotation names.AnnotationAdvertisedAddress take precedence over those in the status, of
+// whatever type, as long as they are in the ranges; if one of them is not valid, the node has no address. By default
+// (contract 1.4), the IP address is the first ExternalIP, or else the first InternalIP; the host name is the first
+// Hostname; the type that is not preferred is the fallback. In the status, what is not a valid address of its type is
+// ignored: Kubernetes does not validate it.
 func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddress, problem string) {
 	candidates, problem := advertised(node)
 	switch {
@@ -81,7 +82,8 @@ func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddres
 	case candidates == nil:
 		candidates, problem = choice.candidates(node), choice.problem()
 	default:
-		problem = fmt.Sprintf("no address of the Service's IP families %v in its annotation %s", choice.Families, names.AnnotationAdvertisedAddress)
+		candidates = slices.DeleteFunc(candidates, func(a NodeAddress) bool { return !choice.allows(a) })
+		problem = NodeChoice{CIDRs: choice.CIDRs, Families: choice.Families}.problem() + " in its annotation " + names.AnnotationAdvertisedAddress
 	}
 	if addresses = ofFamilies(candidates, choice.Families); len(addresses) == 0 {
 		return nil, problem
@@ -147,24 +149,33 @@ func (c NodeChoice) candidates(node *corev1.Node) []NodeAddress {
 			if a.Type != corev1.NodeAddressType(t) {
 				continue
 			}
-			if isIP := t == "ExternalIP" || t == "InternalIP"; isIP && c.allows(a.Address) {
-				candidates = append(candidates, NodeAddress{a.Address, listenersv1alpha1.AddressTypeIP})
-			} else if !isIP && address.IsHostname(a.Address) {
-				candidates = append(candidates, NodeAddress{a.Address, listenersv1alpha1.AddressTypeHostname})
+			candidate, valid := NodeAddress{a.Address, listenersv1alpha1.AddressTypeHostname}, address.IsHostname(a.Address)
+			if !isName(t) {
+				candidate.Type, valid = listenersv1alpha1.AddressTypeIP, address.IsIP(a.Address)
+			}
+			if valid && c.allows(candidate) {
+				candidates = append(candidates, candidate)
 			}
 		}
 	}
 	return candidates
 }
 
-// allows reports whether a string is an IP address in the ranges of the class.
-func (c NodeChoice) allows(s string) bool {
-	if !address.IsIP(s) {
-		return false
+// allows reports whether a valid address is in the ranges, or a host name that may be published in spite of them.
+func (c NodeChoice) allows(a NodeAddress) bool {
+	switch {
+	case len(c.CIDRs) == 0:
+		return true
+	case a.Type == listenersv1alpha1.AddressTypeHostname:
+		return slices.ContainsFunc(c.Types, isName)
+	default:
+		ip := netip.MustParseAddr(a.Address).Unmap()
+		return slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
 	}
-	ip := netip.MustParseAddr(s).Unmap()
-	return len(c.CIDRs) == 0 || slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
+
+// isName reports whether addresses of a type are host names.
+func isName(t listenersv1alpha1.NodeAddressType) bool { return t != "ExternalIP" && t != "InternalIP" }
 
 // problem describes what a node without an address does not have.
 func (c NodeChoice) problem() string {

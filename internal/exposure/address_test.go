@@ -122,7 +122,8 @@ func TestNodeAddressesByTypesAndRanges(t *testing.T) {
 		"range with host bits":        {types: types{"InternalIP"}, cidrs: []string{"192.0.2.77/24"}, want: []exposure.NodeAddress{{"192.0.2.1", isIP}}},
 		"any of the ranges":           {types: types{"ExternalIP", "InternalIP"}, cidrs: []string{"198.51.100.0/24", "fd00::/8"}, want: []exposure.NodeAddress{{"fd00::1", isIP}}},
 		"range without types":         {prefer: isIP, cidrs: []string{"10.0.0.0/8"}, want: []exposure.NodeAddress{{"10.0.0.1", isIP}}},
-		"a name is in every range":    {types: types{"Hostname"}, cidrs: []string{"10.0.0.0/8"}, want: []exposure.NodeAddress{{"node-1", isName}}},
+		"a name in spite of ranges":   {types: types{"Hostname"}, cidrs: []string{"10.0.0.0/8"}, want: []exposure.NodeAddress{{"node-1", isName}}},
+		"no name beside ranges":       {prefer: isName, cidrs: []string{"198.51.100.0/24"}, problem: "no valid address in [198.51.100.0/24]"},
 		"nothing in the range": {
 			types: types{"InternalIP"}, cidrs: []string{"198.51.100.0/24"}, problem: "no valid address of the types [InternalIP] in [198.51.100.0/24]",
 		},
@@ -168,7 +169,7 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 		"198.51.100.1, 2001:db8::1":     {want: []exposure.NodeAddress{{"198.51.100.1", isIP}}},
 		"198.51.100.1,2001:db8::1":      {families: both, want: []exposure.NodeAddress{{"2001:db8::1", isIP}, {"198.51.100.1", isIP}}},
 		"name.example.com,2001:db8::1":  {families: both, want: []exposure.NodeAddress{{"name.example.com", isName}}},
-		"198.51.100.7":                  {families: both[:1], problem: "no address of the Service's IP families [IPv6] in its annotation"},
+		"198.51.100.7":                  {families: both[:1], problem: "no valid address of the Service's IP families [IPv6] in its annotation"},
 		"":                              {problem: `"" is neither`},
 		"198.51.100.300":                {problem: `"198.51.100.300" is neither`},
 		"198.51.100.1:9092":             {problem: "is neither"},
@@ -185,10 +186,8 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 		t.Run(value[:min(len(value), 40)], func(t *testing.T) {
 			annotated := node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
 			annotated.Annotations = map[string]string{names.AnnotationAdvertisedAddress: value}
-			// Types and ranges of a class do not apply.
-			choice := exposure.NodeChoice{
-				Types: []listenersv1alpha1.NodeAddressType{"InternalIP"}, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Families: tc.families,
-			}
+			// Types of a class do not apply.
+			choice := exposure.NodeChoice{Types: []listenersv1alpha1.NodeAddressType{"InternalIP"}, Families: tc.families}
 			got, problem := exposure.NodeAddresses(annotated, choice)
 			if diff := cmp.Diff(tc.want, got); diff != "" || !strings.Contains(problem, tc.problem) || (problem == "") != (tc.problem == "") {
 				t.Errorf("problem %q, addresses (-want +got):\n%s", problem, diff)
@@ -201,6 +200,37 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 }
 
 // Whatever an annotation contains, only addresses that clients can use are published.
+// TestRangesGuardAgainstTheAnnotationOfANode: a kubelet may write the annotation of its own Node, and the ranges are
+// those of an administrator.
+func TestRangesGuardAgainstTheAnnotationOfANode(t *testing.T) {
+	const (
+		isIP   = listenersv1alpha1.AddressTypeIP
+		isName = listenersv1alpha1.AddressTypeHostname
+	)
+	for name, tc := range map[string]struct {
+		annotation string
+		types      []listenersv1alpha1.NodeAddressType
+		want       []exposure.NodeAddress
+		problem    string
+	}{
+		"in a range":                    {annotation: "10.1.2.3", want: []exposure.NodeAddress{{"10.1.2.3", isIP}}},
+		"outside":                       {annotation: "198.51.100.1", problem: "no valid address in [10.0.0.0/8] in its annotation listener-operator.dev/advertised-address"},
+		"one of two":                    {annotation: "198.51.100.1,10.1.2.3", want: []exposure.NodeAddress{{"10.1.2.3", isIP}}},
+		"name":                          {annotation: "broker.example.com", problem: "no valid address in [10.0.0.0/8] in its annotation"},
+		"name, where IP addresses are":  {annotation: "broker.example.com", types: []listenersv1alpha1.NodeAddressType{"InternalIP"}, problem: "no valid address"},
+		"name, where the class has one": {annotation: "broker.example.com", types: []listenersv1alpha1.NodeAddressType{"InternalIP", "ExternalDNS"}, want: []exposure.NodeAddress{{"broker.example.com", isName}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotated := node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+			annotated.Annotations = map[string]string{names.AnnotationAdvertisedAddress: tc.annotation}
+			got, problem := exposure.NodeAddresses(annotated, exposure.NodeChoice{Types: tc.types, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+			if diff := cmp.Diff(tc.want, got); diff != "" || !strings.Contains(problem, tc.problem) || (problem == "") != (tc.problem == "") {
+				t.Errorf("problem %q, addresses (-want +got):\n%s", problem, diff)
+			}
+		})
+	}
+}
+
 func FuzzAdvertisedAddress(f *testing.F) {
 	for _, seed := range []string{"198.51.100.1", "a.example.com,2001:db8::1", "fe80::1%eth0", "a,,b", "\x00", "1.2.3.4 ,"} {
 		f.Add(seed)

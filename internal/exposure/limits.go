@@ -10,8 +10,8 @@ import (
 )
 
 // Limits of what the author of a Listener writes. They are no limits of the schema, which would be an incompatible
-// change of the CRD: the API server would reject updates of objects that exceed them. They are far above what is useful,
-// and low enough for algorithms of libraries that compare each entry of a list with each other one.
+// change of the CRD: the API server would reject updates of objects that exceed them. They are far above what is
+// useful, and low enough for algorithms of libraries that compare each entry of a list with each other one.
 const (
 	// maxListedPorts is the number of entries in spec.ports. The class limits how many of them are exposed.
 	maxListedPorts = 1024

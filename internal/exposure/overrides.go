@@ -252,9 +252,9 @@ func isEmpty(patch []byte) bool {
 	return true
 }
 
-// takePorts removes the ports from the Service and the patch, both decoded, and returns the merged ones: a strategic merge
-// patch distinguishes ports by number alone, and compares each with each other one. It also has the patch replace the
-// selector, which would be merged otherwise.
+// takePorts removes the ports from the Service and the patch, both decoded, and returns the merged ones: a strategic
+// merge patch distinguishes ports by number alone, and compares each with each other one. It also has the patch replace
+// the selector, which would be merged otherwise.
 func takePorts(existing []corev1ac.ServicePortApplyConfiguration, service, patch map[string]any) ([]any, error) {
 	if spec, ok := service["spec"].(map[string]any); ok {
 		delete(spec, "ports")

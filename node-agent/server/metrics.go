@@ -33,8 +33,8 @@ func newMetrics() *metrics {
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "listener_node_agent_mount_duration_seconds",
 			Help: "How long requests of the kubelet to publish a volume took, by the gRPC code of the answer.",
-			// A volume whose addresses are known takes milliseconds. For others, the agent waits ten seconds if the Pod has
-			// no PodListeners object, and otherwise almost as long as the kubelet, which waits for two minutes.
+			// A volume whose addresses are known takes milliseconds. For others, the agent waits ten seconds if the Pod
+			// has no PodListeners object, and otherwise almost as long as the kubelet, which waits for two minutes.
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120},
 		}, []string{"code"}),
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 )
 
-// FuzzCompareListeners looks for Listeners and classes at which `kubectl listener migrate` ends, although they belong to
-// tenants.
+// FuzzCompareListeners looks for Listeners and classes at which `kubectl listener migrate` ends, although they belong
+// to tenants.
 func FuzzCompareListeners(f *testing.F) {
 	f.Add([]byte(`{"className":"a","ports":[{"name":"http","port":80}]}`), []byte(`{"serviceType":"NodePort"}`))
 	f.Add([]byte(`{"className":"a","ports":[{"name":"http","port":80}],"objectOverrides":[{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},`+
