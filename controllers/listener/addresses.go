@@ -68,7 +68,7 @@ func (o *observed) exposed(backend exposure.Backend, l *exposure.Listener) expos
 		return e
 	}
 	all := len(e.Addresses)
-	e.Addresses = slices.DeleteFunc(e.Addresses, func(a listenersv1alpha1.IngressAddress) bool { return !o.published(a.Address) })
+	e.Addresses = slices.DeleteFunc(e.Addresses, func(a listenersv1alpha1.IngressAddress) bool { return !l.Publishes(a.Address) })
 	if len(e.Addresses) < all {
 		e.Complete = false
 	}
@@ -77,11 +77,4 @@ func (o *observed) exposed(backend exposure.Backend, l *exposure.Listener) expos
 		e.Message = o.terminating + " is being deleted, and will then be created again; if the deletion does not finish, check its finalizers"
 	}
 	return e
-}
-
-// published reports whether the status of the Listener has an address.
-func (o *observed) published(address string) bool {
-	return o.listener.Status != nil && slices.ContainsFunc(o.listener.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool {
-		return a.Address == address
-	})
 }

@@ -1,6 +1,8 @@
 package exposure
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -114,6 +116,11 @@ type Listener struct {
 	MissingNodes []string
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
+}
+
+// Publishes reports whether an address is in the status of the Listener.
+func (l *Listener) Publishes(address string) bool {
+	return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Address == address })
 }
 
 // Desired is an object to apply. It has apiVersion, kind, namespace and name.

@@ -25,7 +25,7 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		return nil, err
 	}
 	if class.Hostname != nil {
-		hosts, err := Template{Exposure: "spec.hostname", Field: "template", Text: string(class.Hostname.Template)}.Of(l, []string{""})
+		hosts, err := hostsOfService(l)
 		if err != nil {
 			return nil, err
 		}
@@ -39,6 +39,25 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 	metadata.Annotations = maps.Clone(metadata.Annotations)
 	copied.ObjectMetaApplyConfiguration = &metadata
 	return copied.WithAnnotations(annotations), nil
+}
+
+// hostsOfService returns the name of the Service by the template of the class, which has one, under an empty port.
+func hostsOfService(l *exposure.Listener) (Hosts, error) {
+	return Template{Exposure: "spec.hostname", Field: "template", Text: string(l.Class.Spec.Hostname.Template)}.Of(l, []string{""})
+}
+
+// NameOfService returns the name of the observed Service, or "" if the class has no names, or if another client has
+// changed the annotation: certificates are issued for names that are published. One that is published already stays
+// while the template cannot be used, for example because there is no Pod.
+func NameOfService(l *exposure.Listener) string {
+	name := l.Service.Annotations[names.AnnotationHostname]
+	if l.Class.Spec.Hostname == nil || name == "" {
+		return ""
+	}
+	if hosts, err := hostsOfService(l); err == nil && hosts.ByPort[""] == name || l.Publishes(name) {
+		return name
+	}
+	return ""
 }
 
 // annotationsOf returns the annotations by the templates of the class, and the name of the Pod if they refer to it.

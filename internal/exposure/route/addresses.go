@@ -115,7 +115,7 @@ func admittedHost(ingress routev1.RouteIngress) (host, rejection string) {
 func isChosen(l *exposure.Listener, route *routev1.Route, host string) bool {
 	class, spec := l.Class.Spec.Route, &route.Spec
 	switch {
-	case class == nil, spec.Host == "" && spec.Subdomain == "", isPublished(l, host):
+	case class == nil, spec.Host == "" && spec.Subdomain == "", l.Publishes(host):
 		return true
 	case spec.Host == "":
 		return strings.HasPrefix(host, spec.Subdomain+".")
@@ -124,11 +124,6 @@ func isChosen(l *exposure.Listener, route *routev1.Route, host string) bool {
 	default:
 		return host == spec.Host
 	}
-}
-
-// isPublished reports whether the status of the Listener has a host.
-func isPublished(l *exposure.Listener, host string) bool {
-	return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Address == host })
 }
 
 // The reasons for which a router rejects a Route because of the Secret with its certificate: the Secret, or its

@@ -8,7 +8,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
 // addresses returns the addresses that the type of the Service provides, never nil.
@@ -26,8 +26,8 @@ func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
 // withName returns the addresses after the name that leads to them, if the class has one published. Its ports are those
 // of the Service, as at each of the addresses.
 func withName(l *exposure.Listener, addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
-	name := l.Service.Annotations[names.AnnotationHostname]
-	if l.Class.Spec.Hostname == nil || name == "" || len(addresses) == 0 {
+	name := host.NameOfService(l)
+	if name == "" || len(addresses) == 0 {
 		return addresses
 	}
 	return append([]listenersv1alpha1.IngressAddress{{

@@ -153,12 +153,13 @@ func TestANameIsTheFirstAddress(t *testing.T) {
 			Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
 		}
 	}
-	named := map[string]string{names.AnnotationHostname: name}
+	named, stolen := map[string]string{names.AnnotationHostname: name}, map[string]string{names.AnnotationHostname: "db.theirs.svc.cluster.local"}
 	balanced := []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}, {Hostname: "lb.example.com"}}
 	for test, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType
 		service     *corev1.Service
 		noName      bool
+		published   bool // the name in the annotation
 		want        []listenersv1alpha1.IngressAddress
 	}{
 		"load balancer": {
@@ -172,6 +173,13 @@ func TestANameIsTheFirstAddress(t *testing.T) {
 		"the Service does not have it yet": {
 			serviceType: clusterIP, service: service(nil), want: []listenersv1alpha1.IngressAddress{ip("10.96.0.1", numbers)},
 		},
+		"another client changed it": {
+			serviceType: clusterIP, service: service(stolen), want: []listenersv1alpha1.IngressAddress{ip("10.96.0.1", numbers)},
+		},
+		"the template changed": {
+			serviceType: clusterIP, service: service(map[string]string{names.AnnotationHostname: "former.example.com"}), published: true,
+			want: []listenersv1alpha1.IngressAddress{hostname("former.example.com", numbers), ip("10.96.0.1", numbers)},
+		},
 		"another author set the annotation": {
 			serviceType: clusterIP, service: service(named), noName: true, want: []listenersv1alpha1.IngressAddress{ip("10.96.0.1", numbers)},
 		},
@@ -179,9 +187,13 @@ func TestANameIsTheFirstAddress(t *testing.T) {
 		t.Run(test, func(t *testing.T) {
 			class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: preferIP}}
 			if !tc.noName {
-				class.Spec.Hostname = &listenersv1alpha1.Hostname{Template: "{podName}.{namespace}.example.com"}
+				class.Spec.Hostname = &listenersv1alpha1.Hostname{Template: "{listener}.{namespace}.example.com"}
 			}
-			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{Listener: &listenersv1alpha1.Listener{}, Class: class, Service: tc.service})
+			listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+			if tc.published {
+				listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: tc.want[:1]}
+			}
+			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{Listener: listener, Class: class, Service: tc.service})
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
