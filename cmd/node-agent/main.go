@@ -80,6 +80,7 @@ func run(ctx context.Context, o Options) error {
 			Identity:      csi,
 			Node:          csi,
 			Ready:         watch.Ready,
+			Metrics:       watch.Metrics(),
 		})
 	})
 	return group.Wait()

@@ -43,6 +43,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/restored"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
@@ -147,6 +148,9 @@ func run(ctx context.Context, options Options) error {
 	}
 	// Priority and fairness protects the API server; a client-side limit would only delay mounts.
 	config.QPS = -1
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	config.Wrap(restored.Detect(end))
 	apis, err := platform.Watch(ctx, config, backends.All().OptionalKinds()...)
 	if err != nil {
 		return err
@@ -172,6 +176,9 @@ func run(ctx context.Context, options Options) error {
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", options.Namespace)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return fmt.Errorf("ending, so that the next process reads everything again: %w", cause)
 	}
 	return nil
 }

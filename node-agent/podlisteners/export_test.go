@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/tools/cache"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -11,6 +12,19 @@ import (
 
 // SetObjectTimeout sets how long to wait for a PodListeners object that does not exist.
 func (w *Watch) SetObjectTimeout(timeout time.Duration) { w.objectTimeout = timeout }
+
+// SetLagTimeout sets how long an object that exists may take to arrive by the watch.
+func (w *Watch) SetLagTimeout(timeout time.Duration) { w.lagTimeout = timeout }
+
+// Objects returns the number of objects in the cache.
+func (w *Watch) Objects() int { return len(w.objects.List()) }
+
+// Relists returns how often all objects were listed again.
+func (w *Watch) Relists() float64 {
+	var m dto.Metric
+	_ = w.relists.Write(&m)
+	return m.GetCounter().GetValue()
+}
 
 // Waiters returns the number of PodListeners objects for which calls of Addresses wait.
 func (w *Watch) Waiters() int {

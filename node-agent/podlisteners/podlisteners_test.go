@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,6 +46,11 @@ type node struct {
 	checkInterval time.Duration
 	// down makes all requests of the agent fail.
 	down atomic.Bool
+	// cut ends the agent's watch, as the API server does after some minutes. The next one starts from a resource version
+	// of the future, as after a restore of etcd, if stale is set. staleWatches counts those.
+	cut          func()
+	stale        atomic.Bool
+	staleWatches atomic.Int32
 }
 
 func newNode(t *testing.T) *node {
@@ -57,16 +63,41 @@ func newNode(t *testing.T) *node {
 	n.host = volume.NewHost(n.dir)
 	n.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method != http.MethodGet || r.URL.Path != "/apis/listeners.stackable.tech/v1alpha1/podlisteners" {
+			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/podlisteners") { // list or watch
 				t.Errorf("the agent requested %s %s, which it has no permission for", r.Method, r.URL)
 			}
 			if n.down.Load() {
 				return nil, errors.New("connection refused")
 			}
-			return next.RoundTrip(r)
+			query := r.URL.Query()
+			if query.Get("watch") == "" {
+				return next.RoundTrip(r)
+			}
+			if n.stale.Load() && query.Get("sendInitialEvents") == "" {
+				n.staleWatches.Add(1)
+				query.Set("resourceVersion", "1000000000")
+				r = r.Clone(r.Context())
+				r.URL.RawQuery = query.Encode()
+			}
+			response, err := next.RoundTrip(r)
+			if err == nil {
+				response.Body, n.cut = cuttable(response.Body)
+			}
+			return response, err
 		})
 	})
 	return n
+}
+
+// cuttable returns a body that ends when cut is called.
+func cuttable(body io.ReadCloser) (_ io.ReadCloser, cut func()) {
+	reader, writer := io.Pipe()
+	go func() {
+		_, err := io.Copy(writer, body)
+		_ = writer.CloseWithError(err)
+		_ = body.Close()
+	}()
+	return reader, func() { _ = writer.Close() }
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -294,6 +325,47 @@ func TestMissingObjectEndsTheWait(t *testing.T) {
 	n.watch.SetObjectTimeout(50 * time.Millisecond)
 	_, err := n.syncer.Addresses(t.Context(), n.pod, "pvc-1")
 	if !errors.Is(err, podlisteners.ErrNoAddress) || !strings.Contains(err.Error(), "is it running") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// After a restore of etcd, a watch may wait for resource versions that are long to come.
+func TestAMountFindsAnObjectThatTheWatchDoesNotShow(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	n.watch.SetObjectTimeout(50 * time.Millisecond)
+	n.watch.SetLagTimeout(50 * time.Millisecond)
+	n.write(entries{"a": entry("pvc-1", "")})
+	n.eventually(n.watch.Objects).Should(Equal(1)) // by the first watch
+	n.delete()
+	n.eventually(n.watch.Objects).Should(Equal(0))
+	n.stale.Store(true)
+	n.cut()
+	n.eventually(n.staleWatches.Load).Should(BeEquivalentTo(1))
+	n.stale.Store(false)
+	n.write(entries{"a": entry("pvc-1", "192.0.2.1")})
+	if diff := cmp.Diff(addresses("192.0.2.1"), received(t, n.request(t.Context(), "pvc-1"))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := n.watch.Relists(); got != 1 {
+		t.Errorf("%v relists are counted, want 1", got)
+	}
+	// The watch after the list works.
+	n.write(entries{"a": entry("pvc-1", "192.0.2.1"), "b": entry("pvc-2", "192.0.2.2")})
+	if diff := cmp.Diff(addresses("192.0.2.2"), received(t, n.request(t.Context(), "pvc-2"))); diff != "" {
+		t.Errorf("later (-want +got):\n%s", diff)
+	}
+}
+
+// The operator may well have created an object that the agent cannot see.
+func TestAMissingObjectIsNotBlamedOnTheOperatorIfTheAPIServerDoesNotAnswer(t *testing.T) {
+	n := newNode(t)
+	n.startAgent()
+	n.eventually(n.watch.Ready).Should(Succeed())
+	n.watch.SetObjectTimeout(50 * time.Millisecond)
+	n.down.Store(true)
+	_, err := n.syncer.Addresses(t.Context(), n.pod, "pvc-1")
+	if !errors.Is(err, podlisteners.ErrNoAddress) || !strings.Contains(err.Error(), "cannot read PodListeners") || strings.Contains(err.Error(), "is it running") {
 		t.Errorf("error is %v", err)
 	}
 }

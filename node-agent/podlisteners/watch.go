@@ -1,8 +1,8 @@
 // Package podlisteners watches the PodListeners objects of one node, which contain the addresses that the operator has
 // determined for each Pod of the node. When an object changes, it updates the files in the Pod's published volumes.
 //
-// Its only API requests must be to list and watch the PodListeners objects of its own node. RBAC would permit it those
-// of all nodes.
+// Its only API requests must be to list and watch PodListeners objects, and but for the resource version of the list
+// those of its own node. RBAC would permit it those of all nodes.
 package podlisteners
 
 import (
@@ -13,29 +13,46 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/restored"
 )
 
 // ErrNoAddress is wrapped by errors about a volume whose addresses did not become known in time.
 var ErrNoAddress = errors.New("no address yet")
 
-// objectTimeout is how long to wait for the PodListeners object of a Pod that has none. The operator usually creates it
-// before the kubelet mounts the first volume. If the object is missing, the operator is not running, or the namespace
-// is being deleted; a longer wait would delay the deletion of the Pod.
-const objectTimeout = 10 * time.Second
+const (
+	// objectTimeout is how long to wait for the PodListeners object of a Pod that has none. The operator usually
+	// creates it before the kubelet mounts the first volume. If the object is missing, the operator is not running, or
+	// the namespace is being deleted; a longer wait would delay the deletion of the Pod.
+	objectTimeout = 10 * time.Second
+	// lagTimeout is how long an object that exists may take to arrive by the watch.
+	lagTimeout = 5 * time.Second
+)
 
 // Watch is a cache of the PodListeners objects of one node.
 type Watch struct {
+	client   rest.Interface
+	selector fields.Selector
 	objects  cache.Store
 	informer cache.Controller
-	// objectTimeout is the constant of this name, but in tests.
-	objectTimeout time.Duration
+	relists  prometheus.Counter
+	// objectTimeout and lagTimeout are the constants of these names, but in tests.
+	objectTimeout, lagTimeout time.Duration
+	// stale is set while the next watch has to begin with a list.
+	stale atomic.Bool
 
 	mu sync.Mutex
+	// current is the watch that runs, or nil before the first one.
+	current watch.Interface
 	// waiters are notified when the object of this name is created, changed or deleted.
 	waiters map[cache.ObjectName]map[*waiter]struct{}
 	// onChange is called for each object that was created or changed, after objects was updated.
@@ -44,18 +61,42 @@ type Watch struct {
 
 // NewWatch returns a Watch for the PodListeners objects of a node. It reads nothing before Run.
 func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
-	client, err := newClient(cfg)
-	if err != nil {
-		return nil, err
-	}
 	w := &Watch{
+		selector: fields.OneTermEqualSelector("spec.nodeName", node),
+		relists: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "listener_node_agent_relists_total",
+			Help: "How often the agent listed all addresses again because its watch did not show what exists.",
+		}),
 		objectTimeout: objectTimeout,
+		lagTimeout:    lagTimeout,
 		waiters:       map[cache.ObjectName]map[*waiter]struct{}{},
 		onChange:      func(*listenersv1alpha1.PodListeners) {},
 	}
-	selector := fields.OneTermEqualSelector("spec.nodeName", node)
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(restored.Detect(func(reason error) {
+		w.relists.Inc()
+		klog.Background().Info("Listing all addresses again", "reason", reason.Error())
+	}))
+	var err error
+	if w.client, err = newClient(cfg); err != nil {
+		return nil, err
+	}
+	listWatch := cache.NewListWatchFromClient(w.client, resource, "", w.selector)
+	start := listWatch.WatchFuncWithContext
+	listWatch.WatchFuncWithContext = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		if w.stale.Swap(false) {
+			return nil, apierrors.NewResourceExpired("the watch did not show an object that exists")
+		}
+		started, err := start(ctx, options)
+		if err == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.current = started
+		}
+		return started, err
+	}
 	w.objects, w.informer = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(client, resource, "", selector),
+		ListerWatcher: listWatch,
 		ObjectType:    &listenersv1alpha1.PodListeners{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    w.changed,
@@ -78,15 +119,22 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
+// Metrics returns the metrics of the Watch.
+func (w *Watch) Metrics() prometheus.Collector { return w.relists }
+
 // Addresses waits until the addresses of one of a Pod's volumes, identified by its PersistentVolume's name, are known,
 // and returns them, at least one. It returns an error that wraps ErrNoAddress and says what is missing if ctx is done,
 // in which case the error also wraps that of ctx; if the Pod has no PodListeners object for ten seconds; or if the
 // object is deleted: the operator deletes it when the Pod is deleted, to end the wait.
+//
+// After the ten seconds it asks the API server itself for the object. If the watch does not show what exists for
+// another five, the watch is not to be trusted, and all objects are listed again.
 func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listenersv1alpha1.IngressAddress, error) {
 	wait, forget := w.subscribe(pod.key())
 	defer forget()
 	timer := time.NewTimer(w.objectTimeout)
 	defer timer.Stop()
+	exists := false // as the API server has answered
 	for {
 		object := w.get(pod.key())
 		if addresses := addressesOf(object, volume); len(addresses) > 0 {
@@ -99,12 +147,50 @@ func (w *Watch) Addresses(ctx context.Context, pod Pod, volume string) ([]listen
 		select {
 		case <-wait.changed:
 		case <-timer.C:
-			if object == nil {
-				return nil, fmt.Errorf("volume %s of Pod %s has %w: %w", volume, pod, ErrNoAddress, missing(nil, pod, volume))
+			switch {
+			case object != nil:
+			case exists:
+				w.relist(pod)
+			default:
+				if err := w.find(ctx, pod); err != nil {
+					return nil, fmt.Errorf("volume %s of Pod %s has %w: %w", volume, pod, ErrNoAddress, err)
+				}
+				exists = true
+				timer.Reset(w.lagTimeout)
 			}
 		case <-ctx.Done():
 			return nil, fmt.Errorf("volume %s of Pod %s has %w (%w): %w", volume, pod, ErrNoAddress, ctx.Err(), missing(object, pod, volume))
 		}
+	}
+}
+
+// find asks the API server for the PodListeners object of a Pod, and returns an error if there is none on this node.
+// The request reads one object. The client's limit of requests per second, which is client-go's default, bounds what
+// many Pods without an object cost.
+func (w *Watch) find(ctx context.Context, pod Pod) error {
+	var found listenersv1alpha1.PodListenersList
+	selector := fields.AndSelectors(fields.OneTermEqualSelector(metav1.ObjectNameField, pod.key().Name), w.selector)
+	err := w.client.Get().Namespace(pod.Namespace).Resource(resource).Param("fieldSelector", selector.String()).Do(ctx).Into(&found)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the node agent cannot read PodListeners %s from the API server: %w", pod.key().Name, err)
+	case len(found.Items) == 0:
+		return missing(nil, pod, "")
+	}
+	return nil
+}
+
+// relist lists all objects again: the watch does not show that of a Pod.
+func (w *Watch) relist(pod Pod) {
+	if w.stale.Swap(true) {
+		return // another Pod waits for the same list
+	}
+	w.relists.Inc()
+	klog.Background().Info("Listing all addresses again", "reason", "the watch does not show an object that exists", "podListeners", pod.key().String())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.current != nil {
+		w.current.Stop() // the informer starts another one
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	registrationv1 "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -37,6 +38,8 @@ type Options struct {
 	// Ready returns an error while the driver cannot publish volumes. It is one of the checks of /readyz. Nil means
 	// that the driver is always ready.
 	Ready func() error
+	// Metrics are those of what the server does not know. They must not contain names, and may be nil.
+	Metrics prometheus.Collector
 }
 
 // Socket returns the path of the socket on which the CSI driver is served (contract 1.2).
@@ -73,6 +76,9 @@ func Run(ctx context.Context, options Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	registration := newRegistration(driver.path)
 	observed := newMetrics()
+	if options.Metrics != nil {
+		observed.registry.MustRegister(options.Metrics)
+	}
 	health.metrics = observed.handler()
 
 	// The metrics see the codes that the kubelet gets.

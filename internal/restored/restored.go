@@ -1,0 +1,94 @@
+// Package restored detects that etcd was restored from a backup. Resource versions then go back, and the API server
+// silently leaves out of a watch all changes up to the version that the watch starts from: the new ones, until their
+// versions have caught up with it.
+//
+// It must compare no resource versions but those of one resource, which are ordered (https://kep.k8s.io/5504).
+package restored
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/transport"
+)
+
+// metadataOnly requests lists without the contents of objects.
+const metadataOnly = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+// Detect returns a wrapper for the requests of a client. Before each watch that starts from a resource version it reads
+// the current one, by a list of one object. If that is the lower one, it calls report with what it found, and answers
+// that the version is no longer available, upon which informers list anew. Restoring etcd ends all watches, so that
+// each of them passes here.
+//
+// The price is one small request for each start of a watch, which lasts for several minutes.
+func Detect(report func(error)) transport.WrapperFunc {
+	return func(next http.RoundTripper) http.RoundTripper { return &detector{next: next, report: report} }
+}
+
+type detector struct {
+	next   http.RoundTripper
+	report func(error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *detector) RoundTrip(request *http.Request) (*http.Response, error) {
+	query := request.URL.Query()
+	version := query.Get("resourceVersion")
+	if query.Get("watch") != "true" || version == "" || version == "0" {
+		return d.next.RoundTrip(request)
+	}
+	response, err := d.next.RoundTrip(listOne(request))
+	if err != nil || response.StatusCode != http.StatusOK {
+		return response, err // the client repeats the watch as if this was its answer
+	}
+	current, err := versionOf(response)
+	if err != nil {
+		return nil, fmt.Errorf("reading the resource version of %s: %w", request.URL.Path, err)
+	}
+	if order, err := resourceversion.CompareResourceVersion(current, version); err != nil || order >= 0 {
+		return d.next.RoundTrip(request) // an API server with other versions than Kubernetes' cannot be checked
+	}
+	found := fmt.Errorf("the resource version of %s went back from %s to %s: etcd was restored from a backup", request.URL.Path, version, current)
+	d.report(found)
+	return expired(request, found)
+}
+
+// listOne returns the request for a list of one object of what a request watches. Without a selector it costs the API
+// server the reading of one object.
+func listOne(watch *http.Request) *http.Request {
+	list := watch.Clone(watch.Context())
+	list.URL.RawQuery = url.Values{"limit": {"1"}}.Encode()
+	list.Header.Set("Accept", metadataOnly)
+	return list
+}
+
+// versionOf returns the resource version of a list.
+func versionOf(response *http.Response) (string, error) {
+	var list metav1.PartialObjectMetadataList
+	err := json.NewDecoder(response.Body).Decode(&list)
+	_, _ = io.Copy(io.Discard, response.Body) // so that the connection is used again
+	_ = response.Body.Close()
+	return list.ResourceVersion, err
+}
+
+// expired returns the answer of the API server to a watch from a resource version that it does not have any more.
+func expired(request *http.Request, reason error) (*http.Response, error) {
+	status := apierrors.NewResourceExpired(reason.Error()).Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, err := json.Marshal(status)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a status: %w", err)
+	}
+	return &http.Response{
+		StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)), Request: request,
+	}, nil
+}

@@ -1,0 +1,86 @@
+package restored_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/listener-operator/listener-operator/internal/restored"
+)
+
+func TestWatchesFromAFutureResourceVersionAreRefused(t *testing.T) {
+	const path = "/api/v1/pods"
+	list, watched := path+"?limit=1", path+"?labelSelector=a&resourceVersion=%s&watch=true"
+	for name, tc := range map[string]struct {
+		// version is that from which the client watches, current that of the API server.
+		version, current string
+		// code is the one of the API server's answer to the list.
+		code int
+		// want is the code of the answer to the watch, requests what the API server gets.
+		want     int
+		requests []string
+		reported bool
+	}{
+		"restored":                {version: "1000", current: "999", code: 200, want: 410, requests: []string{list}, reported: true},
+		"current":                 {version: "1000", current: "1000", code: 200, want: 200, requests: []string{list, watched}},
+		"newer":                   {version: "999", current: "1000", code: 200, want: 200, requests: []string{list, watched}},
+		"API server busy":         {version: "1000", current: "1000", code: 429, want: 429, requests: []string{list}},
+		"other kind of version":   {version: "a", current: "b", code: 200, want: 200, requests: []string{list, watched}},
+		"watch from any version":  {version: "0", want: 200, requests: []string{watched}},
+		"watch from the last one": {version: "", want: 200, requests: []string{watched}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests = append(requests, r.URL.String())
+				if r.URL.Query().Get("limit") == "1" {
+					w.WriteHeader(tc.code)
+					_, _ = fmt.Fprintf(w, `{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":%q},"items":[{}]}`, tc.current)
+				}
+			}))
+			defer server.Close()
+			var reported []string
+			client := http.Client{Transport: restored.Detect(func(err error) { reported = append(reported, err.Error()) })(http.DefaultTransport)}
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+fmt.Sprintf(watched, tc.version), http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			body, err := io.ReadAll(response.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if response.StatusCode != tc.want {
+				t.Errorf("the answer has code %d, want %d", response.StatusCode, tc.want)
+			}
+			want := slices.Clone(tc.requests)
+			for i := range want {
+				want[i] = strings.ReplaceAll(want[i], "%s", tc.version)
+			}
+			if !slices.Equal(requests, want) {
+				t.Errorf("the API server got %q, want %q", requests, want)
+			}
+			if !tc.reported {
+				if len(reported) > 0 {
+					t.Errorf("reported: %q", reported)
+				}
+				return
+			}
+			const reason = "/api/v1/pods went back from 1000 to 999: etcd was restored from a backup"
+			if len(reported) != 1 || !strings.Contains(reported[0], reason) {
+				t.Errorf("reported %q, want one with %q", reported, reason)
+			}
+			if !strings.Contains(string(body), `"reason":"Expired"`) || !strings.Contains(string(body), reason) {
+				t.Errorf("the answer is %s", body)
+			}
+		})
+	}
+}
