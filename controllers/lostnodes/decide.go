@@ -77,7 +77,7 @@ func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
 	if d.lost || o.displaced == "" {
 		return
 	}
-	if left := o.nodes[node].CreationTimestamp.Add(newNode).Sub(now); left > 0 {
+	if left := retry.Left(o.nodes[node].CreationTimestamp, newNode, now); left > 0 {
 		d.wait = retry.Earliest(d.wait, left)
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
 // mount is one listener volume of a Pod, with the objects on which its addresses depend.
@@ -91,8 +92,7 @@ func (m *mount) settles() time.Duration {
 	if m.listener == nil {
 		return 0
 	}
-	age := max(time.Since(m.listener.CreationTimestamp.Time), 0) // clocks may differ
-	return max(newListener-age, 0)
+	return retry.Left(m.listener.CreationTimestamp, newListener, time.Now())
 }
 
 // ownListener reports whether claim and PersistentVolume are owners of the Listener. They are from the beginning,

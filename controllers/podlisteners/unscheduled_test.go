@@ -37,7 +37,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 		"after another": {func(w *world) { w.pv.Annotations = map[string]string{names.AnnotationReminded: "another"} }, "another", false},
 		"just bound":    {func(w *world) { w.pv.CreationTimestamp = metav1.Now() }, "", true},
 		"bound in future, by another clock": {
-			func(w *world) { w.pv.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, "", true,
+			func(w *world) { w.pv.CreationTimestamp = metav1.NewTime(time.Now().Add(time.Hour)) }, string(podUID), false,
 		},
 		"not bound":      {func(w *world) { w.pvc.Spec.VolumeName = "" }, "", false},
 		"another reason": {func(w *world) { w.unschedulable("0/3 nodes are available: 3 Insufficient cpu.") }, "", false},

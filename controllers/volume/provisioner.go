@@ -20,7 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/retry"
+	clientretry "k8s.io/client-go/util/retry"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -34,6 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -83,7 +84,7 @@ func (p *Provisioner) Provision(
 ) (*corev1.PersistentVolume, controller.ProvisioningState, error) {
 	var listener types.NamespacedName
 	// The library would log a conflict as an error.
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+	err := clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() (err error) {
 		listener, err = p.resolve(ctx, options.PVC)
 		return err
 	})
@@ -154,8 +155,8 @@ func (p *Provisioner) ShouldProvision(ctx context.Context, pvc *corev1.Persisten
 
 // isNew reports whether a claim was just created. It is requeued when that is over.
 func (p *Provisioner) isNew(pvc *corev1.PersistentVolumeClaim) bool {
-	left := min(time.Until(pvc.CreationTimestamp.Add(shortWait)), shortWait) // clocks may differ
-	if left <= 0 {
+	left := retry.Left(pvc.CreationTimestamp, shortWait, time.Now())
+	if left == 0 {
 		return false
 	}
 	if _, waits := p.recent.LoadOrStore(pvc.UID, true); !waits {

@@ -1,10 +1,11 @@
-// Package retry decides when work is repeated: it has the rate limiter for work that failed, and finds the earliest of
-// several waits.
+// Package retry decides when work is repeated: it has the rate limiter for work that failed, finds the earliest of
+// several waits, and what is left of one that began with an object.
 package retry
 
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -30,4 +31,15 @@ func Earliest(waits ...time.Duration) (earliest time.Duration) {
 		}
 	}
 	return earliest
+}
+
+// Left returns how much is left of a wait that began when an object was created, or 0. The API server's clock has
+// written the time of the creation: one in the future says nothing but that the clocks differ, and nothing is left,
+// rather than the difference and the whole wait.
+func Left(created metav1.Time, wait time.Duration, now time.Time) time.Duration {
+	age := now.Sub(created.Time)
+	if age < 0 || age > wait {
+		return 0
+	}
+	return wait - age
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
@@ -31,6 +33,17 @@ func TestEarliestWaitIsTheShortestThatIsPositive(t *testing.T) {
 	} {
 		if got := retry.Earliest(tc.waits...); got != tc.want {
 			t.Errorf("the earliest of %v is %d, want %d", tc.waits, got, tc.want)
+		}
+	}
+}
+
+func TestNothingIsLeftOfAWaitIfTheClockOfTheAPIServerDiffers(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for _, tc := range []struct{ age, want time.Duration }{
+		{0, time.Minute}, {time.Second, 59 * time.Second}, {time.Minute, 0}, {time.Hour, 0}, {-time.Second, 0}, {-time.Hour, 0},
+	} {
+		if got := retry.Left(metav1.NewTime(now.Add(-tc.age)), time.Minute, now); got != tc.want {
+			t.Errorf("%s is left of an object that is %s old, want %s", got, tc.age, tc.want)
 		}
 	}
 }
