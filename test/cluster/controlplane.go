@@ -22,11 +22,11 @@ const auditLogMegabytes = 1000
 
 // etcd stores the cluster's objects. Its data need not survive a crash of the machine.
 func (c *Cluster) etcd() daemon {
-	host, dir := c.HostIP(), c.control().dir
+	host := c.HostIP()
 	return daemon{"etcd", []string{
 		c.tool("etcd", "etcd"),
 		"--name=" + c.name,
-		"--data-dir=" + filepath.Join(dir, "etcd"),
+		"--data-dir=" + c.etcdDir(),
 		"--unsafe-no-fsync",
 		"--listen-client-urls=https://" + host + ":2379",
 		"--advertise-client-urls=https://" + host + ":2379",
@@ -40,6 +40,9 @@ func (c *Cluster) etcd() daemon {
 		"--log-level=warn",
 	}}
 }
+
+// etcdDir is the directory of etcd's data.
+func (c *Cluster) etcdDir() string { return filepath.Join(c.control().dir, "etcd") }
 
 // apiServer is the API server, on the node network's host address.
 func (c *Cluster) apiServer() daemon {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -50,6 +51,79 @@ func (c *Cluster) program(node int, name string) (machine, daemon, error) {
 		return machine{}, daemon{}, fmt.Errorf("%s runs no %s", m.name, name)
 	}
 	return m, all[i], nil
+}
+
+// BackUp copies the data of etcd, as a snapshot of its disk does, and returns the directory of the copy.
+func (c *Cluster) BackUp(ctx context.Context) (dir string, err error) {
+	m, d, err := c.program(0, "etcd")
+	if err != nil {
+		return "", err
+	}
+	p, ok, err := m.find(d)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", fmt.Errorf("%s %w", d.name, errNotRunning)
+	}
+	if dir, err = os.MkdirTemp(m.dir, "backup-"); err != nil {
+		return "", fmt.Errorf("creating a directory: %w", err)
+	}
+	if err := p.signal(unix.SIGSTOP); err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, p.signal(unix.SIGCONT)) }()
+	return dir, copyDir(ctx, c.etcdDir(), dir)
+}
+
+// Restore replaces the data of etcd by those that BackUp has copied, as an administrator restores a backup. All
+// programs of the control plane and of the nodes start again, but nothing that runs in Pods. Restore waits for the API
+// server.
+func (c *Cluster) Restore(ctx context.Context, backup string) error {
+	control := c.controlPlane()
+	for _, d := range slices.Backward(control) {
+		if err := c.terminate(ctx, d); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(os.RemoveAll(c.etcdDir()), os.Mkdir(c.etcdDir(), 0o700)); err != nil {
+		return fmt.Errorf("removing the data of etcd: %w", err)
+	}
+	if err := copyDir(ctx, backup, c.etcdDir()); err != nil {
+		return err
+	}
+	if err := c.startControlPlane(ctx); err != nil {
+		return err
+	}
+	for _, node := range c.state.Nodes {
+		for _, program := range []string{"kubelet", "kube-proxy"} {
+			if err := errors.Join(c.Crash(ctx, node, program), c.Restart(node, program)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// terminate ends a program of the control plane in an orderly way, so that the API server ends watches without an
+// error.
+func (c *Cluster) terminate(ctx context.Context, d daemon) error {
+	p, ok, err := c.control().find(d)
+	if err != nil || !ok {
+		return err
+	}
+	if err := p.signal(unix.SIGTERM); err != nil {
+		return err
+	}
+	return p.wait(ctx)
+}
+
+// copyDir copies what is in a directory.
+func copyDir(ctx context.Context, from, to string) error {
+	if output, err := exec.CommandContext(ctx, "cp", "-a", from+"/.", to).CombinedOutput(); err != nil { //nolint:gosec // own directories
+		return fmt.Errorf("copying %s: %w: %s", from, err, output)
+	}
+	return nil
 }
 
 // CutOff drops all traffic from a node and its Pods to the API server, until the returned function is called.

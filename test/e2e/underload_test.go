@@ -59,6 +59,7 @@ var injectedFaults = []fault{
 		s.killOnNode(s.operatorPod().Spec.NodeName, "/operator")
 		return byItself, nil
 	}},
+	{name: "operator killed every 20 s, for two minutes", inject: killedRepeatedly},
 	{name: "all node agents killed", fast: true, inject: func(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
 		for _, node := range testbed.Nodes() {
 			s.killOnNode(testbed.NodeName(node), "/node-agent")
@@ -75,6 +76,7 @@ var injectedFaults = []fault{
 	{name: "containerd killed, for 20 s", hold: 20 * time.Second, inject: crashOnNode("containerd")},
 	{name: "API server killed, for 10 s", fast: true, hold: 10 * time.Second, inject: crashControlPlane("kube-apiserver")},
 	{name: "etcd killed, for 10 s", hold: 10 * time.Second, inject: crashControlPlane("etcd")},
+	{name: "etcd restored from a copy of a minute ago", hold: time.Minute, inject: restoredBackup},
 	{name: "API server slow, for 30 s", hold: 30 * time.Second, inject: func(*scenario, *steadyLoad, int) (func(context.Context) error, error) {
 		restore, err := testbed.Slow("kube-apiserver")
 		return func(context.Context) error { return restore() }, err
@@ -134,6 +136,34 @@ func crashControlPlane(program string) func(*scenario, *steadyLoad, int) (func(c
 			return nil
 		}, testbed.Crash(s.ctx, 0, program)
 	}
+}
+
+// restoredBackup copies the data of etcd, and heals by restoring them as docs/restore.md describes it, but without a
+// restart of the operator and its agents: they have to notice by themselves.
+func restoredBackup(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+	backup, err := testbed.BackUp(s.ctx)
+	return func(ctx context.Context) error {
+		start := audit.Period{From: time.Now()}
+		if err := testbed.Restore(ctx, backup); err != nil {
+			return err
+		}
+		start.To = time.Now()
+		apiServerStarts = append(apiServerStarts, start)
+		return api.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(metav1.NamespaceSystem)) // the DNS server
+	}, err
+}
+
+// killedRepeatedly kills the operator whenever it runs, and logs how many Pods became ready between two kills.
+func killedRepeatedly(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
+	const kills, period = 6, 20 * time.Second
+	node := nodeNumber(s.operatorPod().Spec.NodeName)
+	for range kills {
+		before := l.counts().ready
+		running := testbed.NodeCommand(s.ctx, node, "pkill", "-KILL", "-f", "^/operator").Run() == nil
+		time.Sleep(period) // the period of the fault
+		s.Logf("an operator ran and was killed: %t; Pods that became ready within %s: %d", running, period, l.counts().ready-before)
+	}
+	return byItself, nil
 }
 
 // tooManyRequests lets the API server reject each request of the operator and its agents.
