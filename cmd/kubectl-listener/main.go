@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -27,7 +26,7 @@ func main() {
 	case errors.Is(err, plugin.ErrProblem):
 		os.Exit(plugin.ExitProblem)
 	default:
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		plugin.WriteError(os.Stderr, err)
 		os.Exit(plugin.ExitError)
 	}
 }

@@ -76,7 +76,7 @@ func writeChecks(out io.Writer, r *report) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.State == stateFailed {
 			failed++
-			fmt.Fprintf(out, "\n%s\n  %s\n  What to do: %s\n", f.object(), f.text(), f.Remedy)
+			writeProblem(out, f)
 		}
 	}
 	if failed == 0 {

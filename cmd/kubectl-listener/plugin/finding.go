@@ -151,7 +151,7 @@ func writeSteps(out io.Writer, r *report) {
 	writeTable(out, r.Findings)
 	switch {
 	case r.Problem != nil:
-		fmt.Fprintf(out, "\n%s\n  %s\n  What to do: %s\n", r.Problem.object(), r.Problem.text(), r.Problem.Remedy)
+		writeProblem(out, r.Problem)
 	default:
 		fmt.Fprintln(out, "\nNothing is wrong.")
 	}
@@ -162,7 +162,12 @@ func writeTable(out io.Writer, findings []finding) {
 	table := printers.GetNewTabWriter(out)
 	for i := range findings {
 		f := &findings[i]
-		fmt.Fprintf(table, "%s %s\t%s\n", paint(out, f.State), f.object(), f.text())
+		fmt.Fprintf(table, "%s %s\t%s\n", paint(out, f.State), printable(f.object()), printable(f.text()))
 	}
 	_ = table.Flush()
+}
+
+// writeProblem writes what is wrong, and what to do.
+func writeProblem(out io.Writer, f *finding) {
+	fmt.Fprintf(out, "\n%s\n  %s\n  What to do: %s\n", printable(f.object()), printable(f.text()), printable(f.Remedy))
 }

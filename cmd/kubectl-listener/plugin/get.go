@@ -19,6 +19,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // getOptions are the flags of get.
@@ -252,11 +253,14 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 			}
 		}
 		if !has {
-			fmt.Fprintf(o.ErrOut, "Listener %s/%s is left out: it has no address with a port %q (%s).\n", l.Namespace, l.Name, o.endpoints, cmp.Or(l.Reason, "no reason is known"))
+			fmt.Fprintf(o.ErrOut, "Listener %s/%s is left out: it has no address with a port %q (%s).\n", l.Namespace, l.Name, o.endpoints, cmp.Or(printable(l.Reason), "no reason is known"))
 		}
 	}
 	if len(endpoints) == 0 {
 		return fmt.Errorf("none of %d Listeners has an address with a port %q", len(listeners), o.endpoints)
+	}
+	for i := range endpoints {
+		endpoints[i] = printable(endpoints[i])
 	}
 	fmt.Fprintln(o.Out, strings.Join(endpoints, ","))
 	return nil
@@ -301,6 +305,9 @@ func (r row) with(addresses []listenersv1alpha1.IngressAddress) []row {
 	return rows
 }
 
+// maxCell is the length of the longest value in a table: that of a DNS name with a port.
+const maxCell = 260
+
 // writeRows writes lines as a table.
 func (o *getOptions) writeRows(out io.Writer, rows []row, header bool) {
 	table := printers.GetNewTabWriter(out)
@@ -308,10 +315,14 @@ func (o *getOptions) writeRows(out io.Writer, rows []row, header bool) {
 		rows = append([]row{{"NAMESPACE", "LISTENER", "CLASS", "POD", "NODE", "PORT", "ADDRESS", "REASON"}}, rows...)
 	}
 	for _, r := range rows {
-		if o.allNamespaces {
-			fmt.Fprintf(table, "%s\t", r.namespace)
+		cells := []string{r.namespace, r.listener, r.class, r.pod, r.node, r.port, r.address, r.reason}
+		if !o.allNamespaces {
+			cells = cells[1:]
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.listener, r.class, r.pod, r.node, r.port, r.address, r.reason)
+		for i := range cells {
+			cells[i] = message.Truncate(printable(cells[i]), maxCell)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	_ = table.Flush()
 }

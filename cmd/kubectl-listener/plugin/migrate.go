@@ -154,7 +154,7 @@ func writePlan(out io.Writer, p *plan) {
 	writeTable(out, p.Findings)
 	for i := range p.Findings {
 		if f := &p.Findings[i]; f.State == stateFailed {
-			fmt.Fprintf(out, "\n%s\n  %s\n  What to do: %s\n", f.object(), f.text(), f.Remedy)
+			writeProblem(out, f)
 		}
 	}
 	if p.Problem == nil {
@@ -173,9 +173,11 @@ func writeStepList(out io.Writer, title string, steps []step) {
 	}
 	fmt.Fprintf(out, "\n%s:\n", title)
 	for i, s := range steps {
-		fmt.Fprintf(out, "\n%d. %s\n", i+1, s.Title)
+		fmt.Fprintf(out, "\n%d. %s\n", i+1, printable(s.Title))
 		for _, c := range s.Commands {
-			fmt.Fprintf(out, "     %s\n", strings.ReplaceAll(c, "\n", "\n     "))
+			for line := range strings.SplitSeq(c, "\n") {
+				fmt.Fprintf(out, "     %s\n", printable(line))
+			}
 		}
 	}
 }
