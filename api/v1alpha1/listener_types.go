@@ -122,7 +122,8 @@ const (
 
 // Reasons of events on Listeners, in addition to those of the conditions.
 const (
-	ReasonNodePortsChanged = "NodePortsChanged"
+	ReasonForeignPortsRemoved = "ForeignPortsRemoved"
+	ReasonNodePortsChanged    = "NodePortsChanged"
 )
 
 // Reasons of events on ListenerClasses.

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -308,6 +309,27 @@ func TestForeignServiceIsNotModifiedAndItsDeletionNoticed(t *testing.T) {
 	f.Expect(f.client.Delete(t.Context(), foreign)).To(Succeed())
 	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
 	f.Expect(f.service().Spec.Ports[0].Port).To(BeEquivalentTo(80))
+}
+
+// TestPortsThatOthersAddToAServiceAreRemoved: server-side apply would keep them.
+func TestPortsThatOthersAddToAServiceAreRemoved(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f.createListener(nil)
+	f.Eventually(func() error { return f.client.Get(t.Context(), f.key, &corev1.Service{}) }).Should(Succeed())
+	before := f.service().Spec.Ports
+	foreign := corev1ac.Service(f.key.Name, f.key.Namespace).WithSpec(corev1ac.ServiceSpec().WithPorts(
+		corev1ac.ServicePort().WithName("admin").WithPort(9000).WithProtocol(corev1.ProtocolTCP)))
+	f.Expect(f.client.Apply(t.Context(), foreign, client.FieldOwner("someone"))).To(Succeed())
+	f.Eventually(func() []corev1.ServicePort { return f.service().Spec.Ports }).Should(Equal(before))
+	f.Eventually(func() []string {
+		var all eventsv1.EventList
+		f.Expect(f.client.List(t.Context(), &all, client.InNamespace(f.key.Namespace))).To(Succeed())
+		var notes []string
+		for i := range all.Items {
+			notes = append(notes, all.Items[i].Reason+": "+all.Items[i].Note)
+		}
+		return notes
+	}).Should(ContainElement(HavePrefix("ForeignPortsRemoved: another client had added the ports 9000/TCP")))
 }
 
 func TestTerminatingServiceIsCreatedAgainAfterItsDeletion(t *testing.T) {

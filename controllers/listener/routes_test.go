@@ -106,8 +106,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		},
 		"Route of a removed port is deleted immediately": {
 			state: newRouteState(both...).change(func(s *state) { s.listener.Spec.Ports = s.listener.Spec.Ports[:1] }).with(ownRoute("old")),
-			// The fake client does not remove the port from the Service.
-			addresses: hosts, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
+			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin"},
 		},
 		"Routes stay when the class is deleted": {
 			state: newRouteState(both...).change(func(s *state) { s.class, s.listener.Status = nil, previous }), addresses: []string{"xmap[]"},

@@ -155,14 +155,17 @@ func (r *Reconciler) applyService(ctx context.Context, o *observed, service *cor
 	if o.service != nil {
 		existing = o.service
 	}
-	if result, err := r.applier.Apply(ctx, desired, existing); err != nil || result == apply.Unchanged {
+	result, err := r.applier.Apply(ctx, desired, existing)
+	if err != nil {
 		return err
 	}
-	o.service = &corev1.Service{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o.service); err != nil {
-		return fmt.Errorf("reading the applied service %s: %w", client.ObjectKeyFromObject(desired), err)
+	if result != apply.Unchanged {
+		o.service = &corev1.Service{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o.service); err != nil {
+			return fmt.Errorf("reading the applied service %s: %w", client.ObjectKeyFromObject(desired), err)
+		}
 	}
-	return nil
+	return r.removeForeignPorts(ctx, o, service)
 }
 
 // rejection returns the message of the API server, or of an admission webhook, if the error means that it rejects the

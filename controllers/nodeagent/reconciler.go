@@ -260,20 +260,10 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 	if err != nil {
 		return err
 	}
-	if c.object != nil && c.Immutable != nil && c.Immutable(c.object) {
-		if err := r.delete(ctx, c.Kind, c.object); err != nil {
-			return err
-		}
-		c.object = nil
+	if err := r.prepare(ctx, o.config, c, desired); err != nil {
+		return err
 	}
 	wanted, created := contentOf(desired.DeepCopy()), c.object == nil
-	if !created {
-		drift, err := r.replace(ctx, c, desired)
-		if err != nil {
-			return err
-		}
-		r.reportDrift(ctx, o.config, c, drift)
-	}
 	result, err := r.applier.Apply(ctx, desired, c.object)
 	if err != nil || result == apply.Unchanged {
 		return err
@@ -286,6 +276,21 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 		return err
 	}
 	return r.remember(c, wanted)
+}
+
+// prepare deletes the object of a component if it cannot be changed to the desired one, or else repairs its content.
+func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, desired *unstructured.Unstructured) error {
+	switch {
+	case c.object == nil:
+		return nil
+	case c.Immutable == nil || !c.Immutable(c.object):
+		return r.repair(ctx, config, c, desired)
+	}
+	err := r.delete(ctx, c.Kind, c.object)
+	if err == nil {
+		c.object = nil
+	}
+	return err
 }
 
 // decode makes the object that of the component.

@@ -50,50 +50,57 @@ type drift struct {
 	repaired bool
 }
 
-// replace makes the content of a component that exists the desired one. It sends nothing if the object is as the last
-// replacement by the same desired content left it.
-func (r *Reconciler) replace(ctx context.Context, c *component, desired *unstructured.Unstructured) (drift, error) {
+// repair makes the content of a component that exists the desired one, and reports what it repaired. It sends nothing
+// if the object is as the last replacement by the same desired content left it.
+func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, desired *unstructured.Unstructured) error {
 	wanted := contentOf(desired)
 	observed, err := apply.Unstructured(c.object)
 	if err != nil {
-		return drift{}, err
+		return err
 	}
 	last := r.replacements[c.Kind+"/"+c.Name]
 	again := last.uid == c.object.GetUID() && reflect.DeepEqual(last.desired, wanted)
 	if again && reflect.DeepEqual(last.result, contentOf(observed)) {
-		return drift{}, nil
+		return nil
 	}
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(desired.GroupVersionKind())
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(desired), before); err != nil {
-		return drift{}, fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
+		return fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
 	}
 	if before.GetUID() != c.object.GetUID() {
-		return drift{}, apierrors.NewConflict(schema.GroupResource{Resource: c.Kind}, c.Name, errors.New("another object of this name has replaced it"))
+		return apierrors.NewConflict(schema.GroupResource{Resource: c.Kind}, c.Name, errors.New("another object of this name has replaced it"))
 	}
-	kept, err := c.KeepFrom(before, wanted)
+	after, err := r.replace(ctx, c, before, wanted)
 	if err != nil {
-		return drift{}, err
+		return err
 	}
-	patch, err := replacing(before, kept)
-	if err != nil {
-		return drift{}, err
-	}
-	after := before.DeepCopy()
-	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerOperator)); err != nil {
-		return drift{}, fmt.Errorf("replacing the content of %s %s: %w", c.Kind, c.Name, err)
-	}
-	if err := c.decode(after); err != nil {
-		return drift{}, err
-	}
-	if err := r.remember(c, wanted); err != nil {
-		return drift{}, err
+	if err := errors.Join(c.decode(after), r.remember(c, wanted)); err != nil {
+		return err
 	}
 	d := drift{fields: changedFields("", contentOf(before), contentOf(after)), repaired: again}
 	if len(d.fields) > 0 {
 		d.managers = managersOfLostFields(before, after)
 	}
-	return d, nil
+	r.reportDrift(ctx, config, c, d)
+	return nil
+}
+
+// replace makes wanted the content of this version of the object of a component, and returns the result.
+func (r *Reconciler) replace(ctx context.Context, c *component, before *unstructured.Unstructured, wanted content) (*unstructured.Unstructured, error) {
+	kept, err := c.KeepFrom(before, wanted)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := replacing(before, kept)
+	if err != nil {
+		return nil, err
+	}
+	after := before.DeepCopy()
+	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerOperator)); err != nil {
+		return nil, fmt.Errorf("replacing the content of %s %s: %w", c.Kind, c.Name, err)
+	}
+	return after, nil
 }
 
 // remember records that the object of a component has the desired content.

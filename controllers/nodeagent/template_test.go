@@ -190,7 +190,7 @@ func schemaOfServer(t *testing.T, config *rest.Config, name string) *fieldSchema
 
 // schemaOfType returns the schema of a Go type.
 func schemaOfType(of reflect.Type) *fieldSchema {
-	if _, ok := reflect.New(of).Interface().(json.Unmarshaler); ok {
+	if _, ok := reflect.TypeAssert[json.Unmarshaler](reflect.New(of)); ok {
 		return &fieldSchema{Type: "string"}
 	}
 	switch of.Kind() {
@@ -206,12 +206,12 @@ func schemaOfType(of reflect.Type) *fieldSchema {
 		return &fieldSchema{Type: "integer"}
 	case reflect.Struct:
 		s := &fieldSchema{Type: "object", Properties: map[string]*fieldSchema{}}
-		for i := range of.NumField() {
-			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "" {
-				maps.Copy(s.Properties, schemaOfType(of.Field(i).Type).Properties) // is inlined
+				maps.Copy(s.Properties, schemaOfType(field.Type).Properties) // is inlined
 			} else if name != "-" {
-				s.Properties[name] = schemaOfType(of.Field(i).Type)
+				s.Properties[name] = schemaOfType(field.Type)
 			}
 		}
 		return s
