@@ -105,7 +105,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
 		},
 		"Route of a removed port is deleted immediately": {
-			state: newRouteState(both...).change(func(s *state) { s.listener.Spec.Ports = s.listener.Spec.Ports[:1] }).with(ownRoute("old")),
+			state:     newRouteState(both...).change(func(s *state) { s.listener.Spec.Ports = s.listener.Spec.Ports[:1] }).with(ownRoute("old")),
 			addresses: hosts[:1], accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin"},
 		},
 		"Routes stay when the class is deleted": {

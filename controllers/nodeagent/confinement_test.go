@@ -607,6 +607,24 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 		appliedIngress = ingress
 	}
 	g.Expect(operator.Delete(t.Context(), object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: shop-http}}`))).To(Succeed())
+	withSecret := func(secret, annotation string) error {
+		ingress := object(t, `{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {namespace: `+namespace+`, name: x, annotations: {
+  listeners.stackable.tech/pod: web-1, cert-manager.io/issuer: a, `+annotation+`: b}}, spec: {ingressClassName: a, tls: [{hosts: [web-1.example], secretName: `+secret+`}], rules: [
+  {host: web-1.example, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: listener-web-1, port: {name: http}}}}]}}]}}`)
+		exposure.SetOwner(ingress, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-1", UID: "x"}})
+		return operator.Create(t.Context(), ingress, client.DryRunAll)
+	}
+	const known, other = "nginx.ingress.kubernetes.io/proxy-body-size", "example.com/other"
+	g.Expect(withSecret("listener-web-1-http-tls", known)).To(Succeed())
+	g.Expect(withSecret("web-1.tls", known)).To(Succeed())
+	g.Expect(withSecret("wildcard", known)).To(MatchError(ContainSubstring("no Secrets in Ingresses")))
+	g.Expect(withSecret("web-1.tls", other)).To(MatchError(ContainSubstring("annotations of Ingresses: " + other)))
+	for resource, name := range map[string]string{"ingresscertificates": "wildcard", "ingressannotations": other} {
+		grant(t, admin, namespace, rbacv1.PolicyRule{
+			APIGroups: []string{"listener-operator.dev"}, Resources: []string{resource}, ResourceNames: []string{name}, Verbs: []string{"use"},
+		})
+	}
+	g.Eventually(func() error { return withSecret("wildcard", other) }, apiserver.Timeout, "50ms").Should(Succeed())
 	for _, route := range gatewayRoutes(t, listener) {
 		_, err = services.Apply(t.Context(), route, nil)
 		g.Expect(err).NotTo(HaveOccurred())
