@@ -146,11 +146,25 @@ func run(ctx context.Context, options Options) error {
 	if err != nil {
 		return fmt.Errorf("loading the client configuration for the API server: %w", err)
 	}
-	// Priority and fairness protects the API server; a client-side limit would only delay mounts.
-	config.QPS = -1
+	return runOn(ctx, config, options)
+}
+
+// runOn runs the operator on an API server until ctx is done, or until it finds that etcd was restored.
+func runOn(ctx context.Context, config *rest.Config, options Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	config.Wrap(restored.Detect(end))
+	err := start(ctx, config, options)
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("ending, so that the next process reads everything again: %w", cause)
+	}
+	return err
+}
+
+// start runs the operator until ctx is done.
+func start(ctx context.Context, config *rest.Config, options Options) error {
+	// Priority and fairness protects the API server; a client-side limit would only delay mounts.
+	config.QPS = -1
 	apis, err := platform.Watch(ctx, config, backends.All().OptionalKinds()...)
 	if err != nil {
 		return err
@@ -176,9 +190,6 @@ func run(ctx context.Context, options Options) error {
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", options.Namespace)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running the controllers: %w", err)
-	}
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return fmt.Errorf("ending, so that the next process reads everything again: %w", cause)
 	}
 	return nil
 }
