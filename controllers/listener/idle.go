@@ -1,9 +1,11 @@
 package listener
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -99,36 +102,41 @@ func (o *observed) nothingListens() (reason, message string) {
 // undeclaredPorts returns the ports of a Service that no container of the Pods declares, or nil if there are no Pods.
 // targetsNodePorts states that target ports which are node ports do not count.
 func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePorts bool) []string {
+	if len(pods) == 0 {
+		return nil
+	}
+	declared := declaredPorts(pods)
 	var undeclared []string
 	for i := range service.Spec.Ports {
 		port := &service.Spec.Ports[i]
 		if targetsNodePorts && exposure.TargetsNodePort(port) {
 			continue
 		}
-		if len(pods) > 0 && !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return declares(pod, port) }) {
-			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", target(port), port.Name))
+		if to := target(port); !declared.Has(declaredPort{cmp.Or(port.Protocol, corev1.ProtocolTCP), to}) {
+			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", to, port.Name))
 		}
 	}
 	return undeclared
 }
 
-// declares reports whether a container of the Pod declares the port that a port of a Service leads to.
-func declares(pod *corev1.Pod, port *corev1.ServicePort) bool {
-	protocol := func(p corev1.Protocol) corev1.Protocol {
-		if p == "" {
-			return corev1.ProtocolTCP
-		}
-		return p
-	}
-	to := target(port)
-	for i := range pod.Spec.Containers {
-		for _, p := range pod.Spec.Containers[i].Ports {
-			if protocol(p.Protocol) == protocol(port.Protocol) && (to == fmt.Sprint(p.ContainerPort) || to == p.Name) {
-				return true
+// declaredPort is a port that a container declares, by its number or by its name.
+type declaredPort struct {
+	protocol corev1.Protocol
+	port     string
+}
+
+// declaredPorts returns the ports that containers of the Pods declare, which the ports of a Service may lead to.
+func declaredPorts(pods []*corev1.Pod) sets.Set[declaredPort] {
+	declared := sets.New[declaredPort]()
+	for _, pod := range pods {
+		for i := range pod.Spec.Containers {
+			for _, p := range pod.Spec.Containers[i].Ports {
+				protocol := cmp.Or(p.Protocol, corev1.ProtocolTCP)
+				declared.Insert(declaredPort{protocol, strconv.Itoa(int(p.ContainerPort))}, declaredPort{protocol, p.Name})
 			}
 		}
 	}
-	return false
+	return declared
 }
 
 // target returns the number or the name of the container port that a port of a Service leads to.

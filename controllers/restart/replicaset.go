@@ -125,15 +125,18 @@ func (s *replicas) next(outdated []outdatedPod, replaced func(*corev1.Pod) bool)
 	if missing := int(s.desired) - len(s.pods); missing > 0 {
 		return nil, fmt.Sprintf("%d of %d Pods do not exist", missing, s.desired)
 	}
+	isOutdated := map[types.UID]*outdatedPod{}
+	for i := range outdated {
+		isOutdated[outdated[i].pod.UID] = &outdated[i]
+	}
 	var candidates []candidate
 	for i := range s.pods {
 		pod, ready := &s.pods[i], claim.PodReady(&s.pods[i])
-		at := slices.IndexFunc(outdated, func(o outdatedPod) bool { return o.pod.UID == pod.UID })
 		switch {
 		case pod.DeletionTimestamp != nil:
 			return nil, fmt.Sprintf("Pod %s is being deleted", pod.Name)
-		case at >= 0 && pod.Status.Phase == corev1.PodRunning:
-			candidates = append(candidates, candidate{&outdated[at], ready, replaced(pod)})
+		case isOutdated[pod.UID] != nil && pod.Status.Phase == corev1.PodRunning:
+			candidates = append(candidates, candidate{isOutdated[pod.UID], ready, replaced(pod)})
 		case !ready:
 			return nil, fmt.Sprintf("Pod %s is not ready", pod.Name)
 		}

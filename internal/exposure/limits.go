@@ -15,10 +15,14 @@ import (
 const (
 	// maxListedPorts is the number of entries in spec.ports. The class limits how many of them are exposed.
 	maxListedPorts = 1024
+	// maxLabels is the number of labels of a Listener. Each of the objects that are generated for it has them, too.
+	maxLabels = 128
 	// maxSelectorLabels is the number of spec.extraPodSelectorLabels.
 	maxSelectorLabels = 64
-	// maxOverrides is the number of spec.objectOverrides that apply to the Service. Others are written for objects of
+	// maxListedOverrides is the number of entries in spec.objectOverrides. Most of them may be written for objects of
 	// product operators, and cost no more than being read.
+	maxListedOverrides = 1024
+	// maxOverrides is the number of those that apply to the Service.
 	maxOverrides = 16
 	// maxOverrideBytes is the size of all that apply.
 	maxOverrideBytes = 64 << 10
@@ -38,6 +42,11 @@ func checkSize(listener *listenersv1alpha1.Listener) error {
 	case len(spec.ExtraPodSelectorLabels) > maxSelectorLabels:
 		return Refuse(listenersv1alpha1.ReasonServiceRejected, "spec.extraPodSelectorLabels has %d labels, of at most %d; remove some",
 			len(spec.ExtraPodSelectorLabels), maxSelectorLabels)
+	case len(listener.Labels) > maxLabels:
+		return Refuse(listenersv1alpha1.ReasonServiceRejected, "metadata.labels has %d labels, of at most %d; remove some", len(listener.Labels), maxLabels)
+	case len(spec.ObjectOverrides) > maxListedOverrides:
+		return Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides has %d entries, of at most %d; remove some",
+			len(spec.ObjectOverrides), maxListedOverrides)
 	default:
 		return nil
 	}

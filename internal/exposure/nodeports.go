@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 )
@@ -21,12 +22,12 @@ func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1
 		return nil
 	}
 	fixed := FixedNodePorts(desired)
-	numbers := slices.Collect(maps.Values(fixed))
+	numbers := sets.New(slices.Collect(maps.Values(fixed))...)
 	lost := map[string]int32{}
 	for i := range desired.Spec.Ports {
 		name := ptr.Deref(desired.Spec.Ports[i].Name, "")
 		number, known := last[name]
-		if _, isFixed := fixed[name]; known && !isFixed && !slices.Contains(numbers, number) {
+		if _, isFixed := fixed[name]; known && !isFixed && !numbers.Has(number) {
 			lost[name] = number
 		}
 	}
@@ -56,6 +57,7 @@ func AllocateNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *co
 func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]int32, numbers utilnet.PortRange, taken func(int32) bool,
 ) (allocated map[string]int32, without string) {
 	allocated, shared := map[string]int32{}, map[portProtocol]int32{}
+	used := sets.New(slices.Collect(maps.Values(has))...)
 	for i := range desired.Spec.Ports {
 		p := &desired.Spec.Ports[i]
 		name := ptr.Deref(p.Name, "")
@@ -63,13 +65,14 @@ func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]i
 		if !ok {
 			if number, ok = shareable(shared, p); !ok {
 				number, ok = firstFree(numbers, *desired.Namespace+"/"+*desired.Name+"/"+name, func(n int32) bool {
-					return taken(n) || slices.Contains(slices.Collect(maps.Values(has)), n) || slices.Contains(slices.Collect(maps.Values(allocated)), n)
+					return taken(n) || used.Has(n)
 				})
 			}
 			if !ok {
 				return nil, name
 			}
 			allocated[name] = number
+			used.Insert(number)
 		}
 		shared[portProtocol{ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP)}] = number
 	}
@@ -156,20 +159,31 @@ func TargetsNodePort(p *corev1.ServicePort) bool {
 	return p.NodePort != 0 && p.TargetPort == intstr.FromInt32(p.NodePort)
 }
 
-// AwaitsTarget reports whether the node port of a port of the Service does not lead to the container port of the same
-// number yet, although the class says so. Then it must not be published, because nothing listens where it leads. It is
-// false for a number that is published already: programs may still listen where it leads.
-func (l *Listener) AwaitsTarget(p *corev1.ServicePort) bool {
-	switch {
-	case !l.Class.TargetsNodePorts(), p.NodePort == 0, TargetsNodePort(p):
-		return false
-	case l.Status != nil && l.Status.NodePorts[p.Name] == p.NodePort:
-		return false
+// AwaitingTarget returns the names of the ports of the Service whose node port does not lead to the container port of
+// the same number yet, although the class says so. Then it must not be published, because nothing listens where it
+// leads. A number that is published already is not among them: programs may still listen where it leads.
+func (l *Listener) AwaitingTarget() sets.Set[string] {
+	awaiting := sets.New[string]()
+	for i := range l.Service.Spec.Ports {
+		p := &l.Service.Spec.Ports[i]
+		switch {
+		case !l.Class.TargetsNodePorts(), p.NodePort == 0, TargetsNodePort(p):
+		case l.Status != nil && l.Status.NodePorts[p.Name] == p.NodePort:
+		default:
+			awaiting.Insert(p.Name)
+		}
 	}
-	desired, err := Service(l.Class, l.Listener)
-	return err != nil || !slices.ContainsFunc(desired.Spec.Ports, func(d corev1ac.ServicePortApplyConfiguration) bool {
-		return ptr.Deref(d.Name, "") == p.Name && d.TargetPort != nil // which overrides set
-	})
+	if awaiting.Len() == 0 {
+		return awaiting
+	}
+	if desired, err := Service(l.Class, l.Listener); err == nil {
+		for i := range desired.Spec.Ports {
+			if p := &desired.Spec.Ports[i]; p.TargetPort != nil { // which overrides set
+				awaiting.Delete(ptr.Deref(p.Name, ""))
+			}
+		}
+	}
+	return awaiting
 }
 
 // FixedNodePorts returns the node ports that overrides set, by port name.

@@ -350,6 +350,21 @@ func TestServiceIsRefused(t *testing.T) {
 			},
 			listenersv1alpha1.ReasonInvalidPorts, "spec.ports has 1025 entries, of at most 1024; remove some",
 		},
+		"129 labels": {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				l.Labels = map[string]string{}
+				for i := range 129 {
+					l.Labels[fmt.Sprint("a", i)] = "b"
+				}
+			},
+			listenersv1alpha1.ReasonServiceRejected, "metadata.labels has 129 labels, of at most 128; remove some",
+		},
+		"1,025 overrides of other objects": {
+			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
+				l.Spec.ObjectOverrides = slices.Repeat([]runtime.RawExtension{{Raw: []byte(`{}`)}}, 1025)
+			},
+			listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides has 1025 entries, of at most 1024; remove some",
+		},
 		"65 labels that Pods must have": {
 			func(_ *listenersv1alpha1.ListenerClass, l *listenersv1alpha1.Listener) {
 				l.Spec.ExtraPodSelectorLabels = map[string]string{}

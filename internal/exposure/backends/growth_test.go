@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -38,7 +40,7 @@ func works() map[string]growth.Work {
 				l.Spec.Ports = append(l.Spec.Ports, listenersv1alpha1.ListenerPort{Name: "web", Port: int32(i + 1)})
 			}
 		}),
-		"labels of a Listener": service(1000, func(l *listenersv1alpha1.Listener, n int) { l.Labels = values(n) }),
+		"labels of a Listener": service(64, func(l *listenersv1alpha1.Listener, n int) { l.Labels = values(n) }),
 		"labels that Pods must have": service(32, func(l *listenersv1alpha1.Listener, n int) {
 			l.Spec.ExtraPodSelectorLabels = values(n)
 		}),
@@ -48,7 +50,7 @@ func works() map[string]growth.Work {
 				l.Spec.ExtraPodSelectorLabels[key+" "] = key
 			}
 		}),
-		"overrides of other objects": service(1000, func(l *listenersv1alpha1.Listener, n int) {
+		"overrides of other objects": service(512, func(l *listenersv1alpha1.Listener, n int) {
 			for range n {
 				l.Spec.ObjectOverrides = append(l.Spec.ObjectOverrides, runtime.RawExtension{Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web"}}`)})
 			}
@@ -75,6 +77,23 @@ func works() map[string]growth.Work {
 			}
 			override(l, map[string]any{"metadata": map[string]any{"finalizers": finalizers}})
 		}),
+		"node ports of a range": {Size: 256, Do: func(n int) {
+			l := listener(listenersv1alpha1.ListenerClassSpec{}, n)
+			desired := corev1ac.Service(l.Name, l.Namespace).WithSpec(corev1ac.ServiceSpec().WithType(corev1.ServiceTypeNodePort))
+			for _, p := range l.Spec.Ports {
+				desired.Spec.WithPorts(corev1ac.ServicePort().WithName(p.Name).WithPort(p.Port))
+			}
+			numbers, _ := exposure.AllocateNodePorts(desired, nil, nil, utilnet.PortRange{Base: 30000, Size: 2768}, func(int32) bool { return false })
+			exposure.LostNodePorts(exposure.WithNodePorts(desired, numbers), nil, numbers)
+		}},
+		"ports whose target is their node port": {Size: 32, Do: func(n int) {
+			l := listener(listenersv1alpha1.ListenerClassSpec{NodePorts: &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame}}, n)
+			l.Class.Spec.ServiceType = listenersv1alpha1.ServiceTypeNodePort
+			for i := range l.Service.Spec.Ports {
+				l.Service.Spec.Ports[i].NodePort = int32(30000 + i)
+			}
+			backends.All().Of(l.Class).Addresses(l)
+		}},
 		"ports of a Pod": {Size: 1000, Do: func(n int) {
 			claim.PodPorts(pod(n, "p%d"))
 			claim.DuplicatePorts(pod(n, "p%d"))

@@ -89,8 +89,9 @@ func ports(service *corev1.Service) map[string]int32 {
 // nodePorts returns the allocated node ports of a Listener's Service by port name, without those that do not lead where
 // the class says yet; it is empty if there are none.
 func nodePorts(l *exposure.Listener) map[string]int32 {
+	awaiting := l.AwaitingTarget()
 	return portsBy(l.Service, func(p corev1.ServicePort) int32 {
-		if l.AwaitsTarget(&p) {
+		if awaiting.Has(p.Name) {
 			return 0
 		}
 		return p.NodePort

@@ -5,7 +5,6 @@ package serviceaddresses
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -79,7 +78,7 @@ func missing(l *exposure.Listener, ports map[string]int32) (reason, message stri
 			"with serviceType NodePort"
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
-	case len(ports) == 0 && slices.ContainsFunc(l.Service.Spec.Ports, func(p corev1.ServicePort) bool { return l.AwaitsTarget(&p) }):
+	case len(ports) == 0 && l.AwaitingTarget().Len() > 0:
 		return listenersv1alpha1.ReasonWaitingForNodePorts, "the node ports of Service " + service + " do not lead to the container ports of the same numbers yet"
 	case len(ports) == 0:
 		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; check whether overrides change its type"
