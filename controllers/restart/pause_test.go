@@ -88,7 +88,7 @@ func (f *flapping) setAddress(address []listenersv1alpha1.IngressAddress) {
 	f.Helper()
 	f.address = address
 	var all listenersv1alpha1.PodListenersList
-	f.must(f.Client.List(f.Context(), &all))
+	f.must(f.List(f.Context(), &all))
 	for i := range all.Items {
 		all.Items[i].Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: address}
 		f.must(f.Update(f.Context(), &all.Items[i]))
