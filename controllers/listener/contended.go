@@ -3,6 +3,7 @@ package listener
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -15,6 +16,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
 // contended has what the cache does not show of the objects of a kind that exclude each other: those that were just
@@ -108,6 +110,23 @@ func (r *Reconciler) others(ctx context.Context, listener *listenersv1alpha1.Lis
 		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
 	return others
+}
+
+// namespacesOf returns the labels of the namespaces of objects, by name. One that does not exist has none.
+func (r *Reconciler) namespacesOf(ctx context.Context, objects []exposure.Object) (map[string]map[string]string, error) {
+	found := map[string]map[string]string{}
+	for _, o := range objects {
+		name := o.GetNamespace()
+		if _, ok := found[name]; ok {
+			continue
+		}
+		namespace := tenancy.Namespace()
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+		}
+		found[name] = namespace.Labels
+	}
+	return found, nil
 }
 
 // orphaned reports whether the Listener of an object no longer exists. The object is deleted with it.

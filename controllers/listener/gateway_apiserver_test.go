@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -267,6 +268,46 @@ func TestEachListenerHasAPortOfTheGatewayForItself(t *testing.T) {
 }
 
 // A release of the Gateway API makes a kind stable, and a later one stops serving its former version.
+// TestARouteThatTheGatewayDoesNotAllowTakesNoPort: anybody may write a TCPRoute in a namespace of their own. The
+// namespace that a listener allows may change, and with it who has the port.
+func TestARouteThatTheGatewayDoesNotAllowTakesNoPort(t *testing.T) {
+	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
+	g.serve(t)
+	allowed := gatewayListener("tcp-0", gatewayv1.TCPProtocolType, 9000)
+	allowed.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{
+		From: ptr.To(gatewayv1.NamespacesFromSelector), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"gateway": g.edge}},
+	}}
+	g.createGateway(allowed)
+	admin := apiserver.Client(t)
+	label := func(name, value string) {
+		namespace := &corev1.Namespace{}
+		g.Expect(admin.Get(t.Context(), client.ObjectKey{Name: name}, namespace)).To(Succeed())
+		namespace.Labels["gateway"] = value
+		g.Expect(admin.Update(t.Context(), namespace)).To(Succeed())
+	}
+	other := apiserver.Namespace(t)
+	foreign := &gatewayv1alpha2.TCPRoute{
+		ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "foreign"},
+		Spec: gatewayv1alpha2.TCPRouteSpec{
+			CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
+				Namespace: ptr.To[gatewayv1.Namespace](metav1.NamespaceDefault), Name: gatewayv1.ObjectName(g.edge), SectionName: ptr.To[gatewayv1.SectionName]("tcp-0"),
+			}}},
+			Rules: []gatewayv1alpha2.TCPRouteRule{{BackendRefs: []gatewayv1.BackendRef{{BackendObjectReference: gatewayv1.BackendObjectReference{
+				Name: "other", Port: ptr.To[gatewayv1.PortNumber](80),
+			}}}}},
+		},
+	}
+	g.Eventually(func() error { return g.api.Create(t.Context(), foreign) }).Should(Succeed())
+	label(g.key.Namespace, g.edge)
+	label(other, g.edge)
+	l := g.createListener(nil)
+	g.key.Name = l.Name
+	g.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonNoGatewayListener)
+
+	label(other, "")
+	g.Eventually(g.sections).Should(HaveKeyWithValue(l.Name+"-http", "tcp-0"))
+}
+
 func TestRoutesFollowTheVersionsThatAreServed(t *testing.T) {
 	g := newGateways(t, listenersv1alpha1.GatewayRouteKindTCP)
 	g.serve(t)

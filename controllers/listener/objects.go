@@ -40,6 +40,10 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 			defer c.deciding.Unlock()
 			c.setWaiting(client.ObjectKeyFromObject(o.listener), true) // before the others are read, so that no change is missed
 			l.Others = r.others(ctx, o.listener, kind)
+			var err error
+			if l.OtherNamespaces, err = r.namespacesOf(ctx, l.Others); err != nil {
+				return nil, err
+			}
 		}
 	}
 	all, err := o.backend.Objects(l)

@@ -280,9 +280,10 @@ func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []re
 	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
-// namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels.
+// namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those
+// that wait for contended objects, because what these belong to may select namespaces, too.
 func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.listeners(ctx, client.InNamespace(o.GetName()))
+	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.waitingForOthers(ctx, o)...)
 }
 
 // configurationToListeners maps the ListenerOperator to all Listeners, because it depends on their classes which of

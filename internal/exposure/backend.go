@@ -101,8 +101,10 @@ type Listener struct {
 	// Others are all objects of a Contended kind that the Listener does not control, sorted by namespace and name. It
 	// is set for Objects only.
 	Others []Object
-	// NamespaceLabels are the labels of the Listener's namespace.
+	// NamespaceLabels are the labels of the Listener's namespace, and OtherNamespaces those of the namespaces of
+	// Others, by name.
 	NamespaceLabels map[string]string
+	OtherNamespaces map[string]map[string]string
 	// Pods are the names of the Pods that mount the claim that the Listener was created for, sorted. It is empty for a
 	// Listener that was not created for a claim.
 	Pods []string

@@ -46,8 +46,8 @@ type node struct {
 	checkInterval time.Duration
 	// down makes all requests of the agent fail.
 	down atomic.Bool
-	// cut ends the agent's watch, as the API server does after some minutes. The next one starts from a resource version
-	// of the future, as after a restore of etcd, if stale is set. staleWatches counts those.
+	// cut ends the agent's watch, as the API server does after some minutes. The next one starts from a resource
+	// version of the future, as after a restore of etcd, if stale is set. staleWatches counts those.
 	cut          func()
 	stale        atomic.Bool
 	staleWatches atomic.Int32

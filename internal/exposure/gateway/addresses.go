@@ -148,7 +148,7 @@ func (b Backend) programmedPorts(l *exposure.Listener, r *route, parent gatewayv
 	first := b.noListener(l, r, parent)
 	for i := range gateway.Spec.Listeners {
 		listener := &gateway.Spec.Listeners[i]
-		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l) || !b.ownPort && !servesHost(listener, hostOf(r)) {
+		if !selects(parent, listener) || !b.speaks(listener) || !allows(gateway, listener, l.Namespace, l.NamespaceLabels) || !b.ownPort && !servesHost(listener, hostOf(r)) {
 			continue
 		}
 		if text := notProgrammed(gateway, listener); text == "" {

@@ -72,8 +72,8 @@ func (b Backend) candidates(l *exposure.Listener) []candidate {
 			if !b.speaks(listener) || !allowedBy(parent, listener) || slices.ContainsFunc(candidates, same) {
 				continue
 			}
-			switch other := b.holder(l, c.section, listener, nil); {
-			case !allows(gateway, listener, l):
+			switch other := b.holder(l, gateway, listener, nil); {
+			case !allows(gateway, listener, l.Namespace, l.NamespaceLabels):
 				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
 			case other != nil:
 				c.problem = fmt.Sprintf("%s %s/%s has it", b.kind, other.GetNamespace(), other.GetName())
@@ -89,15 +89,15 @@ func allowedBy(parent listenersv1alpha1.GatewayParent, listener *gatewayv1.Liste
 	return (parent.SectionName == "" || parent.SectionName == string(listener.Name)) && (parent.Port == 0 || parent.Port == int32(listener.Port))
 }
 
-// holder returns another route with the section as its parent, or nil. If own is given, it considers only routes that
-// are older: the Gateway API gives them precedence.
-func (b Backend) holder(l *exposure.Listener, s section, listener *gatewayv1.Listener, own *route) exposure.Object {
+// holder returns another route with a listener of a Gateway as its parent, which allows it, or nil. If own is given, it
+// considers only routes that are older: the Gateway API gives them precedence.
+func (b Backend) holder(l *exposure.Listener, gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, own *route) exposure.Object {
 	for _, other := range l.Others {
-		if own != nil && !older(other, own) {
+		if own != nil && !older(other, own) || !allows(gateway, listener, other.GetNamespace(), l.OtherNamespaces[other.GetNamespace()]) {
 			continue
 		}
 		for _, parent := range routeOf(other).parents {
-			if name, ok := gatewayOf(other.GetNamespace(), parent); ok && name == s.gateway && selects(parent, listener) {
+			if name, ok := gatewayOf(other.GetNamespace(), parent); ok && name == (gatewayName{Namespace: gateway.Namespace, Name: gateway.Name}) && selects(parent, listener) {
 				return other
 			}
 		}
@@ -139,7 +139,7 @@ func (b Backend) kept(l *exposure.Listener, port string, candidates []candidate)
 		return s, true
 	}
 	usable := slices.ContainsFunc(candidates, func(c candidate) bool { return c.section == s })
-	return s, usable && b.holder(l, s, &gateway.Spec.Listeners[i], existing) == nil
+	return s, usable && b.holder(l, gateway, &gateway.Spec.Listeners[i], existing) == nil
 }
 
 // published reports whether a port of the Listener is published with this number.

@@ -182,6 +182,27 @@ func TestEachPortHasAListenerOfTheGatewayForItself(t *testing.T) {
 			l.Objects = []exposure.Object{tcpRoute("shop", "web-admin", "tcp-1", 2), tcpRoute("shop", "web-http", "tcp-3", 2)}
 			l.Others = []exposure.Object{tcpRoute("other", "a", "tcp-1", 1)}
 		}, routes{"web-admin": "edge/tcp-2", "web-http": "edge/tcp-3"}},
+		"the first one, if that of another route does not allow its namespace": {func(l *exposure.Listener) {
+			l.Objects = []exposure.Object{tcpRoute("shop", "web-http", "tcp-2", 2)}
+			l.Others = []exposure.Object{tcpRoute("other", "a", "tcp-1", 1), tcpRoute("other", "b", "tcp-2", 1)}
+			l.OtherNamespaces = map[string]map[string]string{"other": {"team": "red"}}
+			gateway := newGateway(nil)
+			for _, name := range []gatewayv1.SectionName{"tcp-1", "tcp-2"} {
+				listenerOf(gateway, name).AllowedRoutes.Namespaces = &gatewayv1.RouteNamespaces{
+					From: ptr.To(gatewayv1.NamespacesFromSelector), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}},
+				}
+			}
+			l.Referenced = []exposure.Object{gateway}
+		}, routes{"web-admin": "edge/tcp-1", "web-http": "edge/tcp-2"}},
+		"another one, if that of another route selects its namespace": {func(l *exposure.Listener) {
+			l.Others = []exposure.Object{tcpRoute("other", "a", "tcp-1", 1)}
+			l.OtherNamespaces = map[string]map[string]string{"other": {"team": "blue"}}
+			l.Referenced = []exposure.Object{newGateway(func(g *gatewayv1.Gateway) {
+				listenerOf(g, "tcp-1").AllowedRoutes.Namespaces = &gatewayv1.RouteNamespaces{
+					From: ptr.To(gatewayv1.NamespacesFromSelector), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "blue"}},
+				}
+			})}
+		}, routes{"web-admin": "edge/tcp-2", "web-http": "edge/tcp-3"}},
 		"the first one by name of routes of the same time": {func(l *exposure.Listener) {
 			l.Objects = []exposure.Object{tcpRoute("shop", "web-admin", "tcp-1", 1), tcpRoute("shop", "web-http", "tcp-3", 1)}
 			l.Others = []exposure.Object{tcpRoute("zoo", "a", "tcp-1", 1)}

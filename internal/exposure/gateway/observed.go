@@ -85,8 +85,8 @@ func (b Backend) speaks(listener *gatewayv1.Listener) bool {
 		})
 }
 
-// allows reports whether a listener of a Gateway allows routes from the namespace of the Listener.
-func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, l *exposure.Listener) bool {
+// allows reports whether a listener of a Gateway allows routes from a namespace with these labels.
+func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, namespace string, namespaceLabels labels.Set) bool {
 	namespaces := &gatewayv1.RouteNamespaces{}
 	if listener.AllowedRoutes != nil && listener.AllowedRoutes.Namespaces != nil {
 		namespaces = listener.AllowedRoutes.Namespaces
@@ -96,9 +96,9 @@ func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, l *exposur
 		return true
 	case gatewayv1.NamespacesFromSelector:
 		selector, err := metav1.LabelSelectorAsSelector(namespaces.Selector)
-		return err == nil && selector.Matches(labels.Set(l.NamespaceLabels))
+		return err == nil && selector.Matches(namespaceLabels)
 	case gatewayv1.NamespacesFromSame:
-		return gateway.Namespace == l.Namespace
+		return gateway.Namespace == namespace
 	default:
 		return false
 	}
