@@ -20,10 +20,12 @@ var systemControllers = []string{
 	"system:kube-controller-manager",
 }
 
-// podListenersPolicy lets only the operator write PodListeners, because node agents write their content to volumes.
-// RBAC does not suffice: the Operator Lifecycle Manager gives the editors of a namespace permission to write the
-// resources of all CRDs that an operator owns. Administrators of the operator may delete PodListeners, which are then
-// recreated, and everyone with permission may write an object as it is, as storage migrations do.
+// podListenersPolicy lets only the operator write PodListeners, because node agents write their content to volumes, and
+// the status of Listeners, because the operator keeps classes and port numbers for Listeners by it. RBAC does not
+// suffice: the Operator Lifecycle Manager gives the editors of a namespace permission to write the resources of all
+// CRDs that an operator owns, and Roles may have wildcards. Administrators of the operator may delete PodListeners,
+// which are then recreated, and write the status of Listeners, as restores from backups do. Everyone with permission
+// may write an object as it is, as storage migrations do.
 func podListenersPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
 	writers := append([]string{fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, names.Operator)}, systemControllers...)
 	var unchanged []string
@@ -33,6 +35,8 @@ func podListenersPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, 
 	for _, field := range []string{"finalizers", "ownerReferences"} {
 		unchanged = append(unchanged, fmt.Sprintf("object.metadata.?%[1]s.orValue([]) == oldObject.metadata.?%[1]s.orValue([])", field))
 	}
+	isAdministrator := fmt.Sprintf("authorizer.group('%s').resource('listeneroperators').name('%s').check('delete').allowed()",
+		operatorv1alpha1.GroupVersion.Group, operatorv1alpha1.ListenerOperatorName)
 	return admissionregistrationv1ac.ValidatingAdmissionPolicy(names.PodListenersPolicy).WithSpec(
 		admissionregistrationv1ac.ValidatingAdmissionPolicySpec().
 			WithFailurePolicy(admissionregistrationv1.Fail).
@@ -40,7 +44,7 @@ func podListenersPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, 
 				admissionregistrationv1ac.NamedRuleWithOperations().
 					WithAPIGroups(listenersv1alpha1.GroupVersion.Group).
 					WithAPIVersions("*").
-					WithResources("podlisteners", "podlisteners/*").
+					WithResources("podlisteners", "podlisteners/*", "listeners/status").
 					WithOperations(admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete),
 			)).
 			WithMatchConditions(admissionregistrationv1ac.MatchCondition().
@@ -54,9 +58,11 @@ func podListenersPolicy(_ *operatorv1alpha1.ListenerOperator, s Settings) (any, 
 					WithExpression("request.operation != 'UPDATE' || object.spec == oldObject.spec && "+strings.Join(unchanged, " && ")).
 					WithMessage("only the listener operator may change PodListeners"),
 				admissionregistrationv1ac.Validation().
-					WithExpression(fmt.Sprintf("request.operation != 'DELETE' || authorizer.group('%s').resource('listeneroperators').name('%s').check('delete').allowed()",
-						operatorv1alpha1.GroupVersion.Group, operatorv1alpha1.ListenerOperatorName)).
+					WithExpression("request.operation != 'DELETE' || "+isAdministrator).
 					WithMessage("only the listener operator, and those who may delete its configuration, may delete PodListeners"),
+				admissionregistrationv1ac.Validation().
+					WithExpression("request.resource.resource != 'listeners' || object.?status == oldObject.?status || "+isAdministrator).
+					WithMessage("only the listener operator, and those who may delete its configuration, may change the status of a Listener"),
 			),
 	), nil
 }

@@ -72,6 +72,7 @@ const (
 	mayNotCreate = "only the listener operator may create PodListeners"
 	mayNotChange = "only the listener operator may change PodListeners"
 	mayNotDelete = "may delete PodListeners"
+	mayNotStatus = "may change the status of a Listener"
 )
 
 // denied reports whether err has the message of a denial.
@@ -79,7 +80,7 @@ func denied(err error, message string) bool {
 	return err != nil && strings.Contains(err.Error(), message)
 }
 
-func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
+func TestOnlyTheOperatorWritesPodListenersAndStatus(t *testing.T) {
 	admin, namespace := apiserver.Client(t), apiserver.Namespace(t)
 	for _, c := range Components() {
 		if c.Name == names.PodListenersPolicy {
@@ -115,9 +116,20 @@ func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
 		content.SetName(listenersv1alpha1.PodListenersName(types.UID(uid)))
 		return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(content), client.FieldOwner("tenant"), client.ForceOwnership, client.DryRunAll)
 	}
+	listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	if err := admin.Create(t.Context(), listener); err != nil {
+		t.Fatal(err)
+	}
+	listener.Status = &listenersv1alpha1.ListenerStatus{KeptClassName: "public", IngressAddresses: []listenersv1alpha1.IngressAddress{}}
+	if err := operator.Status().Update(t.Context(), listener); err != nil {
+		t.Fatal(err)
+	}
+	patchStatus := func(c client.Client, patch string) error {
+		return c.Status().Patch(t.Context(), listener.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
+	}
 	other := listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeCluster}
-	type want struct{ create, change, same, delete string } // messages of denials, "" for allowed
-	others := want{mayNotCreate, mayNotChange, "", mayNotDelete}
+	type want struct{ create, change, same, delete, status string } // messages of denials, "" for allowed
+	others := want{mayNotCreate, mayNotChange, "", mayNotDelete, mayNotStatus}
 	for name, tc := range map[string]struct {
 		user string // "" for an administrator of the cluster
 		want want
@@ -125,7 +137,7 @@ func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
 		"the operator":             {serviceAccount(namespace, names.Operator), want{}},
 		"the garbage collector":    {serviceAccount("kube-system", "generic-garbage-collector"), want{}},
 		"the namespace controller": {serviceAccount("kube-system", "namespace-controller"), want{}},
-		"an administrator":         {"", want{mayNotCreate, mayNotChange, "", ""}},
+		"an administrator":         {"", want{mayNotCreate, mayNotChange, "", "", ""}},
 		"an editor":                {"editor", others},
 		"a node agent":             {serviceAccount(namespace, names.NodeAgent), others},
 		"an operator elsewhere":    {serviceAccount("elsewhere", names.Operator), others},
@@ -152,6 +164,11 @@ func TestOnlyTheOperatorWritesPodListeners(t *testing.T) {
 				{"patch of owners", tc.want.change, patch(c, `{"metadata":{"ownerReferences":null}}`)},
 				{"update of spec", tc.want.change, update(c, func(p *listenersv1alpha1.PodListeners) { p.Spec.Listeners["data"] = other })},
 				{"update without a change", tc.want.same, update(c, func(*listenersv1alpha1.PodListeners) {})},
+				{"status of a Listener", tc.want.status, patchStatus(c, `{"status":{"keptClassName":"secret"}}`)},
+				{"status of a Listener with port numbers", tc.want.status, patchStatus(c, `{"status":{"lastNodePorts":{"http":30080},"sharedPorts":{"http":9000}}}`)},
+				{"removal of the status of a Listener", tc.want.status, patchStatus(c, `{"status":null}`)},
+				{"the same status of a Listener", tc.want.same, patchStatus(c, `{"status":{"keptClassName":"public"}}`)},
+				{"spec of a Listener", "", c.Patch(t.Context(), listener.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"className":"a"}}`)), client.DryRunAll)},
 				{"delete", tc.want.delete, c.Delete(t.Context(), existing.DeepCopy(), client.DryRunAll)},
 				{"delete all", tc.want.delete, c.DeleteAllOf(t.Context(), &listenersv1alpha1.PodListeners{}, client.InNamespace(namespace), client.DryRunAll)},
 			} {
