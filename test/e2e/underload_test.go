@@ -20,6 +20,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -98,6 +99,7 @@ var injectedFaults = []fault{
 	{name: "100 Pods created and deleted at once", inject: manyPods},
 	{name: "namespace deleted while the volumes of 30 Pods are mounted", inject: deletedNamespace},
 	{name: "rollback to the version before, and update", inject: rollback},
+	{name: "operators of two versions at once, for 30 s", hold: 30 * time.Second, inject: twoVersions},
 }
 
 // byItself heals a fault that ends by itself.
@@ -288,6 +290,66 @@ func versionBefore(ctx context.Context, root string) string {
 	return "a86c71c4c8651c95165a88df4297a56a6d8e1bf0"
 }
 
+// imageBefore is the image of the version before.
+const imageBefore = "listener-operator:before"
+
+// loadVersionBefore builds the version before, loads its image onto all nodes, and returns the directory of its source.
+func loadVersionBefore(s *scenario, root string) (dir string, err error) {
+	dir = filepath.Join(s.TempDir(), "before")
+	if err := command(s.ctx, root, "git", "worktree", "add", "--detach", dir, versionBefore(s.ctx, root)); err != nil {
+		return "", err
+	}
+	s.Cleanup(func() { _ = command(context.Background(), root, "git", "worktree", "remove", "--force", dir) })
+	if err := command(s.ctx, dir, "make", "build", "licenses"); err != nil {
+		return "", err
+	}
+	return dir, loadOperator(s.ctx, dir, imageBefore)
+}
+
+// twoVersions runs an operator of the version before beside the current one, as in an update that does not end, and
+// lets it lead. Then both wait for the lease in turn.
+func twoVersions(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+	permissionsVaried = true
+	root, err := checkout.Root()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := loadVersionBefore(s, root); err != nil {
+		return nil, err
+	}
+	current := &appsv1.Deployment{}
+	s.get(current, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "before"}, Spec: *current.Spec.DeepCopy()}
+	for _, labels := range []map[string]string{other.Spec.Selector.MatchLabels, other.Spec.Template.Labels} {
+		labels["version"] = "before"
+	}
+	container := &other.Spec.Template.Spec.Containers[0]
+	container.Image = imageBefore
+	for i := range container.Env {
+		if container.Env[i].Name == "RELATED_IMAGE_NODE_AGENT" {
+			container.Env[i].Value = imageBefore
+		}
+	}
+	s.create(other)
+	s.patch(current, func() { current.Spec.Replicas = ptr.To[int32](0) })
+	if err := s.awaitLeader("before-"); err != nil {
+		return nil, err
+	}
+	s.patch(current, func() { current.Spec.Replicas = ptr.To[int32](1) })
+	return func(ctx context.Context) error {
+		return errors.Join(api.Delete(ctx, other), s.awaitLeader(names.Operator+"-"), awaitOperator(ctx, operatorImage), awaitAgents(ctx, operatorImage))
+	}, nil
+}
+
+// awaitLeader waits until a Pod leads whose name begins so.
+func (s *scenario) awaitLeader(prefix string) error {
+	_, err := await(s.timeoutContext(), &coordinationv1.Lease{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator},
+		func(l *coordinationv1.Lease) bool {
+			return strings.HasPrefix(ptr.Deref(l.Spec.HolderIdentity, ""), prefix)
+		})
+	return err
+}
+
 // rollback installs the version before by its own manifests, as docs/upgrade.md describes, and then the current one
 // again.
 func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
@@ -302,28 +364,20 @@ func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 	s.patch(class, func() {
 		class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{l.namespace}}
 	})
-	const image = "listener-operator:before"
-	before := filepath.Join(s.TempDir(), "before")
-	if err := command(s.ctx, root, "git", "worktree", "add", "--detach", before, versionBefore(s.ctx, root)); err != nil {
-		return nil, err
-	}
-	s.Cleanup(func() { _ = command(context.Background(), root, "git", "worktree", "remove", "--force", before) })
-	if err := command(s.ctx, before, "make", "build", "licenses"); err != nil {
-		return nil, err
-	}
-	if err := loadOperator(s.ctx, before, image); err != nil {
+	before, err := loadVersionBefore(s, root)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, 2*recoveryTimeout)
 	defer cancel()
-	if output, err := deployFrom(ctx, before, image); err != nil {
+	if output, err := deployFrom(ctx, before, imageBefore); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, output)
 	}
-	if err := awaitOperator(ctx, image); err != nil {
+	if err := awaitOperator(ctx, imageBefore); err != nil {
 		return nil, err
 	}
 	s.deleteConfinement(ctx)
-	if err := awaitAgents(ctx, image); err != nil {
+	if err := awaitAgents(ctx, imageBefore); err != nil {
 		return nil, err
 	}
 	// With the version before, there is a load of mounts, too.
