@@ -163,8 +163,8 @@ func numbersOf(ports map[string]int32) sets.Set[int32] {
 	return numbers
 }
 
-// nodePortsOf returns the node ports of a Service, or those in the status of a Listener, which gets them again when its
-// Service has node ports. The object may be nil.
+// nodePortsOf returns the node ports of a Service, or those that the status of a Listener has while its Service is
+// created again. Those that it had last are not reserved: no quota counts them. The object may be nil.
 func nodePortsOf(o client.Object) sets.Set[int32] {
 	numbers := sets.New[int32]()
 	switch object := o.(type) {
@@ -174,7 +174,7 @@ func nodePortsOf(o client.Object) sets.Set[int32] {
 		}
 	case *listenersv1alpha1.Listener:
 		if object.Status != nil {
-			numbers = numbersOf(object.Status.NodePorts).Union(numbersOf(object.Status.LastNodePorts))
+			numbers = numbersOf(object.Status.NodePorts)
 		}
 	}
 	return numbers.Delete(0)

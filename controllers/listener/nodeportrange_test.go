@@ -26,10 +26,10 @@ func newListenerState(numbers string) *state {
 }
 
 func TestNodePortsOfARange(t *testing.T) {
-	reserving := func(number int32) *listenersv1alpha1.Listener {
+	reserving := func(now, last map[string]int32) *listenersv1alpha1.Listener {
 		return &listenersv1alpha1.Listener{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "reserving"},
-			Status:     &listenersv1alpha1.ListenerStatus{LastNodePorts: map[string]int32{"http": number}, IngressAddresses: []listenersv1alpha1.IngressAddress{}},
+			Status:     &listenersv1alpha1.ListenerStatus{NodePorts: now, LastNodePorts: last, IngressAddresses: []listenersv1alpha1.IngressAddress{}},
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -42,7 +42,12 @@ func TestNodePortsOfARange(t *testing.T) {
 		"one number":        {state: newListenerState("31500-31500"), requests: []map[string]int64{{"http": 31500}}, ports: map[string]int32{"http": 31500}, reason: "Accepted"},
 		"used by a Service": {state: newListenerState("31500-31501").with(otherService(31500)), requests: []map[string]int64{{"http": 31501}}, ports: map[string]int32{"http": 31501}, reason: "Accepted"},
 		"reserved by a Listener whose Service does not exist": {
-			state: newListenerState("31500-31501").with(reserving(31501)), requests: []map[string]int64{{"http": 31500}}, ports: map[string]int32{"http": 31500}, reason: "Accepted",
+			state: newListenerState("31500-31501").with(reserving(map[string]int32{"http": 31501}, nil)), requests: []map[string]int64{{"http": 31500}},
+			ports: map[string]int32{"http": 31500}, reason: "Accepted",
+		},
+		"not reserved by a Listener whose Service has another type": {
+			state: newListenerState("31501-31501").with(reserving(nil, map[string]int32{"http": 31501})), requests: []map[string]int64{{"http": 31501}},
+			ports: map[string]int32{"http": 31501}, reason: "Accepted",
 		},
 		"used by a Service that is not in the cache yet": {
 			state: newListenerState("31500-31501").with(otherService(31500)), allocator: allocator{reject: inUse(31501)},
