@@ -15,7 +15,7 @@ func TestPortsOfPodsCostLinearTime(t *testing.T) {
 		"ports of a Service and of the Pods behind it": {Size: 100, Do: func(n int) {
 			service, pod := &corev1.Service{}, &corev1.Pod{Spec: corev1.PodSpec{Containers: make([]corev1.Container, 1)}}
 			for i := range n {
-				service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(i + 1)})
+				service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: int32(i + 1)}) //nolint:gosec // few
 				pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: int32(n + i + 1)})
 			}
 			undeclaredPorts(service, []*corev1.Pod{pod, pod}, false)

@@ -38,10 +38,7 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 		if c := r.contended[kind.GroupVersionKind]; c != nil {
 			c.deciding.Lock()
 			defer c.deciding.Unlock()
-			c.setWaiting(client.ObjectKeyFromObject(o.listener), true) // before the others are read, so that no change is missed
-			l.Others = r.others(ctx, o.listener, kind)
-			var err error
-			if l.OtherNamespaces, err = r.namespacesOf(ctx, l.Others); err != nil {
+			if err := r.observeOthers(ctx, l, kind); err != nil {
 				return nil, err
 			}
 		}
@@ -53,6 +50,11 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 	if err != nil {
 		return nil, fmt.Errorf("generating the objects of backend %s for listener %s: %w", o.backend.Name(), client.ObjectKeyFromObject(o.listener), err)
 	}
+	return r.ensureEach(ctx, o, all)
+}
+
+// ensureEach applies the objects that the backend desires.
+func (r *Reconciler) ensureEach(ctx context.Context, o *observed, all []exposure.Desired) (*exposure.Refusal, error) {
 	var first *exposure.Refusal
 	var errs []error
 	for _, kind := range o.backend.Kinds() {
@@ -71,9 +73,18 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 			errs = append(errs, err)
 		}
 	}
-	err = errors.Join(errs...)
+	err := errors.Join(errs...)
 	o.applied = first == nil && err == nil && o.terminating == ""
 	return first, err
+}
+
+// observeOthers sets the objects of a contended kind that the Listener does not control, and records that it waits for
+// them, before it reads them, so that no change is missed.
+func (r *Reconciler) observeOthers(ctx context.Context, l *exposure.Listener, kind exposure.Kind) (err error) {
+	r.contended[kind.GroupVersionKind].setWaiting(client.ObjectKeyFromObject(l.Listener), true)
+	l.Others = r.others(ctx, l.Listener, kind)
+	l.OtherNamespaces, err = r.namespacesOf(ctx, l.Others)
+	return err
 }
 
 // ensureObject applies one object, unless an object of the same name exists that the Listener does not control.

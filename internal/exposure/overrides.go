@@ -287,14 +287,7 @@ type portKey struct {
 // mergePorts merges ports of an override into those of the Service, by number and protocol. Of several ports of the
 // Service with the same number and protocol, the override applies to the first one.
 func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []any) ([]any, error) {
-	merged := make([]any, 0, len(existing)+len(overrides)) // a port that was deleted is nil
-	places := map[portKey]int{}
-	add := func(key portKey, port map[string]any) {
-		if _, ok := places[key]; !ok {
-			places[key] = len(merged)
-		}
-		merged = append(merged, port)
-	}
+	merged := mergedPorts{places: map[portKey]int{}}
 	for i := range existing {
 		port, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&existing[i])
 		if err != nil {
@@ -304,36 +297,56 @@ func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []a
 		if err != nil {
 			return nil, err
 		}
-		add(key, port)
+		merged.add(key, port)
 	}
 	for _, override := range overrides {
 		port, ok := override.(map[string]any)
 		if !ok {
 			return nil, errors.New("spec.ports: a port is not an object")
 		}
-		if port["$patch"] == "replace" {
-			merged = nil
-			clear(places)
-			continue
-		}
-		key, err := keyOf(port)
-		if err != nil {
+		if err := merged.merge(port); err != nil {
 			return nil, err
 		}
-		place, exists := places[key]
-		switch directive := port["$patch"]; {
-		case directive == "delete" && exists:
-			merged[place] = nil
-			delete(places, key)
-		case directive != nil:
-			return nil, fmt.Errorf("spec.ports: the directive %.20v is not supported, or is for a port that the Service does not have", directive)
-		case exists:
-			maps.Copy(merged[place].(map[string]any), port)
-		default:
-			add(key, port)
-		}
 	}
-	return slices.DeleteFunc(merged, func(port any) bool { return port == nil }), nil
+	return slices.DeleteFunc(merged.ports, func(port any) bool { return port == nil }), nil
+}
+
+// mergedPorts are ports of a Service, of which those that were deleted are nil, and the place of each.
+type mergedPorts struct {
+	ports  []any
+	places map[portKey]int
+}
+
+func (m *mergedPorts) add(key portKey, port map[string]any) {
+	if _, ok := m.places[key]; !ok {
+		m.places[key] = len(m.ports)
+	}
+	m.ports = append(m.ports, port)
+}
+
+// merge merges a port of an override.
+func (m *mergedPorts) merge(port map[string]any) error {
+	if port["$patch"] == "replace" {
+		m.ports, m.places = nil, map[portKey]int{}
+		return nil
+	}
+	key, err := keyOf(port)
+	if err != nil {
+		return err
+	}
+	place, exists := m.places[key]
+	switch directive := port["$patch"]; {
+	case directive == "delete" && exists:
+		m.ports[place] = nil
+		delete(m.places, key)
+	case directive != nil:
+		return fmt.Errorf("spec.ports: the directive %.20v is not supported, or is for a port that the Service does not have", directive)
+	case exists:
+		maps.Copy(m.ports[place].(map[string]any), port)
+	default:
+		m.add(key, port)
+	}
+	return nil
 }
 
 // keyOf returns the key of a port, whose protocol is TCP by default.

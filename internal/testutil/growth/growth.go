@@ -73,7 +73,7 @@ func statements(ctx context.Context, t *testing.T, program, test, work string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var number, executed uint64
 		// file.go:1.2,3.4 number executed
