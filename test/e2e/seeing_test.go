@@ -37,7 +37,7 @@ func TestGetShowsWhereListenersAreReached(t *testing.T) {
 	expectFields(t, s.kubectl("get", "listener-operator"), "listener.listeners.stackable.tech/listener-web-0", "listeneroperator.listener-operator.dev/cluster")
 	expectFields(t, s.kubectl("get", "lsnop"), "cluster")
 	explained := strings.Join(s.kubectl("explain", "listener.spec.extraPodSelectorLabels"), " ")
-	if text := strings.Join(strings.Fields(explained), " "); !strings.Contains(text, "in addition to mounting a volume of this Listener. Defaults to none.") {
+	if text := strings.Join(strings.Fields(explained), " "); !strings.Contains(text, "in addition to mounting a volume of this Listener. A Listener with more than 64 is not accepted. Defaults to none.") {
 		t.Errorf("kubectl explain: %s", explained)
 	}
 
