@@ -226,10 +226,13 @@ func TestOperatorInstallsRepairsAndRemovesByWatches(t *testing.T) {
 		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
 		return agents.Spec.Template.Spec.Containers[0].Image
 	}, apiserver.Timeout, "50ms").Should(Equal("listener-operator:test"))
-	agents.Status = appsv1.DaemonSetStatus{
-		ObservedGeneration: agents.Generation, DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2,
-	}
-	g.Expect(c.Status().Update(t.Context(), agents)).To(Succeed())
+	g.Eventually(func() error { // the repair is a replacement, and then an apply
+		g.Expect(c.Get(t.Context(), key, agents)).To(Succeed())
+		agents.Status = appsv1.DaemonSetStatus{
+			ObservedGeneration: agents.Generation, DesiredNumberScheduled: 2, CurrentNumberScheduled: 2, UpdatedNumberScheduled: 2, NumberReady: 2,
+		}
+		return c.Status().Update(t.Context(), agents)
+	}, apiserver.Timeout, "50ms").Should(Succeed())
 	g.Eventually(func() bool {
 		return available() && config.Status.NodeAgent.Ready == 2 && meta.IsStatusConditionFalse(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 	}, apiserver.Timeout, "50ms").Should(BeTrue())
