@@ -44,6 +44,12 @@ func (r *Reconciler) ensureObjects(ctx context.Context, o *observed) (*exposure.
 		}
 	}
 	all, err := o.backend.Objects(l)
+	if err == nil {
+		var hosts []string
+		if hosts, err = r.hostsOf(o.backend, all); err == nil {
+			err = r.claimHosts(ctx, o, hostsOfObjects, hosts)
+		}
+	}
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
 	}
@@ -120,18 +126,27 @@ func (r *Reconciler) ensureObject(ctx context.Context, o *observed, kind exposur
 
 // setApplied makes the object that the API server answered with an observed one.
 func (r *Reconciler) setApplied(o *observed, kind exposure.Kind, desired exposure.Desired) error {
-	applied, err := r.newObject(kind.GroupVersionKind)
+	applied, err := r.typed(kind, desired)
 	if err != nil {
 		return err
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, applied); err != nil {
-		return fmt.Errorf("reading the applied %s %s: %w", kind.Kind, client.ObjectKeyFromObject(desired), err)
 	}
 	o.objects[kind.GroupVersionKind][applied.GetName()] = applied
 	if c := r.contended[kind.GroupVersionKind]; c != nil {
 		c.record(applied)
 	}
 	return nil
+}
+
+// typed returns a desired object as one of its Go type.
+func (r *Reconciler) typed(kind exposure.Kind, desired exposure.Desired) (client.Object, error) {
+	o, err := r.newObject(kind.GroupVersionKind)
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o); err != nil {
+		return nil, fmt.Errorf("reading the applied %s %s: %w", kind.Kind, client.ObjectKeyFromObject(desired), err)
+	}
+	return o, nil
 }
 
 // existing returns the object with the name of the desired one, or nil. One that the cache does not have yet is not

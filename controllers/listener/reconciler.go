@@ -55,7 +55,9 @@ type Reconciler struct {
 	referring []exposure.Backend
 	// contended has an entry for each kind of the backends whose objects exclude each other.
 	contended map[schema.GroupVersionKind]*contended
-	clock     clock.PassiveClock
+	// hosts has the hosts of Listeners.
+	hosts *hosts
+	clock clock.PassiveClock
 	// allocated has the node ports that are not available, and shared the ports of shared addresses.
 	allocated, shared *allocatedPorts
 	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
@@ -114,6 +116,7 @@ func (r *Reconciler) initialize() {
 			r.referring = append(r.referring, backend)
 		}
 	}
+	r.hosts = newHosts()
 	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
 	r.idlePeriod = idlePeriod
 	r.ready, r.waiting, r.idle = map[types.UID]readiness{}, map[types.UID]time.Time{}, map[types.UID]time.Time{}

@@ -34,6 +34,9 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	if err == nil {
 		desired, err = host.WithAnnotations(o.forBackend(o.backend), desired)
 	}
+	if err == nil {
+		err = r.claimHosts(ctx, o, hostsOfService, desiredName(o.class, desired))
+	}
 	if err == nil && !o.serviceTerminating() {
 		desired, sharedPorts, err = r.withSharedPorts(ctx, o, desired)
 	}

@@ -49,10 +49,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Named("listener").
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
 		// By name rather than by owner, because the deletion of a foreign Service matters, too.
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(serviceToListeners), builder.WithPredicates(notInitial)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.serviceToListeners), builder.WithPredicates(notInitial)).
 		Watches(&corev1.Service{}, r.allocated.handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.allocated.handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.shared.handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.hosts.handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.waitingForOthers), builder.WithPredicates(deleted())).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
@@ -96,6 +97,9 @@ func (r *Reconciler) viewOf(kind exposure.Kind) (*platform.View, error) {
 		Handler:    handler.EnqueueRequestsFromMapFunc(r.objectToListeners(kind)),
 		Predicates: []predicate.Predicate{controlledOrDeleted(kind.Contended)},
 		Changed:    func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
+	}
+	if kind.Hosts != nil {
+		options.Indexes[index.ObjectsByHost] = index.ObjectHosts(kind.Hosts)
 	}
 	if kind.ReadOnly {
 		options.Indexes = nil
@@ -156,6 +160,9 @@ func (r *Reconciler) objectToListeners(kind exposure.Kind) handler.MapFunc {
 		var requests []reconcile.Request
 		if kind.Contended {
 			requests = r.contended[kind.GroupVersionKind].wake()
+		}
+		if kind.Hosts != nil {
+			requests = append(requests, r.hosts.wake(index.ObjectHosts(kind.Hosts)(o)...)...)
 		}
 		if owner := controllingListener(o); owner.Name != "" {
 			return append(requests, reconcile.Request{NamespacedName: owner})
@@ -270,14 +277,15 @@ func clusterDomainChanged() predicate.Predicate {
 	}}
 }
 
-// serviceToListeners maps a Service to the Listener of the same name.
-func serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+// serviceToListeners maps a Service to the Listener of the same name, and to those that wait for its host.
+func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
+	return append(r.hosts.wake(index.ServiceHost(o)...), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 }
 
-// classToListeners maps a ListenerClass to its Listeners.
+// classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be one that
+// these do not have any more.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()})
+	return append(r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()}), r.hosts.wakeAll()...)
 }
 
 // namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those

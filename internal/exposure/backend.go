@@ -69,6 +69,9 @@ type Kind struct {
 	// Contended states that objects of the kind exclude each other, whoever has them: Objects gets all of them, and is
 	// called for one Listener at a time. A Listener that it refuses is reconciled again when one of them changes.
 	Contended bool
+	// Hosts returns the hosts that an object of the kind requests, of which each belongs to one Listener alone. It is
+	// nil if objects of the kind have none.
+	Hosts func(o Object) []string
 	// Trim removes from objects that no Listener controls, of which a cluster may have many, what the backend does not
 	// need. If nil, only what identifies them remains.
 	Trim func(o Object)

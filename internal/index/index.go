@@ -6,6 +6,8 @@ package index
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
@@ -37,6 +40,11 @@ const (
 	PodListenersByListener = "podlisteners.listener"
 	// PodListenersByNode finds PodListeners by the name of the Pod's node.
 	PodListenersByNode = "podlisteners.node"
+	// ServicesByHost finds the Services of Listeners by their name for external-dns.
+	ServicesByHost = "service.host"
+	// ObjectsByHost finds objects of a backend's kind that a Listener controls by a host that they request. Like
+	// ObjectsByController, it belongs to the caches of these kinds.
+	ObjectsByHost = "object.host"
 	// ObjectsByController finds objects of a backend's kind by the uid of their controller. Register does not add it:
 	// it belongs to the caches of these kinds.
 	ObjectsByController = "object.controller"
@@ -55,6 +63,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByListener, unbound(names.AnnotationListenerName)},
 		{&corev1.Pod{}, PodsByClaim, PodClaims},
+		{&corev1.Service{}, ServicesByHost, ServiceHost},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, PodListenersNode},
@@ -179,6 +188,29 @@ func PodListenersListeners(o client.Object) []string {
 // PodListenersNode returns the name of the node of a PodListeners.
 func PodListenersNode(o client.Object) []string {
 	return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName)
+}
+
+// ServiceHost returns the name for external-dns of a Service that a Listener controls.
+func ServiceHost(o client.Object) []string {
+	if !ofListener(o) {
+		return nil
+	}
+	return nonEmpty(o.GetAnnotations()[names.AnnotationHostname])
+}
+
+// ObjectHosts returns a function that returns the hosts of an object that a Listener controls, by those of its kind.
+func ObjectHosts(of func(exposure.Object) []string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if !ofListener(o) {
+			return nil
+		}
+		return slices.DeleteFunc(of(o), func(host string) bool { return host == "" })
+	}
+}
+
+func ofListener(o client.Object) bool {
+	owner := metav1.GetControllerOf(o)
+	return owner != nil && owner.Kind == "Listener" && strings.HasPrefix(owner.APIVersion, listenersv1alpha1.GroupVersion.Group+"/")
 }
 
 // Controller returns the uid of the controller of an object.

@@ -38,7 +38,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonNotServed:            "Name another class: this cluster does not have the API that the class needs.",
 		listenersv1alpha1.ReasonNoRoutablePorts:      "Name another class: it exposes none of these ports.",
 		listenersv1alpha1.ReasonNoSinglePod:          "Give each Pod a claim of its own, or name another class.",
-		listenersv1alpha1.ReasonInvalidHost:          "Ask an administrator to correct the template of hosts in the class.",
+		listenersv1alpha1.ReasonInvalidHost:          "Rename the Listener if another one has its host, or ask an administrator to correct the template of hosts in the class.",
 		listenersv1alpha1.ReasonNamespaceNotAllowed:  "Name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class.",
 		listenersv1alpha1.ReasonSharedPortsExhausted: "Ask an administrator to extend spec.loadBalancer.sharing.portRange of the class, or delete Listeners.",
 		listenersv1alpha1.ReasonNodePortsExhausted:   "Ask an administrator to extend spec.nodePorts.range of the class, or delete Listeners.",

@@ -150,6 +150,8 @@ func (b Backend) Kinds() []exposure.Kind {
 	}
 	if b.ownPort {
 		routes.Trim = trimRoute
+	} else {
+		routes.Hosts = hostsOf
 	}
 	return []exposure.Kind{routes, {
 		GroupVersionKind: gatewayKind,

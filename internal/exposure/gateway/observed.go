@@ -52,6 +52,15 @@ func find(l *exposure.Listener, name string) *route {
 	return nil
 }
 
+// hostsOf returns the hosts of a route.
+func hostsOf(o exposure.Object) []string {
+	var hosts []string
+	for _, host := range routeOf(o).hosts {
+		hosts = append(hosts, string(host))
+	}
+	return hosts
+}
+
 // findGateway returns a Gateway, or nil.
 func findGateway(l *exposure.Listener, name gatewayName) *gatewayv1.Gateway {
 	for _, o := range l.Referenced {

@@ -25,7 +25,7 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 		return nil, err
 	}
 	if class.Hostname != nil {
-		hosts, err := hostsOfService(l)
+		hosts, err := OfService(l)
 		if err != nil {
 			return nil, err
 		}
@@ -41,8 +41,9 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 	return copied.WithAnnotations(annotations), nil
 }
 
-// hostsOfService returns the name of the Service by the template of the class, which has one, under an empty port.
-func hostsOfService(l *exposure.Listener) (Hosts, error) {
+// OfService returns the name of the Service by the template of the class, which has one, under an empty port. The error
+// is a *exposure.Refusal.
+func OfService(l *exposure.Listener) (Hosts, error) {
 	return Template{Exposure: "spec.hostname", Field: "template", Text: string(l.Class.Spec.Hostname.Template)}.Of(l, []string{""})
 }
 
@@ -54,7 +55,7 @@ func NameOfService(l *exposure.Listener) string {
 	if l.Class.Spec.Hostname == nil || name == "" {
 		return ""
 	}
-	if hosts, err := hostsOfService(l); err == nil && hosts.ByPort[""] == name || l.Publishes(name) {
+	if hosts, err := OfService(l); err == nil && hosts.ByPort[""] == name || l.Publishes(name) {
 		return name
 	}
 	return ""

@@ -47,6 +47,7 @@ func (Backend) Kinds() []exposure.Kind {
 		GroupVersionKind: kind,
 		Resource:         "ingresses",
 		BuiltIn:          true,
+		Hosts:            hostsOf,
 		AddToScheme:      networkingv1.AddToScheme,
 		ForeignReason:    listenersv1alpha1.ReasonForeignIngress,
 		RejectedReason:   listenersv1alpha1.ReasonIngressRejected,

@@ -108,3 +108,14 @@ func find(l *exposure.Listener, name string) *networkingv1.Ingress {
 	}
 	return nil
 }
+
+// hostsOf returns the hosts of an Ingress.
+func hostsOf(o exposure.Object) []string {
+	var hosts []string
+	if ingress, ok := o.(*networkingv1.Ingress); ok {
+		for i := range ingress.Spec.Rules {
+			hosts = append(hosts, ingress.Spec.Rules[i].Host)
+		}
+	}
+	return hosts
+}

@@ -50,6 +50,7 @@ func (Backend) Kinds() []exposure.Kind {
 		Resource:         "routes",
 		Aggregated:       true, // by OpenShift's API server; elsewhere a CustomResourceDefinition
 		AddToScheme:      routev1.Install,
+		Hosts:            hostsOf,
 		ForeignReason:    listenersv1alpha1.ReasonForeignRoute,
 		RejectedReason:   listenersv1alpha1.ReasonRouteRejected,
 		Remedy:           remedy,

@@ -3,6 +3,8 @@ package route
 import (
 	"strings"
 
+	routev1 "github.com/openshift/api/route/v1"
+
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
@@ -48,4 +50,21 @@ func publishedBefore(l *exposure.Listener, port, pod string) string {
 		return ""
 	}
 	return published
+}
+
+// hostsOf returns the host that a Route requests. For a subdomain, they are the subdomain in any domain of a router,
+// and the hosts that routers have made of it.
+func hostsOf(o exposure.Object) []string {
+	route, ok := o.(*routev1.Route)
+	switch {
+	case !ok:
+		return nil
+	case route.Spec.Host != "" || route.Spec.Subdomain == "":
+		return []string{route.Spec.Host}
+	}
+	hosts := []string{route.Spec.Subdomain + ".*"}
+	for i := range route.Status.Ingress {
+		hosts = append(hosts, route.Status.Ingress[i].Host)
+	}
+	return hosts
 }
