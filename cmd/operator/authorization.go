@@ -31,6 +31,9 @@ const (
 	reviewBurst      = 10
 	// permitted and refused are how long the result of a review holds for further requests with the same token.
 	permitted, refused = time.Minute, 10 * time.Second
+	// remembered is how long after its last review a permitted request is reviewed again whatever the rate, so that
+	// requests with other tokens do not keep Prometheus away. It is as long as tokens of Pods are used.
+	remembered = time.Hour
 	// maxResults is the number of results that are kept.
 	maxResults = 1024
 )
@@ -44,13 +47,15 @@ type authorization struct {
 	limiter flowcontrol.PassiveRateLimiter
 	// results has the status of the response by the hash of a request's token, method and path.
 	results *cache.LRUExpireCache
+	// known has the hashes of requests whose last review permitted them. Others cannot displace them.
+	known *cache.LRUExpireCache
 }
 
 // newReviews returns an authorization that asks these clients.
 func newReviews(tokens authenticationclient.TokenReviewInterface, access authorizationclient.SubjectAccessReviewInterface, c clock.Clock) *authorization {
 	return &authorization{
 		tokens: tokens, access: access, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst, c),
-		results: cache.NewLRUExpireCacheWithClock(maxResults, c),
+		results: cache.NewLRUExpireCacheWithClock(maxResults, c), known: cache.NewLRUExpireCacheWithClock(maxResults, c),
 	}
 }
 
@@ -92,7 +97,7 @@ func (a *authorization) review(r *http.Request) (int, error) {
 	if status, ok := a.results.Get(key); ok {
 		return status.(int), nil
 	}
-	if !a.limiter.TryAccept() {
+	if _, known := a.known.Get(key); !known && !a.limiter.TryAccept() {
 		return http.StatusTooManyRequests, nil
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
@@ -102,8 +107,10 @@ func (a *authorization) review(r *http.Request) (int, error) {
 	case err != nil: // the next request is reviewed again
 	case status == http.StatusOK:
 		a.results.Add(key, status, permitted)
+		a.known.Add(key, nil, remembered)
 	default:
 		a.results.Add(key, status, refused)
+		a.known.Remove(key)
 	}
 	return status, err
 }

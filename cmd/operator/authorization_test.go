@@ -26,6 +26,8 @@ type metricsAPI struct {
 	tokens   []string
 	accesses []authorizationv1.SubjectAccessReviewSpec
 	clock    *clocktesting.FakeClock
+	// revoked states that no token is good any more.
+	revoked bool
 }
 
 func (a *metricsAPI) authorization() *authorization {
@@ -33,7 +35,7 @@ func (a *metricsAPI) authorization() *authorization {
 	clients.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 		a.tokens = append(a.tokens, review.Spec.Token)
-		review.Status.Authenticated = review.Spec.Token == "good"
+		review.Status.Authenticated = review.Spec.Token == "good" && !a.revoked
 		review.Status.User = authenticationv1.UserInfo{
 			Username: "prometheus", UID: "1", Groups: []string{"monitoring"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}},
 		}
@@ -138,6 +140,52 @@ func TestRequestsForMetricsAreReviewedAtALimitedRate(t *testing.T) {
 	}
 	if got := len(api.tokens); got != reviewBurst+reviewsPerSecond {
 		t.Errorf("%d reviews after another second", got)
+	}
+}
+
+// TestAFloodOfTokensDoesNotKeepPrometheusAway: three requests a second would be enough to take all reviews.
+func TestAFloodOfTokensDoesNotKeepPrometheusAway(t *testing.T) {
+	api := &metricsAPI{}
+	a := api.authorization()
+	get(t, a, scrape(t, "good"))
+	floods, scrapes := 0, map[int]int{}
+	for second := range 600 {
+		api.clock.Step(time.Second)
+		for range 20 {
+			floods++
+			get(t, a, scrape(t, fmt.Sprint("bad", floods)))
+		}
+		if second%30 == 0 {
+			scrapes[get(t, a, scrape(t, "good"))]++
+		}
+	}
+	if diff := gocmp.Diff(map[int]int{http.StatusOK: 20}, scrapes); diff != "" {
+		t.Errorf("scrapes by status (-want +got):\n%s", diff)
+	}
+	if limit := reviewBurst + 600*reviewsPerSecond + 20; len(api.tokens) > limit {
+		t.Errorf("%d reviews, more than %d", len(api.tokens), limit)
+	}
+}
+
+// A token that was permitted, and no longer is, is one of many.
+func TestARevokedTokenIsReviewedAtTheLimitedRate(t *testing.T) {
+	api := &metricsAPI{}
+	a := api.authorization()
+	get(t, a, scrape(t, "good"))
+	api.revoked = true
+	api.clock.Step(permitted + time.Second)
+	if got := get(t, a, scrape(t, "good")); got != http.StatusUnauthorized {
+		t.Errorf("status %d after the token was revoked", got)
+	}
+	for i := range reviewBurst + 1 {
+		get(t, a, scrape(t, fmt.Sprint("bad", i)))
+	}
+	api.clock.Step(refused + time.Millisecond)
+	for i := range reviewBurst + reviewsPerSecond*int(refused/time.Second) {
+		get(t, a, scrape(t, fmt.Sprint("later", i)))
+	}
+	if got := get(t, a, scrape(t, "good")); got != http.StatusTooManyRequests {
+		t.Errorf("status %d of a revoked token during a flood", got)
 	}
 }
 
