@@ -199,7 +199,6 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 	}
 }
 
-// Whatever an annotation contains, only addresses that clients can use are published.
 // TestRangesGuardAgainstTheAnnotationOfANode: a kubelet may write the annotation of its own Node, and the ranges are
 // those of an administrator.
 func TestRangesGuardAgainstTheAnnotationOfANode(t *testing.T) {
@@ -231,6 +230,7 @@ func TestRangesGuardAgainstTheAnnotationOfANode(t *testing.T) {
 	}
 }
 
+// Whatever an annotation contains, only addresses that clients can use are published.
 func FuzzAdvertisedAddress(f *testing.F) {
 	for _, seed := range []string{"198.51.100.1", "a.example.com,2001:db8::1", "fe80::1%eth0", "a,,b", "\x00", "1.2.3.4 ,"} {
 		f.Add(seed)
