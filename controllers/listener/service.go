@@ -29,14 +29,8 @@ import (
 // that an object cannot become as desired, and stays as it is. It may come with an error, if the API server may later
 // accept what it rejects now, for example a node port that is in use.
 func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
-	desired, err := desiredService(o)
+	desired, err := r.namedService(ctx, o)
 	var sharedPorts map[string]int32
-	if err == nil {
-		desired, err = host.WithAnnotations(o.forBackend(o.backend), desired)
-	}
-	if err == nil {
-		err = r.claimHosts(ctx, o, hostsOfService, desiredName(o.class, desired))
-	}
 	if err == nil && !o.serviceTerminating() {
 		desired, sharedPorts, err = r.withSharedPorts(ctx, o, desired)
 	}
@@ -67,6 +61,19 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 	}
 	r.setSharedPorts(o, sharedPorts)
 	return r.ensureObjects(ctx, o)
+}
+
+// namedService returns the Service to apply now, with the name of the class, which no other Listener has. The error is
+// a *exposure.Refusal if there can be no Service.
+func (r *Reconciler) namedService(ctx context.Context, o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
+	desired, err := desiredService(o)
+	if err != nil {
+		return nil, err
+	}
+	if desired, err = host.WithAnnotations(o.forBackend(o.backend), desired); err != nil {
+		return nil, err
+	}
+	return desired, r.claimHosts(ctx, o, hostsOfService, desiredName(o.class, desired))
 }
 
 // desiredService returns the Service to apply now. While a previous exposure depends on the type of the existing
