@@ -69,6 +69,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonEvictionRefused:      "Find the PodDisruptionBudget that permits no eviction: kubectl get poddisruptionbudgets",
 		listenersv1alpha1.ReasonEvictionDelayed:      "Find out who changes the address again and again: a load balancer, or the addresses of a Node.",
 		listenersv1alpha1.ReasonNotEvicted:           "Restart the Pod by the means of what has created it.",
+		listenersv1alpha1.ReasonForeignPortsRemoved:  "Name ports in spec.ports of the Listener, and not in its Service; the message says who did.",
 		listenersv1alpha1.ReasonWaitingForLoadBalancer: "Ask an administrator whether the cluster has a load balancer, and why it assigns no address: kubectl describe service. " +
 			"Without one, name a class with serviceType NodePort.",
 		listenersv1alpha1.ReasonForeignGatewayRoute:     "Rename the Listener or its port, or delete the route of the same name.",
