@@ -107,6 +107,7 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 
 	s.routeServices(nodes...)
 	s.awaitAnswers(addresses)
+	operator := s.operatorPods()
 	if err := testbed.StopNode(s.ctx, lost); err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +118,7 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	if err := testbed.Ready(s.timeoutContext()); err != nil {
 		t.Error(err)
 	}
+	s.awaitRestartedOn(testbed.NodeName(lost), operator)
 	s.awaitAnswers(addresses)
 }
 

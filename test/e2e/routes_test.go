@@ -24,6 +24,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -841,4 +843,20 @@ func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 
 	s.create(grant)
 	s.awaitHosts("own", "own."+s.namespace+".example.test")
+}
+
+// awaitRestartedOn waits until those of the operator's Pods that are on a node, which has just started, have restarted:
+// a later scenario would take that for a restart of its own.
+func (s *scenario) awaitRestartedOn(node string, before map[string]int32) {
+	s.Helper()
+	options := &client.ListOptions{
+		Namespace: operatorNamespace, LabelSelector: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/component": "operator"}),
+	}
+	for uid, restarts := range before {
+		if _, err := watchUntil(s.timeoutContext(), &corev1.Pod{}, options, func(kind watch.EventType, p *corev1.Pod) bool {
+			return string(p.UID) == uid && (kind == watch.Deleted || p.Spec.NodeName != node || isReady(p) && p.Status.ContainerStatuses[0].RestartCount > restarts)
+		}); err != nil {
+			s.Fatal(err)
+		}
+	}
 }
