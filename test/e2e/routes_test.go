@@ -784,7 +784,7 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 	}))
 	host := "web." + s.namespace + "." + appsDomain
 	s.create(pod("web", map[string]map[string]string{"first": byClass(class.Name), "second": byClass(class.Name)}))
-	// Of two Routes with the same creation timestamp either may get it, and the other one may have had it before.
+	// Either may be the first.
 	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		var first, second listenersv1alpha1.Listener
 		if err := errors.Join(api.Get(ctx, s.key("web-first"), &first), api.Get(ctx, s.key("web-second"), &second)); err != nil {
@@ -797,13 +797,10 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 		if has.Status == nil || lacks.Status == nil || !slices.Equal(hostsOf(has), []string{host}) || len(hostsOf(lacks)) > 0 {
 			return fmt.Errorf("want one at %s: %+v, %+v", host, first.Status, second.Status)
 		}
-		why := meta.FindStatusCondition(lacks.Status.Conditions, listenersv1alpha1.ListenerReady)
-		words := []string{
-			fmt.Sprintf("HostAlreadyClaimed: route %s-http already exposes %s and is older", has.Name, host),
-			fmt.Sprintf("HostAlreadyClaimed: replaced by older route %s-http", has.Name),
-		}
-		if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(why.Message, w) }) {
-			return fmt.Errorf("the condition of %s is %q, and has no message of the router %q", lacks.Name, why.Message, words)
+		why := meta.FindStatusCondition(lacks.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+		words := fmt.Sprintf("the host is web.%s.*, which Listener %s has already", s.namespace, client.ObjectKeyFromObject(has))
+		if why.Reason != listenersv1alpha1.ReasonInvalidHost || !strings.Contains(why.Message, words) {
+			return fmt.Errorf("the condition of %s is %s %q, and does not say %q", lacks.Name, why.Reason, why.Message, words)
 		}
 		return nil
 	})
