@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -78,6 +79,9 @@ type Options struct {
 	LogLevel string
 }
 
+// gcPercent is the default of GOGC. It trades CPU time for memory, most of which is the cache.
+const gcPercent = 50
+
 func main() {
 	options := Options{
 		Namespace: os.Getenv("OPERATOR_NAMESPACE"), NodeAgentImage: os.Getenv("RELATED_IMAGE_NODE_AGENT"),
@@ -97,7 +101,7 @@ func main() {
 		return
 	}
 	if os.Getenv("GOGC") == "" {
-		tuneGarbageCollection()
+		debug.SetGCPercent(gcPercent)
 	}
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
 		ctrl.Log.Error(err, "Stopping")
