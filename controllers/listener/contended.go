@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -16,6 +15,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -131,12 +131,13 @@ func (r *Reconciler) namespacesOf(ctx context.Context, objects []exposure.Object
 
 // orphaned reports whether the Listener of an object no longer exists. The object is deleted with it.
 func (r *Reconciler) orphaned(ctx context.Context, o exposure.Object) bool {
-	owner, listener := controllerOfListeners(o), &listenersv1alpha1.Listener{}
+	owner := controllerOfListeners(o)
 	if owner == nil {
 		return true
 	}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.GetNamespace(), Name: owner.Name}, listener)
-	return apierrors.IsNotFound(err) || err == nil && listener.UID != owner.UID
+	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: owner.Name}
+	listener, err := lookup.WithUID(ctx, r.Client, key, owner.UID, &listenersv1alpha1.Listener{})
+	return err == nil && listener == nil
 }
 
 // controllerOfListeners returns the owner reference to the Listener that controls an object, or nil.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +20,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
 // ensureObjects applies the objects of the backend. It tries all of them, and returns the first refusal.
@@ -159,15 +159,7 @@ func (r *Reconciler) existing(ctx context.Context, o *observed, kind exposure.Ki
 	if err != nil {
 		return nil, err
 	}
-	key := client.ObjectKeyFromObject(desired)
-	switch err := r.kinds[kind.GroupVersionKind].Get(ctx, key, object); {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // absence is no error
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
-	default:
-		return object, nil
-	}
+	return lookup.Get(ctx, r.kinds[kind.GroupVersionKind], client.ObjectKeyFromObject(desired), object)
 }
 
 // removePrevious removes what no longer exposes the Listener. Objects of the class's own backend are deleted

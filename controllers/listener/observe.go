@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -102,12 +102,9 @@ func (r *Reconciler) observeClass(ctx context.Context, o *observed) error {
 	if name == "" {
 		return nil
 	}
-	class := &listenersv1alpha1.ListenerClass{}
-	switch err := r.Client.Get(ctx, client.ObjectKey{Name: name}, class); {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading listener class %s: %w", name, err)
+	class, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: name}, &listenersv1alpha1.ListenerClass{})
+	if err != nil || class == nil {
+		return err
 	}
 	if err := r.observeAllowed(ctx, o, class); err != nil || o.notAllowed != nil {
 		return err
@@ -145,11 +142,9 @@ func usedClass(listener *listenersv1alpha1.Listener) bool {
 // observeService gets the Service with the Listener's name. One that the cache does not have yet is not written to: the
 // apply of a Service that was not observed is then in conflict with it.
 func (r *Reconciler) observeService(ctx context.Context, o *observed) error {
-	service, key := &corev1.Service{}, client.ObjectKeyFromObject(o.listener)
-	switch err := r.Client.Get(ctx, key, service); {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("reading service %s: %w", key, err)
+	switch service, err := lookup.Get(ctx, r.Client, client.ObjectKeyFromObject(o.listener), &corev1.Service{}); {
+	case err != nil || service == nil:
+		return err
 	case controls(o.listener, service):
 		o.service = service
 	case controlledByNamesake(o.listener, service):
@@ -269,12 +264,11 @@ func (r *Reconciler) observeNodes(ctx context.Context, o *observed) error {
 	}
 	o.mounting, o.nodes, o.missingNodes = mounting, nil, nil
 	for _, name := range reserved {
-		node := &corev1.Node{}
-		switch err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node); {
-		case apierrors.IsNotFound(err):
-			o.missingNodes = append(o.missingNodes, name)
+		switch node, err := lookup.Get(ctx, r.Client, client.ObjectKey{Name: name}, &corev1.Node{}); {
 		case err != nil:
-			return fmt.Errorf("reading node %s: %w", name, err)
+			return err
+		case node == nil:
+			o.missingNodes = append(o.missingNodes, name)
 		default:
 			o.nodes = append(o.nodes, node)
 		}

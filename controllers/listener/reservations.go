@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -137,14 +137,10 @@ func (r *Reconciler) permanentlyUnused(ctx context.Context, volume *corev1.Persi
 	if ref == nil {
 		return false, nil
 	}
-	pvc, key := &corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	switch err := r.Client.Get(ctx, key, pvc); {
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("reading claim %s: %w", key, err)
-	case pvc.UID != ref.UID:
-		return true, nil
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	pvc, err := lookup.WithUID(ctx, r.Client, key, ref.UID, &corev1.PersistentVolumeClaim{})
+	if err != nil || pvc == nil {
+		return err == nil, err
 	}
 	owner := claim.EphemeralPod(pvc)
 	if owner == nil {
@@ -167,11 +163,5 @@ func (r *Reconciler) owner(ctx context.Context, mount *listenersv1alpha1.PodList
 
 // pod returns the Pod of this name, or nil if there is none with this UID.
 func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	if err := r.Client.Get(ctx, key, pod); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading pod %s: %w", key, err)
-	} else if err != nil || pod.UID != uid {
-		return nil, nil //nolint:nilnil // absence is no error
-	}
-	return pod, nil
+	return lookup.WithUID(ctx, r.Client, key, uid, &corev1.Pod{})
 }

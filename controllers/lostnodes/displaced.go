@@ -18,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -146,7 +147,7 @@ func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, excep
 // claimAffinity returns the node affinity of the volume of a claim, or nil if the volume has none, or could be
 // released. The second result is false if the scheduler has to wait for the claim.
 func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName) (*corev1.VolumeNodeAffinity, bool, error) {
-	pvc, err := get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
+	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
 	switch {
 	case err != nil || pvc == nil:
 		return nil, false, err
@@ -154,7 +155,7 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 		known, err := r.bindsWithPod(ctx, pvc)
 		return nil, known, err
 	}
-	pv, err := get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
+	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
 	if err != nil || pv == nil {
 		return nil, false, err
 	}
@@ -169,7 +170,7 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 		return pv.Spec.NodeAffinity, true, nil
 	}
 	// The cache has no node affinity of volumes of other drivers.
-	if pv, err = get(ctx, r.APIReader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil || pv == nil {
+	if pv, err = lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil || pv == nil {
 		return nil, false, err
 	}
 	return pv.Spec.NodeAffinity, true, nil
@@ -178,7 +179,7 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 // bindsWithPod reports whether a claim without a volume is bound when its Pod is scheduled, so that the scheduler need
 // not wait for it.
 func (r *Reconciler) bindsWithPod(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (bool, error) {
-	class, err := get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
 	if err != nil || class == nil {
 		return false, err
 	}

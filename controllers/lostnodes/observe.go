@@ -8,13 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -49,12 +49,12 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName, from
 	if from == fromAPIServer {
 		reader = r.APIReader
 	}
-	pvc, err := get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
+	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || !provisioned(pvc) {
 		return nil, err
 	}
 	o := &observed{claim: pvc, nodes: map[string]*corev1.Node{}}
-	if o.pv, err = get(ctx, reader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil {
+	if o.pv, err = lookup.Get(ctx, reader, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil {
 		return nil, err
 	}
 	if o.pv != nil && !claim.IsBoundTo(o.pv, pvc) {
@@ -82,10 +82,10 @@ func (r *Reconciler) observeListener(ctx context.Context, o *observed) error {
 	}
 	var err error
 	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: name}
-	if o.listener, err = get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil || o.listener == nil || o.listener.Class() == "" {
+	if o.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil || o.listener == nil || o.listener.Class() == "" {
 		return err
 	}
-	o.class, err = get(ctx, r.Client, types.NamespacedName{Name: o.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+	o.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: o.listener.Class()}, &listenersv1alpha1.ListenerClass{})
 	return err
 }
 
@@ -112,7 +112,7 @@ func (r *Reconciler) observePods(ctx context.Context, reader client.Reader, o *o
 		if name == "" || o.nodes[name] != nil {
 			continue
 		}
-		node, err := get(ctx, reader, types.NamespacedName{Name: name}, &corev1.Node{})
+		node, err := lookup.Get(ctx, reader, types.NamespacedName{Name: name}, &corev1.Node{})
 		if err != nil {
 			return err
 		}
@@ -182,16 +182,4 @@ func (o *observed) users() []corev1.Pod {
 		}
 	}
 	return users
-}
-
-// get reads an object, and returns nil if it does not exist.
-func get[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, o T) (T, error) {
-	var none T
-	if err := reader.Get(ctx, key, o); err != nil {
-		if apierrors.IsNotFound(err) {
-			return none, nil
-		}
-		return none, fmt.Errorf("reading %T %s: %w", o, key, err)
-	}
-	return o, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
@@ -107,7 +108,7 @@ func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now tim
 
 // confirmLost reports whether a node is lost according to the API server.
 func (r *Reconciler) confirmLost(ctx context.Context, name string) (bool, error) {
-	node, err := get(ctx, r.APIReader, types.NamespacedName{Name: name}, &corev1.Node{})
+	node, err := lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: name}, &corev1.Node{})
 	return err == nil && claim.NodeLost(node), err
 }
 

@@ -20,6 +20,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -172,7 +173,7 @@ func (r *Reconciler) desiredVolume(ctx context.Context, o *observed) (desired *c
 		desired.Spec.PersistentVolumeReclaimPolicy = o.pv.Spec.PersistentVolumeReclaimPolicy
 		return desired, "", nil
 	}
-	class, err := get(ctx, r.Client, types.NamespacedName{Name: desired.Spec.StorageClassName}, &storagev1.StorageClass{})
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: desired.Spec.StorageClassName}, &storagev1.StorageClass{})
 	if err == nil && class != nil && class.ReclaimPolicy != nil {
 		desired.Spec.PersistentVolumeReclaimPolicy = *class.ReclaimPolicy
 	}

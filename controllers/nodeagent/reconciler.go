@@ -20,7 +20,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +34,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/stackable"
@@ -200,21 +200,12 @@ func (r *Reconciler) serviceAccount(ctx context.Context, namespace string) (type
 // get returns the object of a component, or nil if there is none. It asks the API server when the cache has none,
 // because an object that is not in the cache yet may be a foreign one. Objects of optional kinds are not in the cache.
 func (r *Reconciler) get(ctx context.Context, c installation.Component) (client.Object, error) {
-	object := c.Empty()
-	var err error
 	if c.Optional.Empty() {
-		err = r.Client.Get(ctx, c.Key(r.Namespace), object)
+		if object, err := lookup.Get(ctx, r.Client, c.Key(r.Namespace), c.Empty()); err != nil || object != nil {
+			return object, err
+		}
 	}
-	if !c.Optional.Empty() || apierrors.IsNotFound(err) {
-		err = r.live.Get(ctx, c.Key(r.Namespace), object)
-	}
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // that there is none is no error
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
-	}
-	return object, nil
+	return lookup.Get(ctx, r.live, c.Key(r.Namespace), c.Empty())
 }
 
 // install applies all components in the order of their dependencies, and deletes those of earlier versions.

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -16,12 +15,13 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // observe reads a PodListeners and its Pod. Either is nil if it does not exist.
 func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*listenersv1alpha1.PodListeners, *corev1.Pod, error) {
-	existing, err := get(ctx, r.Client, key, &listenersv1alpha1.PodListeners{})
+	existing, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.PodListeners{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,7 +44,7 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	if name == "" {
 		return nil, nil //nolint:nilnil // as above
 	}
-	pod, err := podWithUID(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: name}, uid)
+	pod, err := lookup.WithUID(ctx, r.Client, types.NamespacedName{Namespace: key.Namespace, Name: name}, uid, &corev1.Pod{})
 	if err != nil || pod != nil {
 		return pod, err
 	}
@@ -52,16 +52,7 @@ func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing
 	if owner == "" || len(validation.IsDNS1123Subdomain(owner)) > 0 {
 		return nil, nil //nolint:nilnil // as above
 	}
-	return podWithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid)
-}
-
-// podWithUID reads a Pod, and returns nil if it does not exist or has another uid.
-func podWithUID(ctx context.Context, reader client.Reader, key types.NamespacedName, uid types.UID) (*corev1.Pod, error) {
-	pod, err := get(ctx, reader, key, &corev1.Pod{})
-	if err != nil || pod == nil || pod.UID != uid {
-		return nil, err
-	}
-	return pod, nil
+	return lookup.WithUID(ctx, r.APIReader, types.NamespacedName{Namespace: key.Namespace, Name: owner}, uid, &corev1.Pod{})
 }
 
 // podNames has the names of the Pods with claims that the reconciler has seen in the cache, by uid. An index of the
@@ -130,13 +121,13 @@ func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Po
 	}
 	var err error
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: name}
-	if m.claim, err = get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil || m.claim == nil {
+	if m.claim, err = lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{}); err != nil || m.claim == nil {
 		return false, err
 	}
 	if m.claim.Spec.VolumeName == "" {
 		return false, nil // the change of the claim is watched
 	}
-	if m.pv, err = get(ctx, r.Client, types.NamespacedName{Name: m.claim.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil || m.pv == nil {
+	if m.pv, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.claim.Spec.VolumeName}, &corev1.PersistentVolume{}); err != nil || m.pv == nil {
 		return false, err
 	}
 	// Like the kubelet, ignore an ephemeral claim that the Pod does not control.
@@ -148,7 +139,7 @@ func (r *Reconciler) observeVolume(ctx context.Context, m *mount, pod *corev1.Po
 func (r *Reconciler) observeListener(ctx context.Context, m *mount) error {
 	var err error
 	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
-	if m.listener, err = get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
+	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return err
 	}
 	return r.observeClass(ctx, m)
@@ -157,25 +148,13 @@ func (r *Reconciler) observeListener(ctx context.Context, m *mount) error {
 // observeClass reads the class of the Listener of a mount.
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 	if m.listener != nil && m.listener.Class() != "" {
-		m.class, err = get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+		m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
 	}
 	return err
 }
 
 func (r *Reconciler) node(ctx context.Context, name string) (*corev1.Node, error) {
-	return get(ctx, r.Client, types.NamespacedName{Name: name}, &corev1.Node{})
-}
-
-// get reads an object, and returns nil if it does not exist.
-func get[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, o T) (T, error) {
-	var none T
-	if err := reader.Get(ctx, key, o); err != nil {
-		if apierrors.IsNotFound(err) {
-			return none, nil
-		}
-		return none, fmt.Errorf("reading %T %s: %w", o, key, err)
-	}
-	return o, nil
+	return lookup.Get(ctx, r.Client, types.NamespacedName{Name: name}, &corev1.Node{})
 }
 
 // mountsClaims reports whether a Pod has a volume that may be a listener volume.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/summary"
 )
@@ -135,16 +136,8 @@ func podOf(ctx context.Context, reader client.Reader, object *listenersv1alpha1.
 	if len(object.OwnerReferences) == 0 {
 		return nil, nil //nolint:nilnil // the object is being replaced
 	}
-	pod, key := &corev1.Pod{}, types.NamespacedName{Namespace: object.Namespace, Name: object.OwnerReferences[0].Name}
-	switch err := reader.Get(ctx, key, pod); {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // a Pod that does not exist any more is no error
-	case err != nil:
-		return nil, fmt.Errorf("reading Pod %s: %w", key, err)
-	case pod.UID != listenersv1alpha1.PodUID(object.Name):
-		return nil, nil //nolint:nilnil // as above
-	}
-	return pod, nil
+	key := types.NamespacedName{Namespace: object.Namespace, Name: object.OwnerReferences[0].Name}
+	return lookup.WithUID(ctx, reader, key, listenersv1alpha1.PodUID(object.Name), &corev1.Pod{})
 }
 
 // replacedBy returns the uid of the controller of a Pod, or of the Pod if it has none.

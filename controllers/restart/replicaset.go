@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
 // replicas are the Pods of a controller, as the API server has them.
@@ -40,13 +40,8 @@ func (r *Reconciler) replicaSet(ctx context.Context, namespace string, owner *me
 			owner.Kind, owner.APIVersion, owner.Name)}, nil
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
-	switch err := r.APIReader.Get(ctx, key, o); {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // its Pods are deleted, too
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, key, err)
-	case o.GetUID() != owner.UID || o.GetDeletionTimestamp() != nil:
-		return nil, nil //nolint:nilnil // as above
+	if o, err := lookup.WithUID(ctx, r.APIReader, key, owner.UID, o); err != nil || o == nil || o.GetDeletionTimestamp() != nil {
+		return nil, err
 	}
 	desired, selector := scaleOf(o)
 	selects, err := metav1.LabelSelectorAsSelector(selector)

@@ -1,0 +1,37 @@
+// Package lookup reads objects that may not exist. It must never hide another error than that.
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Get reads an object into o, and returns nil if it does not exist.
+func Get[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, o T) (T, error) {
+	var none T
+	kind := cmp.Or(o.GetObjectKind().GroupVersionKind().Kind, reflect.TypeOf(o).Elem().Name())
+	switch err := reader.Get(ctx, key, o); {
+	case apierrors.IsNotFound(err):
+		return none, nil
+	case err != nil:
+		return none, fmt.Errorf("reading %s %s: %w", kind, strings.TrimPrefix(key.String(), "/"), err)
+	}
+	return o, nil
+}
+
+// WithUID reads an object into o, and returns nil if it does not exist or has another UID.
+func WithUID[T client.Object](ctx context.Context, reader client.Reader, key types.NamespacedName, uid types.UID, o T) (T, error) {
+	var none T
+	o, err := Get(ctx, reader, key, o)
+	if err != nil || any(o) == any(none) || o.GetUID() != uid {
+		return none, err
+	}
+	return o, nil
+}
