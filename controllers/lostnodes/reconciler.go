@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/retry"
 )
@@ -45,8 +46,8 @@ type Reconciler struct {
 
 	// conditions applies the condition of Listeners.
 	conditions *apply.Applier
-	// warned has the last warning by claim and reason. There is one worker.
-	warned map[warning]lastWarning
+	// warnings are those of claims, by reason.
+	warnings message.Warnings[types.NamespacedName, string]
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -56,7 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	case o == nil:
-		r.forget(req.NamespacedName)
+		r.warnings.Forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	case o.pv == nil, o.interrupted():
 		return reconcile.Result{}, r.replace(ctx, req.NamespacedName)
@@ -84,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: retry.Earliest(d.wait, r.repeatAfter(req.NamespacedName))}, nil
+	return reconcile.Result{RequeueAfter: retry.Earliest(d.wait, r.warnings.RepeatAfter(req.NamespacedName))}, nil
 }
 
 // record records since when the node of a volume is lost, or that it is back.

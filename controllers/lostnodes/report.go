@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -20,53 +18,11 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// warning identifies the warnings of a claim with the same reason.
-type warning struct {
-	claim  types.NamespacedName
-	reason string
-}
-
-// lastWarning is the text of the last warning of a reason, and when it was emitted.
-type lastWarning struct {
-	text string
-	at   time.Time
-}
-
 // warn emits a warning about a claim, on the claim and its Pods, unless it is equal to the last one, which is repeated
 // later. An empty text means that the reason does not hold any more.
 func (r *Reconciler) warn(o *observed, reason, text string) {
-	key := warning{client.ObjectKeyFromObject(o.claim), reason}
-	if text == "" {
-		delete(r.warned, key)
-		return
-	}
-	now := r.Clock.Now()
-	if last := r.warned[key]; last.text == text && now.Sub(last.at) < message.Repeat {
-		return
-	}
-	if r.warned == nil {
-		r.warned = map[warning]lastWarning{}
-	}
-	r.warned[key] = lastWarning{text, now}
-	r.emit(o, corev1.EventTypeWarning, reason, text)
-}
-
-// repeatAfter returns when the warnings of a claim are repeated, or 0 if there are none.
-func (r *Reconciler) repeatAfter(key types.NamespacedName) time.Duration {
-	for w := range r.warned {
-		if w.claim == key {
-			return message.Repeat
-		}
-	}
-	return 0
-}
-
-// forget removes the warnings of a claim from memory.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	for w := range r.warned {
-		if w.claim == key {
-			delete(r.warned, w)
-		}
+	if r.warnings.Due(client.ObjectKeyFromObject(o.claim), reason, text, r.Clock.Now()) {
+		r.emit(o, corev1.EventTypeWarning, reason, text)
 	}
 }
 

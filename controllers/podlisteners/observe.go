@@ -101,7 +101,7 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 			r.emitEvent(pod, &m, listenersv1alpha1.ReasonInvalidName, actionMount, fmt.Sprintf("Volume %q is not mounted: %s", m.volume, problem))
 			continue
 		}
-		if text := m.changedSelector(); r.eventChanged(pod, &m, listenersv1alpha1.ReasonSelectorChanged, text) {
+		if text := m.changedSelector(); r.warningDue(pod, &m, listenersv1alpha1.ReasonSelectorChanged, text) {
 			r.Events.Eventf(m.claim, pod, corev1.EventTypeWarning, listenersv1alpha1.ReasonSelectorChanged, actionMount, "%s", message.Truncate(text, message.MaxEvent))
 		}
 		if err := r.observeListener(ctx, &m); err != nil {

@@ -44,25 +44,15 @@ type Reconciler struct {
 
 	// pods has the names of the Pods that requests are for.
 	pods podNames
-	// writes has the podWrites of Pods, by the name of their PodListeners. As with lastEvents, those of one Pod are not
-	// accessed concurrently.
+	// writes has the podWrites of Pods, by the name of their PodListeners. Those of one Pod are not accessed
+	// concurrently, because a request is not processed twice at a time.
 	writes sync.Map
-	// lastEvents has the podEvents of Pods that have any, by the name of their PodListeners. Those of one Pod are not
-	// accessed concurrently, because a request is not processed twice at a time.
-	lastEvents sync.Map
+	// warnings are those of Pods, by the name of their PodListeners.
+	warnings message.Warnings[string, cause]
 }
 
-// podEvents has the last event of a Pod by volume and reason.
-type podEvents map[eventKey]lastEvent
-
-// eventKey identifies the events of a volume with the same reason.
-type eventKey struct{ volume, reason string }
-
-// lastEvent is the text of the last event with a key, and when it was emitted.
-type lastEvent struct {
-	text string
-	at   time.Time
-}
+// cause identifies the warnings about a volume with the same reason.
+type cause struct{ volume, reason string }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -71,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if pod == nil {
-		r.lastEvents.Delete(req.Name)
+		r.warnings.Forget(req.Name)
 		r.writes.Delete(req.Name)
 		r.pods.forget(listenersv1alpha1.PodUID(req.Name))
 	}
@@ -90,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case keep:
 	}
 	if err == nil && wait == 0 {
-		wait = r.repeatAfter(req.Name)
+		wait = r.warnings.RepeatAfter(req.Name)
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
 }
@@ -287,7 +277,7 @@ func (r *Reconciler) entries(
 		entry := m.entry(pod, node, observed[m.volume])
 		desired[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
-			r.eventChanged(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
+			r.warningDue(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonListenerNotFound, actionMount, m.deletedListener())
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
@@ -300,51 +290,18 @@ func (r *Reconciler) entries(
 	return desired, wait
 }
 
-// emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one, which is repeated later. The
-// recorder does not suppress it: to the recorder, an event about another version of the Pod or of the Listener is
-// another event.
+// emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one, which is repeated later.
 func (r *Reconciler) emitEvent(pod *corev1.Pod, m *mount, reason, action, text string) {
-	if !r.eventChanged(pod, m, reason, text) {
+	if !r.warningDue(pod, m, reason, text) {
 		return
 	}
 	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Truncate(text, message.MaxEvent))
 }
 
-// eventChanged records the text of an event of a volume, and reports whether it differs from that of the last event, or
-// is to be repeated. An empty text means that the reason does not hold any more, and is never an event.
-func (r *Reconciler) eventChanged(pod *corev1.Pod, m *mount, reason, text string) bool {
-	name, key := listenersv1alpha1.PodListenersName(pod.UID), eventKey{volume: m.volume, reason: reason}
-	events := r.events(name)
-	if text == "" {
-		if delete(events, key); len(events) == 0 {
-			r.lastEvents.Delete(name)
-		}
-		return false
-	}
-	if last := events[key]; last.text == text && time.Since(last.at) < message.Repeat {
-		return false
-	}
-	if events == nil {
-		events = podEvents{}
-		r.lastEvents.Store(name, events)
-	}
-	events[key] = lastEvent{text, time.Now()}
-	return true
-}
-
-// events returns the last events of the volumes of a Pod, nil if there are none.
-func (r *Reconciler) events(podListeners string) podEvents {
-	events, _ := r.lastEvents.Load(podListeners)
-	last, _ := events.(podEvents)
-	return last
-}
-
-// repeatAfter returns when the events of the volumes of a Pod are repeated, or 0 if there are none.
-func (r *Reconciler) repeatAfter(podListeners string) time.Duration {
-	if len(r.events(podListeners)) == 0 {
-		return 0
-	}
-	return message.Repeat
+// warningDue records the text of a warning about a volume, and reports whether it is to be emitted. An empty text means
+// that the reason does not hold any more.
+func (r *Reconciler) warningDue(pod *corev1.Pod, m *mount, reason, text string) bool {
+	return r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), cause{m.volume, reason}, text, time.Now())
 }
 
 // keepUnobserved keeps the entries of volumes of the Pod whose claims or PersistentVolumes were not observed.

@@ -1,11 +1,8 @@
-// Package message limits the length of messages to what the API server accepts: a longer one loses the event, or makes
-// the status invalid.
+// Package message limits the messages for users: their length to what the API server accepts, because a longer one
+// loses the event or makes the status invalid, and how often a warning is repeated. It never emits any.
 package message
 
-import (
-	"strings"
-	"time"
-)
+import "strings"
 
 // Maximum lengths in bytes.
 const (
@@ -14,10 +11,6 @@ const (
 	// MaxCondition is that of the message of a condition.
 	MaxCondition = 32768
 )
-
-// Repeat is when a warning is repeated whose cause lasts: Kubernetes deletes events an hour after the last one, and
-// users look at them later. So each cause has at most two events.
-const Repeat = 30 * time.Minute
 
 // Truncate returns s, or the beginning of an s that is too long.
 func Truncate(s string, limit int) string {
