@@ -1,13 +1,10 @@
 package listener
 
 import (
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
 	routev1 "github.com/openshift/api/route/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,8 +67,8 @@ func (o *transition) wantRemoval(d time.Duration) {
 	if requeueAfter, writes := o.reconcileAfter(d); requeueAfter != 0 || len(writes) == 0 {
 		o.t.Errorf("at the end of the grace period: requeue after %s, writes %q", requeueAfter, writes)
 	}
-	if requeueAfter, writes := o.reconcileAfter(0); requeueAfter != 0 || len(writes) > 0 || len(o.ready) > 0 {
-		o.t.Errorf("after the grace period: requeue after %s, writes %q, entries %v", requeueAfter, writes, o.ready)
+	if requeueAfter, writes := o.reconcileAfter(0); requeueAfter != 0 || len(writes) > 0 || o.ready.Len() > 0 {
+		o.t.Errorf("after the grace period: requeue after %s, writes %q, %d entries", requeueAfter, writes, o.ready.Len())
 	}
 }
 
@@ -103,7 +100,7 @@ func TestPreviousExposureStaysForTheGracePeriod(t *testing.T) {
 func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
 	o := nodePortsToRoutes().transition(t)
 	o.wantRequeue(0, 10*time.Second)
-	o.ready = map[types.UID]readiness{}
+	o.ready = newPeriods()
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
 }
@@ -133,14 +130,4 @@ func TestGracePeriodStartsAgainWhenAddressesBecomeIncomplete(t *testing.T) {
 	setIngress(admittedAs("h.example.com"))
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
-}
-
-func TestGracePeriodsOfDeletedListenersAreForgotten(t *testing.T) {
-	o := nodePortsToRoutes().transition(t)
-	o.ready["waiting"] = readiness{since: o.now.Now().Add(-9 * time.Second)}
-	o.ready["deleted"] = readiness{since: o.now.Now().Add(-2 * time.Hour)}
-	o.wantRequeue(0, 10*time.Second)
-	if got := slices.Sorted(maps.Keys(o.ready)); !slices.Equal(got, []types.UID{"listener-uid", "waiting"}) {
-		t.Errorf("got entries %v", got)
-	}
 }

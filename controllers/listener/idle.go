@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -30,25 +29,17 @@ const idlePeriod = time.Minute
 // after which it is reported, or 0.
 func (r *Reconciler) observeIdle(o *observed) time.Duration {
 	reason, message := o.nothingListens()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if reason == "" {
-		delete(r.idle, o.listener.UID)
+		r.idle.Delete(o.listener.UID)
 		return 0
 	}
 	if !o.reportedIdle() {
-		since, ok := r.idle[o.listener.UID]
-		if !ok {
-			// Entries this old belong to Listeners that were deleted.
-			maps.DeleteFunc(r.idle, func(_ types.UID, since time.Time) bool { return r.clock.Since(since) > time.Hour })
-			since = r.clock.Now()
-			r.idle[o.listener.UID] = since
-		}
-		if remaining := since.Add(r.idlePeriod).Sub(r.clock.Now()); remaining > 0 {
+		now := r.clock.Now()
+		if remaining := r.idle.since(o.listener.UID, "", now).Add(r.idlePeriod).Sub(now); remaining > 0 {
 			return remaining
 		}
 	}
-	delete(r.idle, o.listener.UID)
+	r.idle.Delete(o.listener.UID)
 	o.idleReason, o.idleMessage = reason, message
 	return 0
 }

@@ -62,7 +62,7 @@ func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desir
 		rejected, numbers := rejectedNodePorts(failure, requested)
 		switch {
 		case failure == nil:
-			r.stopWaiting(o.listener.UID)
+			r.waiting.Delete(o.listener.UID)
 			return r.applyTargetPorts(ctx, o, desired)
 		case len(rejected) == 0, o.class.NodePortRange() != "" && (!numbers || len(refused) >= maxRefused):
 			return failure
@@ -209,24 +209,8 @@ func (r *Reconciler) waitForRelease(ctx context.Context, o *observed, rejected m
 // remainingWait returns the time until the next request of node ports that are not deallocated yet, or 0 if the wait
 // has timed out. The intervals double.
 func (r *Reconciler) remainingWait(listener types.UID) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	since, ok := r.waiting[listener]
-	if !ok {
-		// Entries this old belong to Listeners that were deleted.
-		maps.DeleteFunc(r.waiting, func(_ types.UID, since time.Time) bool { return r.clock.Since(since) > time.Hour })
-		since = r.clock.Now()
-		r.waiting[listener] = since
-	}
-	waited := r.clock.Since(since)
+	waited := r.clock.Since(r.waiting.since(listener, "", r.clock.Now()))
 	return max(min(max(waited, releaseInterval), releaseTimeout-waited), 0)
-}
-
-// stopWaiting ends the wait for node ports of the Listener.
-func (r *Reconciler) stopWaiting(listener types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.waiting, listener)
 }
 
 // emitNodePortEvent emits an event if the Service has other node ports than before, unless overrides set them. It

@@ -318,8 +318,8 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			if waited != total || listener.Status.NodePorts["http"] != want || listener.Status.NodePorts["admin"] != 30081 {
 				t.Errorf("waited %s in intervals of %s, want %s; the node ports are %v, want %d", waited, intervals, total, listener.Status.NodePorts, want)
 			}
-			if len(r.waiting) > 0 {
-				t.Errorf("the controller still waits: %v", r.waiting)
+			if r.waiting.Len() > 0 {
+				t.Error("the controller still waits")
 			}
 		})
 	}

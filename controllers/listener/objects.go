@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -206,20 +204,12 @@ func (r *Reconciler) otherBackends(o *observed) []exposure.Backend {
 // because neither the opening of a node port nor the reload of a router can be watched, and clients need time to learn
 // a new address.
 func (r *Reconciler) remainingGracePeriod(o *observed, a addresses, previousExists bool) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if !previousExists || !a.desired.Complete {
-		delete(r.ready, o.listener.UID)
+		r.ready.Delete(o.listener.UID)
 		return 0
 	}
-	ready, ok := r.ready[o.listener.UID]
-	if !ok || ready.backend != o.backend.Name() {
-		// Entries this old belong to Listeners that were deleted.
-		maps.DeleteFunc(r.ready, func(_ types.UID, e readiness) bool { return r.clock.Since(e.since) > time.Hour })
-		ready = readiness{backend: o.backend.Name(), since: r.clock.Now()}
-		r.ready[o.listener.UID] = ready
-	}
-	return ready.since.Add(r.gracePeriod).Sub(r.clock.Now())
+	now := r.clock.Now()
+	return r.ready.since(o.listener.UID, o.backend.Name(), now).Add(r.gracePeriod).Sub(now)
 }
 
 // deleteUndesired deletes the objects of a backend that are not desired.

@@ -11,11 +11,11 @@ package listener
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -63,16 +63,13 @@ type Reconciler struct {
 	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
 	gracePeriod time.Duration
 
-	mu sync.Mutex
-	// ready has an entry for each Listener with complete addresses whose previous exposure is not removed yet. It is
-	// lost in a restart, and the grace period then starts again.
-	ready map[types.UID]readiness
-	// waiting is the time since which a Listener waits until the API server has deallocated the node ports of its
-	// deleted Service. It is lost in a restart, and the wait then starts again.
-	waiting map[types.UID]time.Time
-	// idle is the time since which nothing responds at the addresses of a Listener, until that is reported. It is lost
-	// in a restart, and the period then starts again.
-	idle map[types.UID]time.Time
+	// ready is since when the addresses of a backend are complete, until the previous exposure is removed. The state is
+	// the backend's name.
+	ready periods
+	// waiting is since when Listeners wait until the API server has deallocated the node ports of the deleted Service.
+	waiting periods
+	// idle is since when nothing responds at the addresses of Listeners, until that is reported.
+	idle periods
 	// idlePeriod is how long nothing may respond before that is reported.
 	idlePeriod time.Duration
 }
@@ -81,10 +78,24 @@ type Reconciler struct {
 // port.
 const gracePeriod = 10 * time.Second
 
-// readiness is the time since which the addresses of a backend are complete.
-type readiness struct {
-	backend string // its name
-	since   time.Time
+// periods is since when a state of Listeners lasts, by their UID. It is lost in a restart, and the periods then start
+// again. Those of Listeners that were deleted expire.
+type periods struct{ *cache.Expiring }
+
+func newPeriods() periods { return periods{cache.NewExpiring()} }
+
+type period struct {
+	state string
+	since time.Time
+}
+
+// since returns when the state of a Listener began: now, unless the last call named the same state.
+func (p periods) since(listener types.UID, state string, now time.Time) time.Time {
+	if last, ok := p.Get(listener); ok && last.(period).state == state {
+		return last.(period).since
+	}
+	p.Set(listener, period{state, now}, time.Hour)
+	return now
 }
 
 // optionalKind reads objects of a kind that the cluster may not serve.
@@ -119,7 +130,7 @@ func (r *Reconciler) initialize() {
 	r.hosts = newHosts()
 	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
 	r.idlePeriod = idlePeriod
-	r.ready, r.waiting, r.idle = map[types.UID]readiness{}, map[types.UID]time.Time{}, map[types.UID]time.Time{}
+	r.ready, r.waiting, r.idle = newPeriods(), newPeriods(), newPeriods()
 	r.allocated, r.shared = newAllocatedPorts(nodePortsOf), newAllocatedPorts(sharedPortsOf)
 }
 
