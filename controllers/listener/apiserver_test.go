@@ -37,6 +37,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -179,7 +180,7 @@ func (f *fixture) createNodeAs(meta metav1.ObjectMeta, ip string) *corev1.Node {
 	f.t.Helper()
 	node := &corev1.Node{ObjectMeta: meta}
 	f.Expect(f.client.Create(f.t.Context(), node)).To(Succeed())
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
+	node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP(ip)}
 	f.Expect(f.client.Status().Update(f.t.Context(), node)).To(Succeed())
 	return node
 }
@@ -367,9 +368,7 @@ func TestAddressesOfANodePortListenerFollowItsNodes(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "web"},
 		Spec: corev1.PodSpec{
 			NodeName: other.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web"},
-			}}},
+			Volumes: []corev1.Volume{objects.ClaimVolume("listener", "web")},
 		},
 	}
 	f.Expect(f.client.Create(t.Context(), mounting)).To(Succeed())
@@ -405,9 +404,7 @@ func TestAddressIsRemovedWhenThePodFinishes(t *testing.T) {
 			},
 			Spec: corev1.PodSpec{
 				NodeName: node.Name, Containers: []corev1.Container{{Name: "web", Image: "web"}},
-				Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web"},
-				}}},
+				Volumes: []corev1.Volume{objects.ClaimVolume("listener", "web")},
 			},
 		}
 		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())

@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 var routeKind = routev1.GroupVersion.WithKind("Route")
@@ -102,10 +103,7 @@ func (s *state) objects() []client.Object {
 }
 
 func newNode(name, ip string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}},
-	}
+	return objects.Node(name, objects.InternalIP(ip))
 }
 
 func newVolume(name string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
@@ -157,10 +155,8 @@ func newClaim(name, pod string) *corev1.PersistentVolumeClaim {
 func newPod(uid string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-" + uid, UID: types.UID(uid)},
-		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "pvc-" + uid},
-		}}}},
-		Status: corev1.PodStatus{Phase: phase},
+		Spec:       corev1.PodSpec{Volumes: []corev1.Volume{objects.ClaimVolume("listener", "pvc-"+uid)}},
+		Status:     corev1.PodStatus{Phase: phase},
 	}
 }
 

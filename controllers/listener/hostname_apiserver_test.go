@@ -12,6 +12,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // TestAListenerIsPublishedByName: the name of a replica is its first address, and the annotation of external-dns, as
@@ -29,9 +30,7 @@ func TestAListenerIsPublishedByName(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "kafka", Image: "kafka"}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: f.key.Name},
-			}}},
+			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", f.key.Name)},
 		},
 	}
 	f.createListener(func(l *listenersv1alpha1.Listener) {

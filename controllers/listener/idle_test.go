@@ -17,6 +17,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // mountedBy returns a Pod with these labels and ports that mounts the Listener, and its PodListeners.
@@ -25,9 +26,7 @@ func mountedBy(name string, labels map[string]string, ports ...corev1.ContainerP
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name, UID: "pod-uid", Labels: labels},
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", Containers: []corev1.Container{{Ports: ports}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener"},
-			}}},
+			Volumes: []corev1.Volume{objects.ClaimVolume("listener", "listener")},
 		},
 	}
 	mounts := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, "node-1")

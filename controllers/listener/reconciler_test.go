@@ -20,6 +20,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestStatusReportsAddressesAndConditions(t *testing.T) {
@@ -169,7 +170,7 @@ func TestStatusReportsAddressesAndConditions(t *testing.T) {
 			accepted:  accepted, ready: assigned, message: "left out: gone (Node does not exist)",
 		},
 		"no node with an address": {
-			state:    newState(nodePort).with(newVolume("pv-1", lastMountedOn("gone")), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mute"}}, newVolume("pv-2", lastMountedOn("mute"))),
+			state:    newState(nodePort).with(newVolume("pv-1", lastMountedOn("gone")), objects.Node("mute"), newVolume("pv-2", lastMountedOn("mute"))),
 			accepted: accepted, ready: listenersv1alpha1.ReasonNodesMissing,
 			message: "gone (Node does not exist), mute (neither a valid IP address nor a valid host name)",
 		},

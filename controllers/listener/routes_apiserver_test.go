@@ -16,6 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/internal/testutil/openshift"
 )
 
@@ -281,9 +282,7 @@ func TestHostsOfAStatefulSetContainTheOrdinal(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "kafka-2"},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "kafka", Image: "kafka"}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: f.key.Name},
-			}}},
+			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", f.key.Name)},
 		},
 	}
 	f.createListener(func(l *listenersv1alpha1.Listener) {

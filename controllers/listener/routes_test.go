@@ -23,6 +23,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure/route"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestExposureWhileTheBackendChanges(t *testing.T) {
@@ -415,9 +416,7 @@ func TestHostsContainTheNameOfTheListenersPod(t *testing.T) {
 	pod := func(name string, change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: name},
-			Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: key.Name},
-			}}}},
+			Spec:       corev1.PodSpec{Volumes: []corev1.Volume{objects.ClaimVolume("listener", key.Name)}},
 		}
 		if change != nil {
 			change(p)

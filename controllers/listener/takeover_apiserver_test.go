@@ -18,6 +18,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // statuses records the statuses that a client applies.
@@ -58,9 +59,9 @@ func (s *statuses) of(namespace string) []string {
 // its node, and no status ever lacks the address.
 func TestAddressesStayUntilPodListenersAreWrittenAgain(t *testing.T) {
 	g, c, namespace := NewWithT(t), apiserver.Client(t), apiserver.Namespace(t)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + namespace}}
+	node := objects.Node("node-" + namespace)
 	g.Expect(c.Create(t.Context(), node)).To(Succeed())
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.77.0.1"}}
+	node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP("10.77.0.1")}
 	g.Expect(c.Status().Update(t.Context(), node)).To(Succeed())
 	class := &listenersv1alpha1.ListenerClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "unpinned-" + namespace}, Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
@@ -86,9 +87,7 @@ func TestAddressesStayUntilPodListenersAreWrittenAgain(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-0", Labels: map[string]string{names.PodMountLabel(l.UID): "web"}},
 		Spec: corev1.PodSpec{
 			NodeName: node.Name, AutomountServiceAccountToken: ptr.To(false), Containers: []corev1.Container{{Name: "web", Image: "web"}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
-			}}},
+			Volumes: []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")},
 		},
 	}
 	g.Expect(c.Create(t.Context(), volume)).To(Succeed())

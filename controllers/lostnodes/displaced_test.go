@@ -15,6 +15,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 const (
@@ -135,9 +136,7 @@ func TestOtherVolumesOfThePodCount(t *testing.T) {
 			w.preferred()
 			w.find("node-1").Spec.Unschedulable = true
 			p := rejected(noRoom)
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
-			}})
+			p.Spec.Volumes = append(p.Spec.Volumes, objects.ClaimVolume("data", "data"))
 			w.pods = []*corev1.Pod{p}
 			checkDisplaced(t, w, tc.want, tc.objects(w)...)
 		})

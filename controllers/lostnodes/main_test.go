@@ -21,6 +21,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -116,9 +117,7 @@ func node(name string, taints ...corev1.Taint) *corev1.Node {
 func pod(onNode string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: "pod-uid"},
-		Spec: corev1.PodSpec{NodeName: onNode, Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
-		}}}},
+		Spec:       corev1.PodSpec{NodeName: onNode, Volumes: []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")}},
 	}
 }
 

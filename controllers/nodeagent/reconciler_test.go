@@ -31,6 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 const namespace = "somewhere"
@@ -530,9 +531,7 @@ func TestUnmanagedChangesNothing(t *testing.T) {
 func podWithClaims(name string, claims ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	for _, claim := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(claim, claim))
 	}
 	return pod
 }

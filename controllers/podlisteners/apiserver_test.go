@@ -13,6 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // The node affinity of a volume is immutable, and an address that was published must not become wrong. So a volume that
@@ -30,9 +31,9 @@ func TestAVolumeInUseIsKeptWhenItsClassIsChangedToPinOrNotToPin(t *testing.T) {
 				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: pinned},
 			}
 			b.create(class)
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
+			node := objects.Node(b.namespace)
 			b.create(node)
-			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: host}}
+			node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP(ip), {Type: corev1.NodeHostName, Address: host}}
 			b.updateStatus(node)
 			pvc := b.claim("own", names.AnnotationListenerClass, class.Name)
 			pod := b.pod("own")

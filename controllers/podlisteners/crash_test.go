@@ -20,6 +20,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -34,9 +35,9 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: namespace},
 				Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, PinnedNodePorts: true},
 			})
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+			node := objects.Node(namespace)
 			b.create(node)
-			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
+			node.Status.Addresses = []corev1.NodeAddress{objects.InternalIP("192.0.2.1")}
 			b.updateStatus(node)
 			shared := &listenersv1alpha1.Listener{
 				ObjectMeta: metav1.ObjectMeta{Name: "shared"},
@@ -152,9 +153,7 @@ func (b *boundPod) pod(claims ...string) *corev1.Pod {
 		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
 	}}
 	for _, name := range claims {
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
-		}})
+		pod.Spec.Volumes = append(pod.Spec.Volumes, objects.ClaimVolume(name, name))
 	}
 	b.create(pod)
 	return pod

@@ -30,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 const podUID = types.UID("0b0b0b0b-1111-2222-3333-444444444444")
@@ -59,10 +60,7 @@ type world struct {
 // newWorld returns a Pod that was bound to node-1 and mounts the Listener web, whose class has node ports, by name.
 func newWorld() *world {
 	return &world{
-		node: &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-1"},
-			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}},
-		},
+		node: objects.Node("node-1", objects.InternalIP("192.0.2.1")),
 		class: &listenersv1alpha1.ListenerClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "public"},
 			Spec:       listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort},
@@ -77,9 +75,7 @@ func newWorld() *world {
 			Spec: corev1.PodSpec{
 				NodeName:   "node-1",
 				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
-				Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
-				}}},
+				Volumes:    []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")},
 			},
 		},
 		pvc: &corev1.PersistentVolumeClaim{
@@ -114,7 +110,7 @@ func newObject() *listenersv1alpha1.PodListeners {
 // bothFamilies gives the Service both IP families, IPv6 first, and the node an address of each.
 func (w *world) bothFamilies() {
 	w.listener.Status.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
-	w.node.Status.Addresses = append(w.node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "2001:db8::1"})
+	w.node.Status.Addresses = append(w.node.Status.Addresses, objects.InternalIP("2001:db8::1"))
 }
 
 // hostPort makes the class one with host ports, and gives the Pod one, or none if it is 0.
@@ -193,9 +189,7 @@ func TestSummaryListsAllVolumes(t *testing.T) {
 		"metrics":  {Scope: "Cluster"},
 	})
 	w.existing.Spec.Summary = "outdated"
-	w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, corev1.Volume{Name: "metrics", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "not-bound"},
-	}})
+	w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, objects.ClaimVolume("metrics", "not-bound"))
 	c, _ := w.mustRun(t)
 	var got listenersv1alpha1.PodListeners
 	if err := c.Get(t.Context(), objectKey, &got); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -131,9 +132,7 @@ func (s *set) createPod(name string, start []listenersv1alpha1.IngressAddress) {
 		Namespace: s.namespace, Name: name, Labels: map[string]string{"app": "web"},
 	}, Spec: corev1.PodSpec{
 		NodeName: "node-1", TerminationGracePeriodSeconds: s.gracePeriod, Containers: []corev1.Container{{Name: "web", Image: "web"}},
-		Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-" + name},
-		}}},
+		Volumes: []corev1.Volume{objects.ClaimVolume("listener", "listener-"+name)},
 	}}
 	if s.set != nil {
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}

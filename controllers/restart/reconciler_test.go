@@ -22,6 +22,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 var (
@@ -50,9 +51,7 @@ func newWorld() *world {
 	pod.Namespace, pod.Labels = "shop", labels
 	pod.Spec.NodeName = "node-1"
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
-	pod.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
-	}}}
+	pod.Spec.Volumes = []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")}
 	return &world{set: set, pod: &pod, start: first, now: second}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -52,7 +53,7 @@ func newCluster(t *testing.T) *cluster {
 			ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver,
 			VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
 		},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}},
+		objects.Node("node-1"),
 	} {
 		c.Expect(client.IgnoreAlreadyExists(c.api.Create(t.Context(), o))).To(Succeed())
 	}
@@ -126,9 +127,7 @@ func TestClassBasedClaimIsProvisionedWhenClassAndPodAppear(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
-			}}},
+			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", claim.Name)},
 		},
 	})
 	pv := c.waitForVolume(claim)
@@ -152,9 +151,7 @@ func TestClassBasedClaimIsProvisionedWhenItsNamespaceIsLabelled(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
-			}}},
+			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", claim.Name)},
 		},
 	})
 	c.waitForEvent(claim, "NamespaceNotAllowed")

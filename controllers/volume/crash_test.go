@@ -15,6 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestAClaimIsProvisionedWhateverHappensToAWrite(t *testing.T) {
@@ -35,9 +36,7 @@ func TestAClaimIsProvisionedWhateverHappensToAWrite(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "web-0"},
 				Spec: corev1.PodSpec{
 					Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}},
-					Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
-					}}},
+					Volumes:    []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")},
 				},
 			})
 		},

@@ -30,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // world has the objects that exist while a claim is provisioned for the Pod web-0 on node-1.
@@ -57,9 +58,7 @@ func newWorld() *world {
 			ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: "pod-uid"},
 			Spec: corev1.PodSpec{
 				Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
-				Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "listener-web-0"},
-				}}},
+				Volumes:    []corev1.Volume{objects.ClaimVolume("listener", "listener-web-0")},
 			},
 		},
 		class: &listenersv1alpha1.ListenerClass{

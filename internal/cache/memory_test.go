@@ -13,6 +13,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // replica returns the trimmed objects of a replica of a StatefulSet with a listener volume.
@@ -55,9 +56,7 @@ func replica(i int) []metav1.Object {
 			ObjectMeta: mounting,
 			Spec: corev1.PodSpec{
 				NodeName: node, Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
-				Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-				}}},
+				Volumes: []corev1.Volume{objects.ClaimVolume("listener", claim)},
 			},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		}),

@@ -15,6 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // metadata returns metadata with labels, owners, and fields that the cache drops.
@@ -53,9 +54,7 @@ func TestTrimmedPodKeepsClaimsPortsControllerNodePhaseAndReadiness(t *testing.T)
 				{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
 					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{},
 				}}},
-				{Name: "named", VolumeSource: corev1.VolumeSource{
-					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "named"},
-				}},
+				objects.ClaimVolume("named", "named"),
 			},
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{
@@ -130,7 +129,7 @@ func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
 		ObjectMeta: metadata(map[string]string{"zone": "a"}),
 		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Unschedulable: true, Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
-			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}},
+			Addresses: []corev1.NodeAddress{objects.InternalIP("192.0.2.1")},
 			Images:    []corev1.ContainerImage{{Names: []string{"image"}}},
 		},
 	}

@@ -7,24 +7,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
-
-func node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: addresses}}
-}
 
 func TestNodeAddress(t *testing.T) {
 	var (
 		hostname    = corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1"}
 		hostname2   = corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-2"}
-		internal    = corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}
-		internal6   = corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::1"}
+		internal    = objects.InternalIP("10.0.0.1")
+		internal6   = objects.InternalIP("fd00::1")
 		external    = corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "203.0.113.1"}
 		internalDNS = corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "node-1.internal"}
 		externalDNS = corev1.NodeAddress{Type: corev1.NodeExternalDNS, Address: "node-1.example.com"}
@@ -70,7 +66,7 @@ func TestNodeAddress(t *testing.T) {
 			host: chosen{"node-2", listenersv1alpha1.AddressTypeHostname, true},
 		},
 		"a host name is no IP address": {
-			addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "node-1"}}, ip: none, host: none,
+			addresses: []corev1.NodeAddress{objects.InternalIP("node-1")}, ip: none, host: none,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +74,7 @@ func TestNodeAddress(t *testing.T) {
 				listenersv1alpha1.AddressTypeIP: tc.ip, listenersv1alpha1.AddressTypeHostname: tc.host,
 			} {
 				got := chosen{Type: listenersv1alpha1.AddressTypeHostname}
-				if addresses, problem := exposure.NodeAddresses(node("node-1", tc.addresses...), exposure.NodeChoice{Prefer: prefer}); problem == "" {
+				if addresses, problem := exposure.NodeAddresses(objects.Node("node-1", tc.addresses...), exposure.NodeChoice{Prefer: prefer}); problem == "" {
 					got = chosen{addresses[0].Address, addresses[0].Type, len(addresses) == 1}
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -90,10 +86,10 @@ func TestNodeAddress(t *testing.T) {
 }
 
 func TestNodeAddressesByTypesAndRanges(t *testing.T) {
-	all := node("node-1",
-		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
-		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "192.0.2.1"},
-		corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::1"},
+	all := objects.Node("node-1",
+		objects.InternalIP("10.0.0.1"),
+		objects.InternalIP("192.0.2.1"),
+		objects.InternalIP("fd00::1"),
 		corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: "203.0.113.1"},
 		corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1"},
 		corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: "node-1.internal"},
@@ -184,7 +180,7 @@ func TestAdvertisedAddressOfANode(t *testing.T) {
 		strings.Repeat("x", 300):        {problem: "..."},
 	} {
 		t.Run(value[:min(len(value), 40)], func(t *testing.T) {
-			annotated := node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+			annotated := objects.Node("node-1", objects.InternalIP("10.0.0.1"))
 			annotated.Annotations = map[string]string{names.AnnotationAdvertisedAddress: value}
 			// Types of a class do not apply.
 			choice := exposure.NodeChoice{Types: []listenersv1alpha1.NodeAddressType{"InternalIP"}, Families: tc.families}
@@ -220,7 +216,7 @@ func TestRangesGuardAgainstTheAnnotationOfANode(t *testing.T) {
 		"name, where the class has one": {annotation: "broker.example.com", types: []listenersv1alpha1.NodeAddressType{"InternalIP", "ExternalDNS"}, want: []exposure.NodeAddress{{"broker.example.com", isName}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			annotated := node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+			annotated := objects.Node("node-1", objects.InternalIP("10.0.0.1"))
 			annotated.Annotations = map[string]string{names.AnnotationAdvertisedAddress: tc.annotation}
 			got, problem := exposure.NodeAddresses(annotated, exposure.NodeChoice{Types: tc.types, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 			if diff := cmp.Diff(tc.want, got); diff != "" || !strings.Contains(problem, tc.problem) || (problem == "") != (tc.problem == "") {
@@ -236,7 +232,7 @@ func FuzzAdvertisedAddress(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		annotated := node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+		annotated := objects.Node("node-1", objects.InternalIP("10.0.0.1"))
 		annotated.Annotations = map[string]string{names.AnnotationAdvertisedAddress: value}
 		addresses, problem := exposure.NodeAddresses(annotated, exposure.NodeChoice{Prefer: listenersv1alpha1.AddressTypeIP})
 		if (problem == "") != (len(addresses) == 1) {

@@ -12,6 +12,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestVolumeNodes(t *testing.T) {
@@ -56,7 +57,7 @@ func TestPodClaims(t *testing.T) {
 		Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 			{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
 			{Name: "own", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
-			{Name: "named", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"}}},
+			objects.ClaimVolume("named", "shared"),
 		}},
 	}
 	if diff := cmp.Diff([]string{"web-0-own", "shared"}, index.PodClaims(pod)); diff != "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // world is a Pod with a listener volume, and everything that belongs to it, as the operator and Kubernetes leave them
@@ -44,7 +45,7 @@ func newWorld(t *testing.T) *world {
 func newWorldWith(t *testing.T, c client.Client, namespace string) *world {
 	t.Helper()
 	w := &world{Client: c, namespace: namespace}
-	w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + namespace}}
+	w.node = objects.Node("node-" + namespace)
 	w.create(t, w.node)
 	w.csiNode = &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: w.node.Name},
@@ -158,9 +159,7 @@ func (w *world) newPod(name, claimName string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "main", Image: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName},
-			}}},
+			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", claimName)},
 		},
 	}
 }

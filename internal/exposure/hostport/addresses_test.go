@@ -13,12 +13,13 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/hostport"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func node(name, ip string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n := objects.Node(name)
 	if ip != "" {
-		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: name + ".example.com"}}
+		n.Status.Addresses = []corev1.NodeAddress{objects.InternalIP(ip), {Type: corev1.NodeHostName, Address: name + ".example.com"}}
 	}
 	return n
 }
@@ -240,7 +241,7 @@ func TestBackendExposesClassesWithHostPort(t *testing.T) {
 
 func TestHostPortsAtAddressesOfBothFamilies(t *testing.T) {
 	both := node("a", "10.0.0.1")
-	both.Status.Addresses = append(both.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::1"})
+	both.Status.Addresses = append(both.Status.Addresses, objects.InternalIP("fd00::1"))
 	l := listener()
 	l.Class.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}
 	l.Status = &listenersv1alpha1.ListenerStatus{IPFamilies: l.Class.Spec.IPFamilies}

@@ -14,6 +14,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/serviceaddresses"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 const (
@@ -32,10 +33,6 @@ func ip(address string, ports map[string]int32) listenersv1alpha1.IngressAddress
 
 func hostname(address string, ports map[string]int32) listenersv1alpha1.IngressAddress {
 	return listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports}
-}
-
-func node(name string, addresses ...corev1.NodeAddress) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Addresses: addresses}}
 }
 
 func TestAddressesByServiceType(t *testing.T) {
@@ -63,9 +60,9 @@ func TestAddressesByServiceType(t *testing.T) {
 		}
 	})
 	nodes := []*corev1.Node{
-		node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.9"}, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1"}),
-		node("node-2"),
-		node("node-3", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}),
+		objects.Node("node-1", objects.InternalIP("10.0.0.9"), corev1.NodeAddress{Type: corev1.NodeHostName, Address: "node-1"}),
+		objects.Node("node-2"),
+		objects.Node("node-3", objects.InternalIP("10.0.0.1")),
 	}
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType
@@ -214,8 +211,8 @@ func TestAddressesFollowTheFamiliesOfTheService(t *testing.T) {
 		}}},
 	}
 	nodes := []*corev1.Node{
-		node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00::1"}),
-		node("node-2", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.2"}),
+		objects.Node("node-1", objects.InternalIP("10.0.0.1"), objects.InternalIP("fd00::1")),
+		objects.Node("node-2", objects.InternalIP("10.0.0.2")),
 	}
 	both := ptr.To(corev1.IPFamilyPolicyPreferDualStack)
 	for name, tc := range map[string]struct {
@@ -253,7 +250,7 @@ func TestAddressesFollowTheFamiliesOfTheService(t *testing.T) {
 func TestNodesAdvertiseOtherAddresses(t *testing.T) {
 	numbers := map[string]int32{"http": 30080}
 	annotated := func(name, advertised string) *corev1.Node {
-		n := node(name, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.1"})
+		n := objects.Node(name, objects.InternalIP("10.0.0.1"))
 		n.Annotations = map[string]string{names.AnnotationAdvertisedAddress: advertised}
 		return n
 	}
@@ -317,7 +314,7 @@ func TestNodePortsAreLeftOutUntilTheyLeadToTheSameContainerPort(t *testing.T) {
 					ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame},
 				}},
 				Service: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: number, TargetPort: tc.target}}}},
-				Nodes:   []*corev1.Node{node("node-1", corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "10.0.0.9"})},
+				Nodes:   []*corev1.Node{objects.Node("node-1", objects.InternalIP("10.0.0.9"))},
 			}
 			l.Class.Spec.ServiceOverrides.Raw = []byte(tc.overrides)
 			if tc.class != nil {
