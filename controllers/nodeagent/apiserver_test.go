@@ -193,6 +193,7 @@ func TestSecurityContextConstraintsFollowTheirAPI(t *testing.T) {
 	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
 
 	crds.Remove(t, c, crds.SecurityContextConstraints)
+	g.Eventually(available, apiserver.Timeout, "50ms").Should(Equal(fine)) // its object may be gone before the operator sees that its kind is
 	g.Consistently(available, "1s", "50ms").Should(Equal(fine))
 	crds.Install(t, c, crds.SecurityContextConstraints)
 	g.Eventually(read, apiserver.Timeout, "50ms").Should(Succeed())
