@@ -44,6 +44,7 @@ const (
 	ReasonNodePortsExhausted  = "NodePortsExhausted"
 
 	ReasonSharedPortsExhausted = "SharedPortsExhausted"
+	ReasonPortLimitReached     = "PortLimitReached"
 	ReasonForeignGatewayRoute  = "ForeignGatewayRoute"
 	ReasonGatewayRouteRejected = "GatewayRouteRejected"
 	ReasonNoGatewayListener    = "NoGatewayListener"
@@ -255,7 +256,8 @@ type ListenerStatus struct {
 	LastNodePorts map[string]int32 `json:"lastNodePorts,omitempty"`
 
 	// sharedPorts are the ports that the Listener has at the address that it shares with others, by the names of the
-	// Listener's ports. No other Listener gets them. Set only if the class has Listeners share an address.
+	// Listener's ports. No other Listener gets them while serviceName is set. Without a Service, they are the last
+	// ones, which the next Service gets if they are still free. Set only if the class has Listeners share an address.
 	// +optional
 	SharedPorts map[string]int32 `json:"sharedPorts,omitempty"`
 

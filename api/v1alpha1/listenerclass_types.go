@@ -116,6 +116,8 @@ type NodePortTarget string
 const NodePortTargetSame NodePortTarget = "Same"
 
 // NodePorts states which node ports Services get, and where they lead. At least one field must be set.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.maxPortsPerNamespace) || has(self.range)",message="maxPortsPerNamespace has no effect without range: set a range, or remove maxPortsPerNamespace"
 type NodePorts struct {
 	// range is the first and the last number that the operator allocates, with a hyphen in between, such as
 	// 31000-31999. It must be in the range of node ports of the cluster, by default 30000-32767. A Listener keeps the
@@ -126,6 +128,12 @@ type NodePorts struct {
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$') && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="must be two port numbers, the lower one first, such as 31000-31999"
 	Range string `json:"range,omitempty"`
+
+	// maxPortsPerNamespace is how many numbers of the range the Listeners of a namespace may have together, so that
+	// one namespace cannot use them up. Those that they have already are not taken away. If absent, it is not limited.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxPortsPerNamespace *int32 `json:"maxPortsPerNamespace,omitempty"`
 
 	// target states which ports of the containers the node ports lead to. With Same, each leads to the container port
 	// of the same number: programs have to listen on the number that they read from their volume, and so listen on the
@@ -159,11 +167,17 @@ type LoadBalancerSharing struct {
 	// portRange is the first and the last port of the shared address that the operator allocates, with a hyphen in
 	// between, such as 9000-9999. Each port of a Listener has a number of its own there, which leads to the port of the
 	// Listener, and keeps it. No two Listeners of the cluster get the same number, whatever their classes. If no number
-	// is free, the Listener is not accepted.
+	// is free, the Listener is not accepted. A number is reserved as long as there is a Service that has it.
 	//
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,4}-[1-9][0-9]{0,4}$') && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) <= 65535",message="must be two port numbers, the lower one first, such as 9000-9999"
 	PortRange string `json:"portRange"`
+
+	// maxPortsPerNamespace is how many numbers of the range the Listeners of a namespace may have together, so that
+	// one namespace cannot use them up. Those that they have already are not taken away. If absent, it is not limited.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxPortsPerNamespace *int32 `json:"maxPortsPerNamespace,omitempty"`
 }
 
 // ListenerClassSpec describes how Listeners of the class are exposed.

@@ -40,6 +40,10 @@ func TestInvalidChoiceOfAddressesIsRejectedWithTheCause(t *testing.T) {
 		"ports twice":         {spec: `{serviceType: ClusterIP, ports: [a], route: {ports: [a]}}`, want: "remove route.ports"},
 
 		"node ports":                    {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31999}}`},
+		"a limit of node ports":         {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31999, maxPortsPerNamespace: 1}}`},
+		"a limit without a range":       {spec: `{serviceType: NodePort, nodePorts: {target: Same, maxPortsPerNamespace: 1}}`, want: "maxPortsPerNamespace has no effect without range"},
+		"a limit of no node ports":      {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31999, maxPortsPerNamespace: 0}}`, want: "greater than or equal to 1"},
+		"a limit of shared ports":       {spec: `{serviceType: LoadBalancer, loadBalancer: {sharing: {portRange: 9000-9999, maxPortsPerNamespace: 5}}}`},
 		"a single node port":            {spec: `{serviceType: NodePort, nodePorts: {range: 31000-31000}}`},
 		"node ports without settings":   {spec: `{serviceType: NodePort, nodePorts: {}}`, want: "nodePorts has no effect without range or target"},
 		"a target":                      {spec: `{serviceType: NodePort, nodePorts: {target: Same}}`},
