@@ -19,12 +19,14 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/portallocator"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -241,12 +243,15 @@ func observePorts(t *testing.T, r *Reconciler) {
 	if err := errors.Join(r.Client.List(t.Context(), &services), r.Client.List(t.Context(), &listeners)); err != nil {
 		t.Fatal(err)
 	}
+	created := func(a *portallocator.Allocator, o client.Object) {
+		a.Handler().Create(t.Context(), event.CreateEvent{Object: o}, nil)
+	}
 	for i := range services.Items {
-		r.allocated.replace(nil, &services.Items[i])
+		created(r.nodePorts, &services.Items[i])
 	}
 	for i := range listeners.Items {
-		r.allocated.replace(nil, &listeners.Items[i])
-		r.shared.replace(nil, &listeners.Items[i])
+		created(r.nodePorts, &listeners.Items[i])
+		created(r.sharedPorts, &listeners.Items[i])
 	}
 }
 

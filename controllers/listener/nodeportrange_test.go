@@ -7,9 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -23,6 +21,18 @@ func withRange(numbers string) func(*state) {
 // newListenerState returns a new Listener with a port.
 func newListenerState(numbers string) *state {
 	return newState(listenersv1alpha1.ServiceTypeNodePort).change(withRange(numbers)).change(func(s *state) { s.service = nil })
+}
+
+// limitNodePorts limits the node ports of a namespace.
+func limitNodePorts(perNamespace int32) func(*state) {
+	return func(s *state) { s.class.Spec.NodePorts.MaxPortsPerNamespace = &perNamespace }
+}
+
+// serviceIn returns a Service of another Listener, in a namespace, with node ports.
+func serviceIn(namespace string, numbers ...int32) *corev1.Service {
+	service := otherService(numbers...)
+	service.Namespace, service.Name = namespace, "other"
+	return service
 }
 
 func TestNodePortsOfARange(t *testing.T) {
@@ -54,6 +64,27 @@ func TestNodePortsOfARange(t *testing.T) {
 			requests: []map[string]int64{{"http": 31501}}, reason: "ServiceRejected",
 		},
 		"exhausted": {state: newListenerState("31500-31501").with(otherService(31500, 31501)), reason: "NodePortsExhausted"},
+		"the namespace has as many as it may have": {
+			state: newListenerState("31500-31509").change(limitNodePorts(2)).with(serviceIn(key.Namespace, 31500, 31501)), reason: "PortLimitReached",
+		},
+		"the namespace has as many as it may have, with one that is not in the range": {
+			state:    newListenerState("31500-31500").change(limitNodePorts(2)).with(serviceIn(key.Namespace, 31501, 31502)),
+			requests: []map[string]int64{{"http": 31500}}, ports: map[string]int32{"http": 31500}, reason: "Accepted",
+		},
+		"other namespaces have as many as one may have": {
+			state:    newListenerState("31500-31502").change(limitNodePorts(2)).with(otherService(31500, 31501)),
+			requests: []map[string]int64{{"http": 31502}}, ports: map[string]int32{"http": 31502}, reason: "Accepted",
+		},
+		"the limit is lower than what the Listener has": {
+			state:    newDeletedServiceState().change(withRange("30080-30081")).change(limitNodePorts(1)),
+			requests: []map[string]int64{{"http": 30080, "admin": 30081}}, ports: map[string]int32{"http": 30080, "admin": 30081}, reason: "Accepted",
+		},
+		"the limit is lower than what the Listener had when it had node ports": {
+			state: newDeletedServiceState().change(withRange("30080-30081")).change(limitNodePorts(1)).change(func(s *state) {
+				s.listener.Status.NodePorts, s.listener.Status.LastNodePorts = nil, s.listener.Status.NodePorts
+			}),
+			reason: "PortLimitReached",
+		},
 		"kept although it is not in the range": {
 			state:    newDeletedServiceState().change(withRange("31500-31501")),
 			requests: []map[string]int64{{"http": 30080, "admin": 30081}}, ports: map[string]int32{"http": 30080, "admin": 30081}, reason: "Accepted",
@@ -97,35 +128,5 @@ func TestNodePortsOfARange(t *testing.T) {
 				t.Errorf("got %+v", accepted)
 			}
 		})
-	}
-}
-
-func TestListenersWaitUntilANodePortIsFree(t *testing.T) {
-	a, waiting := newAllocatedPorts(nodePortsOf), types.NamespacedName{Namespace: "shop", Name: "web"}
-	service := func(numbers ...int32) *corev1.Service { return otherService(numbers...) }
-	listener := &listenersv1alpha1.Listener{Status: &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": 31000}}}
-	a.setWaiting(waiting, true)
-	for _, step := range []struct {
-		name          string
-		before, after client.Object
-		frees         bool
-		has           bool // 31000
-	}{
-		{"a Service is created", nil, service(31000, 31001), false, true},
-		{"its Listener is written", nil, listener, false, true},
-		{"the Service gets other labels", service(31000, 31001), service(31000, 31001), false, true},
-		{"the Service is deleted, and its Listener gets it again", service(31000, 31001), nil, true, true}, // 31001 is free
-		{"the Listener has no status", listener, &listenersv1alpha1.Listener{}, true, false},
-		{"the Listener is deleted", &listenersv1alpha1.Listener{}, nil, false, false},
-	} {
-		got := a.replace(step.before, step.after)
-		if (len(got) == 1 && got[0] == waiting) != step.frees || a.has(31000) != step.has {
-			t.Errorf("%s: requests %v, has %t", step.name, got, a.has(31000))
-		}
-	}
-	a.replace(nil, service(31000))
-	a.setWaiting(waiting, false)
-	if got := a.replace(service(31000), nil); len(got) > 0 || len(a.users) > 0 {
-		t.Errorf("requests %v, users %v", got, a.users)
 	}
 }

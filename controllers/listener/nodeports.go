@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -54,11 +53,14 @@ func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desir
 	refused := sets.New[int32]()
 	var failure error
 	for {
-		requested, err := r.requestedNodePorts(o, desired, lost, refused)
+		requested, giveBack, err := r.requestedNodePorts(o, desired, lost, refused)
 		if err != nil {
 			return cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
 		}
 		failure = r.applyService(ctx, o, o.withTargetPorts(exposure.WithNodePorts(desired, requested)))
+		if _, ok := rejection(failure); ok {
+			giveBack()
+		}
 		rejected, numbers := rejectedNodePorts(failure, requested)
 		switch {
 		case failure == nil:
@@ -86,27 +88,29 @@ func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desir
 }
 
 // requestedNodePorts returns the node ports to request, by port name: those that the Service lost and, if the class has
-// a range, numbers of the range for other ports that have none, except those that the API server refused. The error is
-// a *exposure.Refusal if none is left.
+// a range, numbers of the range for other ports that have none, except those that the API server refused. giveBack is
+// for the case that the API server rejects them. The error is a *exposure.Refusal if there are none.
 func (r *Reconciler) requestedNodePorts(o *observed, desired *corev1ac.ServiceApplyConfiguration, lost map[string]int32, refused sets.Set[int32],
-) (map[string]int32, error) {
+) (requested map[string]int32, giveBack func(), _ error) {
 	if o.class.NodePortRange() == "" {
-		return lost, nil
+		return lost, func() {}, nil
 	}
-	numbers, err := utilnet.ParsePortRange(o.class.NodePortRange())
+	from, err := portRange(o.class, "nodePorts.range", o.class.NodePortRange(), o.class.Spec.NodePorts.MaxPortsPerNamespace)
 	if err != nil {
-		return nil, fmt.Errorf("reading spec.nodePorts.range of listener class %s: %w", o.class.Name, err)
+		return nil, nil, err
 	}
-	r.allocated.setWaiting(client.ObjectKeyFromObject(o.listener), true) // before the first check, so that no change is missed
-	allocated, without := exposure.AllocateNodePorts(desired, o.service, lost, *numbers, func(number int32) bool {
-		return refused.Has(number) || r.allocated.has(number)
+	requested, giveBack, err = r.nodePorts.Allocate(client.ObjectKeyFromObject(o.listener), from, func(taken func(int32) bool) (map[string]int32, error) {
+		allocated, without := exposure.AllocateNodePorts(desired, o.service, lost, from.PortRange, func(number int32) bool {
+			return refused.Has(number) || taken(number)
+		})
+		if without != "" {
+			return nil, exposure.Refuse(listenersv1alpha1.ReasonNodePortsExhausted, "no node port is left for port %s: other Services and Listeners have all of %s; "+
+				"extend spec.nodePorts.range of ListenerClass %s, or delete Listeners", without, o.class.NodePortRange(), o.class.Name)
+		}
+		maps.Copy(allocated, lost)
+		return allocated, nil
 	})
-	if without != "" {
-		return nil, exposure.Refuse(listenersv1alpha1.ReasonNodePortsExhausted, "no node port is left for port %s: other Services and Listeners have all of %s; "+
-			"extend spec.nodePorts.range of ListenerClass %s, or delete Listeners", without, o.class.NodePortRange(), o.class.Name)
-	}
-	maps.Copy(allocated, lost)
-	return allocated, nil
+	return requested, giveBack, refuseOverLimit(err, o, "nodePorts.maxPortsPerNamespace", from)
 }
 
 // applyTargetPorts applies the Service again if its node ports have to lead to the container ports of the same numbers,

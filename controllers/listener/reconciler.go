@@ -11,6 +11,7 @@ package listener
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/portallocator"
 	"github.com/listener-operator/listener-operator/internal/retry"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -58,8 +60,11 @@ type Reconciler struct {
 	// hosts has the hosts of Listeners.
 	hosts *hosts
 	clock clock.PassiveClock
-	// allocated has the node ports that are not available, and shared the ports of shared addresses.
-	allocated, shared *allocatedPorts
+	// nodePorts has the node ports that are not available, and sharedPorts the ports of shared addresses.
+	nodePorts, sharedPorts *portallocator.Allocator
+	// recovered is set when sharedPorts has those that an earlier process has not recorded.
+	recovery  sync.Mutex
+	recovered bool
 	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
 	gracePeriod time.Duration
 
@@ -131,7 +136,7 @@ func (r *Reconciler) initialize() {
 	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
 	r.idlePeriod = idlePeriod
 	r.ready, r.waiting, r.idle = newPeriods(), newPeriods(), newPeriods()
-	r.allocated, r.shared = newAllocatedPorts(nodePortsOf), newAllocatedPorts(sharedPortsOf)
+	r.nodePorts, r.sharedPorts = portallocator.New(nodePortsOf), portallocator.New(sharedPortsOf)
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener

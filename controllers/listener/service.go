@@ -31,8 +31,9 @@ import (
 func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal, error) {
 	desired, err := r.namedService(ctx, o)
 	var sharedPorts map[string]int32
+	var giveBack func()
 	if err == nil && !o.serviceTerminating() {
-		desired, sharedPorts, err = r.withSharedPorts(ctx, o, desired)
+		desired, sharedPorts, giveBack, err = r.withSharedPorts(o, desired)
 	}
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
@@ -44,12 +45,12 @@ func (r *Reconciler) ensure(ctx context.Context, o *observed) (*exposure.Refusal
 		return nil, nil //nolint:nilnil // nothing is refused: it is created again after its deletion
 	}
 	err = r.applyDesiredService(ctx, o, desired)
-	refusal, refused := errors.AsType[*exposure.Refusal](err)
-	r.allocated.setWaiting(client.ObjectKeyFromObject(o.listener), refused)
-	if refused {
+	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
+		giveBack()
 		return refusal, nil
 	}
 	if message, ok := rejection(err); ok {
+		giveBack()
 		if isFinal(err) {
 			err = nil
 		}

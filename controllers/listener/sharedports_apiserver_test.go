@@ -6,7 +6,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -185,4 +189,115 @@ func TestAClassBeginsAndCeasesToShareAnAddress(t *testing.T) {
 		}
 		return n
 	}).Should(Equal(1))
+}
+
+// TestNumbersOfListenersBeyondAQuotaAreFree: a namespace whose quota allows three load balancers reserves three of
+// twenty numbers, whatever it creates, and the others are for the Listeners of another namespace.
+func TestNumbersOfListenersBeyondAQuotaAreFree(t *testing.T) {
+	const first, size, allowed = 9300, 20, 3
+	f := newFixture(t, nil, sharing(first, size))
+	quota := &corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services.loadbalancers": resource.MustParse(fmt.Sprint(allowed))}}}
+	quota.Namespace, quota.Name = f.key.Namespace, "load-balancers"
+	f.Expect(f.client.Create(t.Context(), quota)).To(Succeed())
+	// What the controller of quotas, which does not run here, writes first.
+	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"services.loadbalancers": resource.MustParse("0")}}
+	f.Expect(f.client.Status().Update(t.Context(), quota)).To(Succeed())
+	for i := range size {
+		f.key.Name = fmt.Sprint("web-", i)
+		f.createListener(nil)
+	}
+	having := func(namespace string) (n int) {
+		var listeners listenersv1alpha1.ListenerList
+		f.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+		for _, l := range listeners.Items {
+			if l.Status != nil && len(l.Status.SharedPorts) > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range size {
+		f.key.Name = fmt.Sprint("web-", i)
+		f.Eventually(func(g Gomega) {
+			accepted := meta.FindStatusCondition(conditionsOf(f.listener()), listenersv1alpha1.ListenerAccepted)
+			g.Expect(accepted).NotTo(BeNil())
+		}).Should(Succeed())
+	}
+	f.Expect(having(f.key.Namespace)).To(Equal(allowed))
+
+	other := apiserver.Namespace(t)
+	for i := range size - allowed {
+		f.key = client.ObjectKey{Namespace: other, Name: fmt.Sprint("web-", i)}
+		f.createListener(nil)
+	}
+	for i := range size - allowed {
+		f.key.Name = fmt.Sprint("web-", i)
+		f.eventuallySharedPorts()
+	}
+}
+
+// TestANamespaceHasAsManyNumbersAsItMay: a Listener beyond the limit of its class waits until its namespace has fewer,
+// or may have more. Other namespaces are not affected.
+func TestANamespaceHasAsManyNumbersAsItMay(t *testing.T) {
+	shared := sharing(9400, 10)
+	shared.LoadBalancer.Sharing.MaxPortsPerNamespace = ptr.To[int32](2)
+	nodePorts := listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "30060-30069", MaxPortsPerNamespace: ptr.To[int32](2)},
+	}
+	for name, spec := range map[string]listenersv1alpha1.ListenerClassSpec{"shared address": shared, "node ports": nodePorts} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil, spec)
+			namespace := f.key.Namespace
+			reasons := func() map[string]int {
+				all := map[string]int{}
+				var listeners listenersv1alpha1.ListenerList
+				f.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+				for i := range listeners.Items {
+					if accepted := meta.FindStatusCondition(conditionsOf(&listeners.Items[i]), listenersv1alpha1.ListenerAccepted); accepted != nil {
+						all[accepted.Reason]++
+					}
+				}
+				return all
+			}
+			for i := range 5 { // at the same time
+				f.key.Name = fmt.Sprint("web-", i)
+				f.createListener(nil)
+			}
+			f.Eventually(reasons).Should(Equal(map[string]int{listenersv1alpha1.ReasonAccepted: 2, listenersv1alpha1.ReasonPortLimitReached: 3}))
+			f.key = client.ObjectKey{Namespace: apiserver.Namespace(t), Name: "web"}
+			f.createListener(nil)
+			f.eventually(listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ReasonAccepted)
+
+			var listeners listenersv1alpha1.ListenerList
+			f.Expect(f.client.List(t.Context(), &listeners, client.InNamespace(namespace))).To(Succeed())
+			for i := range listeners.Items {
+				l := &listeners.Items[i]
+				if meta.IsStatusConditionTrue(conditionsOf(l), listenersv1alpha1.ListenerAccepted) {
+					f.Expect(f.client.Delete(t.Context(), l)).To(Succeed())
+					// Its Service is garbage-collected, by a controller that does not run here.
+					service := &corev1.Service{}
+					service.Namespace, service.Name = l.Namespace, l.Name
+					f.Expect(f.client.Delete(t.Context(), service)).To(Succeed())
+					break
+				}
+			}
+			f.Eventually(reasons).Should(Equal(map[string]int{listenersv1alpha1.ReasonAccepted: 2, listenersv1alpha1.ReasonPortLimitReached: 2}))
+			f.change(f.class, func() {
+				if f.class.Spec.NodePorts != nil {
+					f.class.Spec.NodePorts.MaxPortsPerNamespace = ptr.To[int32](3)
+				} else {
+					f.class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace = ptr.To[int32](3)
+				}
+			})
+			f.Eventually(reasons).Should(Equal(map[string]int{listenersv1alpha1.ReasonAccepted: 3, listenersv1alpha1.ReasonPortLimitReached: 1}))
+		})
+	}
+}
+
+// conditionsOf returns the conditions of a Listener, which may have no status.
+func conditionsOf(l *listenersv1alpha1.Listener) []metav1.Condition {
+	if l.Status == nil {
+		return nil
+	}
+	return l.Status.Conditions
 }

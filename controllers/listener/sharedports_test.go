@@ -1,22 +1,24 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -41,7 +43,9 @@ func having(numbers map[string]int32) func(*state) {
 func sharingListener(numbers ...int32) *listenersv1alpha1.Listener {
 	l := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "sharing"},
-		Status:     &listenersv1alpha1.ListenerStatus{SharedPorts: map[string]int32{}, IngressAddresses: []listenersv1alpha1.IngressAddress{}},
+		Status: &listenersv1alpha1.ListenerStatus{
+			ServiceName: ptr.To("sharing"), SharedPorts: map[string]int32{}, IngressAddresses: []listenersv1alpha1.IngressAddress{},
+		},
 	}
 	for i, number := range numbers {
 		l.Status.SharedPorts[fmt.Sprint("port-", i)] = number
@@ -69,6 +73,21 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 		"another namespace has one": {
 			state: newSharingState("9000-9001").with(sharingListener(9000)),
 			ports: map[string]servedPort{"http": {9001, intstr.FromInt32(80)}}, stored: map[string]int32{"http": 9001},
+		},
+		"a Listener without a Service remembers one": {
+			state: newSharingState("9000-9000").with(withoutService(sharingListener(9000))),
+			ports: map[string]servedPort{"http": {9000, intstr.FromInt32(80)}}, stored: map[string]int32{"http": 9000},
+		},
+		"another one has got the last one": {
+			state: newSharingState("9000-9001").change(having(map[string]int32{"http": 9000})).with(sharingListener(9000)),
+			ports: map[string]servedPort{"http": {9001, intstr.FromInt32(80)}}, stored: map[string]int32{"http": 9001},
+		},
+		"the namespace has as many as it may have": {
+			state: newSharingState("9000-9009").change(limitSharedPorts(2)).with(inNamespace(key.Namespace, sharingListener(9000, 9001))), reason: "PortLimitReached",
+		},
+		"another namespace has as many as one may have": {
+			state: newSharingState("9000-9002").change(limitSharedPorts(2)).with(sharingListener(9000, 9001)),
+			ports: map[string]servedPort{"http": {9002, intstr.FromInt32(80)}}, stored: map[string]int32{"http": 9002},
 		},
 		"all are taken": {state: newSharingState("9000-9001").with(sharingListener(9000, 9001)), reason: "SharedPortsExhausted"},
 		"the last one, also if it is not in the range": {
@@ -134,10 +153,10 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 					ports[p.Name] = servedPort{p.Port, p.TargetPort}
 				}
 			}
-			if diff := cmp.Diff(tc.ports, ports); diff != "" {
+			if diff := gocmp.Diff(tc.ports, ports); diff != "" {
 				t.Errorf("ports of the Service (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.stored, o.listener.Status.SharedPorts); diff != "" {
+			if diff := gocmp.Diff(tc.stored, o.listener.Status.SharedPorts); diff != "" {
 				t.Errorf("numbers in the status (-want +got):\n%s", diff)
 			}
 			if tc.reason == "" {
@@ -150,28 +169,131 @@ func TestListenersHavePortsOfTheirOwnAtASharedAddress(t *testing.T) {
 	}
 }
 
-// A Service never has a number that is not in the status, whichever write fails.
-func TestNumbersAreStoredBeforeTheServiceHasThem(t *testing.T) {
-	want := []string{"apply status", "apply Service", "apply status"}
-	for n := range len(want) + 1 {
-		intercept, writes := countWrites(n, errors.New("the API server is busy"))
-		fails := intercept.Apply
-		intercept.Apply = func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			l := &listenersv1alpha1.Listener{}
-			if err := c.Get(ctx, key, l); err != nil || l.Status == nil || l.Status.SharedPorts["http"] == 0 {
-				t.Errorf("fault %d: the Service is written before the status, which is %+v (%v)", n, l.Status, err)
+// withoutService makes the Listener one whose Service the API server rejects.
+func withoutService(l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
+	l.Status.ServiceName = nil
+	return l
+}
+
+func inNamespace(namespace string, l *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
+	l.Namespace = namespace
+	return l
+}
+
+// limitSharedPorts limits the ports of a namespace.
+func limitSharedPorts(perNamespace int32) func(*state) {
+	return func(s *state) { s.class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace = &perNamespace }
+}
+
+// Whichever write was the last one of a process, the next process gives the number of a Service to nobody else.
+func TestNumbersOfServicesSurviveAProcess(t *testing.T) {
+	for writes := range 3 {
+		s := newSharingState("9000-9001")
+		second := s.listener.DeepCopy()
+		second.Name, second.UID = "second", "second-uid"
+		fake := s.with(second).newClient(t)
+		intercept, _ := countWrites(-1, nil)
+		left := writes
+		dies := func() error {
+			if left--; left < 0 {
+				return errors.New("the process has ended")
 			}
-			return fails(ctx, c, o, options...)
+			return nil
 		}
-		o := newSharingState("9000-9099").reconcile(t, 3, intercept, nil)
-		if diff := cmp.Diff(want, (*writes)[:min(len(want), len(*writes))]); n == len(want) && diff != "" {
-			t.Errorf("writes (-want +got):\n%s", diff)
+		apply, applyStatus := intercept.Apply, intercept.SubResourceApply
+		intercept.Apply = func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			return cmp.Or(dies(), apply(ctx, c, o, options...))
 		}
-		if number := o.listener.Status.SharedPorts["http"]; o.err != nil || number == 0 || o.service.Spec.Ports[0].Port != number {
-			t.Errorf("fault %d: error %v, status %v, Service %v", n, o.err, o.listener.Status.SharedPorts, o.service)
+		intercept.SubResourceApply = func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
+			return cmp.Or(dies(), applyStatus(ctx, c, sub, o, options...))
+		}
+		run := func(r *Reconciler, name string) (err error) {
+			l := &listenersv1alpha1.Listener{}
+			if err := fake.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, l); err != nil {
+				t.Fatal(err)
+			}
+			_, err = r.Reconcile(t.Context(), l)
+			return err
+		}
+		first := newReconciler(s.backends, interceptor.NewClient(fake, intercept), events.NewFakeRecorder(10))
+		if err := run(first, key.Name); (err == nil) != (writes == 2) {
+			t.Errorf("%d writes: %v", writes, err)
+		}
+		next := newReconciler(s.backends, fake, events.NewFakeRecorder(10))
+		observePorts(t, next)
+		if err := errors.Join(run(next, second.Name), run(next, key.Name)); err != nil {
+			t.Errorf("%d writes: %v", writes, err)
+		}
+		numbers := map[string]int32{}
+		for _, name := range []string{key.Name, second.Name} {
+			service, l := &corev1.Service{}, &listenersv1alpha1.Listener{}
+			own := client.ObjectKey{Namespace: key.Namespace, Name: name}
+			if err := errors.Join(fake.Get(t.Context(), own, service), fake.Get(t.Context(), own, l)); err != nil {
+				t.Fatal(err)
+			}
+			if numbers[name] = service.Spec.Ports[0].Port; l.Status.SharedPorts["http"] != numbers[name] {
+				t.Errorf("%d writes: the Service of %s has %d, and its status %v", writes, name, numbers[name], l.Status.SharedPorts)
+			}
+		}
+		if numbers[key.Name] == numbers[second.Name] {
+			t.Errorf("%d writes: both have %v", writes, numbers)
 		}
 	}
 }
+
+// A number that the API server rejects is free, also while the Listener is retried, and whatever it had before.
+func TestNumbersOfRejectedServicesAreFree(t *testing.T) {
+	quota := apierrors.NewForbidden(corev1.Resource("services"), key.Name, errors.New("exceeded quota"))
+	for name, s := range map[string]*state{
+		"a new Listener":               newSharingState("9000-9000"),
+		"one whose Service is lost":    newSharingState("9000-9000").change(having(map[string]int32{"http": 9000})).change(withServiceName),
+		"one that was rejected before": newSharingState("9000-9000").change(having(map[string]int32{"http": 9000})),
+	} {
+		t.Run(name, func(t *testing.T) {
+			second := s.listener.DeepCopy()
+			second.Name, second.UID, second.Status = "second", "second-uid", nil
+			fake, exceeded := s.with(second).newClient(t), true
+			r := newReconciler(s.backends, interceptor.NewClient(fake, interceptor.Funcs{
+				Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+					if exceeded {
+						return quota
+					}
+					return c.Apply(ctx, o, options...)
+				},
+			}), events.NewFakeRecorder(10))
+			observePorts(t, r)
+			for range 2 {
+				l, before := &listenersv1alpha1.Listener{}, &listenersv1alpha1.Listener{}
+				if err := fake.Get(t.Context(), key, before); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Reconcile(t.Context(), before.DeepCopy()); !apierrors.IsForbidden(err) {
+					t.Fatal(err)
+				}
+				if err := fake.Get(t.Context(), key, l); err != nil {
+					t.Fatal(err)
+				}
+				r.sharedPorts.Handler().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: l}, nil)
+				if numbers := s.listener.Status; numbers != nil && l.Status.SharedPorts["http"] != 9000 {
+					t.Errorf("the Listener has forgotten its number: %+v", l.Status)
+				}
+			}
+			if err := fake.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
+				t.Fatal(err)
+			}
+			exceeded = false
+			if _, err := r.Reconcile(t.Context(), second); err != nil {
+				t.Fatal(err)
+			}
+			service := &corev1.Service{}
+			if err := fake.Get(t.Context(), client.ObjectKeyFromObject(second), service); err != nil || service.Spec.Ports[0].Port != 9000 {
+				t.Errorf("the other Listener has Service %+v (%v)", service.Spec.Ports, err)
+			}
+		})
+	}
+}
+
+func withServiceName(s *state) { s.listener.Status.ServiceName = &s.listener.Name }
 
 // The cache may show a Listener as it was before its numbers were written.
 func TestListenerKeepsItsNumbersWhileTheCacheLags(t *testing.T) {
@@ -194,43 +316,5 @@ func TestListenerKeepsItsNumbersWhileTheCacheLags(t *testing.T) {
 	}
 	if numbers[0] == 0 || numbers[1] != numbers[0] || numbers[2] != numbers[0] {
 		t.Errorf("the numbers are %v", numbers)
-	}
-}
-
-func TestNumbersOfASharedAddressAreFreedWithTheirListener(t *testing.T) {
-	a := newAllocatedPorts(sharedPortsOf)
-	own, waiting := types.NamespacedName{Namespace: "shop", Name: "web"}, types.NamespacedName{Namespace: "shop", Name: "waiting"}
-	listener := func(numbers ...int32) *listenersv1alpha1.Listener {
-		l := sharingListener(numbers...)
-		l.Namespace, l.Name = own.Namespace, own.Name
-		return l
-	}
-	allocate := func(listener types.NamespacedName, number int32) bool {
-		return a.allocate(listener, func(taken func(int32) bool) (map[string]int32, bool) {
-			return map[string]int32{"port-0": number}, !taken(number)
-		})
-	}
-	expect := func(step string, got []types.NamespacedName, frees, has bool) {
-		t.Helper()
-		if (len(got) == 1 && got[0] == waiting) != frees || a.has(9000) != has {
-			t.Errorf("%s: requests %v, has %t", step, got, a.has(9000))
-		}
-	}
-	if !allocate(own, 9000) || allocate(waiting, 9000) {
-		t.Error("two Listeners have the same number")
-	}
-	expect("its status does not have it yet", a.replace(listener(), listener()), false, true)
-	expect("its status has it", a.replace(listener(), listener(9000)), false, true)
-	if numbers, _ := a.pendingOf(own); numbers != nil {
-		t.Errorf("%v are pending", numbers)
-	}
-	expect("it is deleted", a.replace(listener(9000), nil), true, false)
-
-	if !allocate(own, 9000) || allocate(waiting, 9000) {
-		t.Error("two Listeners have the same number")
-	}
-	expect("it is deleted before its status has it", a.replace(listener(), nil), true, false)
-	if len(a.users)+len(a.pending) > 0 {
-		t.Errorf("users %v, pending %v", a.users, a.pending)
 	}
 }

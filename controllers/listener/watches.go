@@ -50,9 +50,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
 		// By name rather than by owner, because the deletion of a foreign Service matters, too.
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.serviceToListeners), builder.WithPredicates(notInitial)).
-		Watches(&corev1.Service{}, r.allocated.handler()).
-		Watches(&listenersv1alpha1.Listener{}, r.allocated.handler()).
-		Watches(&listenersv1alpha1.Listener{}, r.shared.handler()).
+		Watches(&corev1.Service{}, r.nodePorts.Handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.sharedPorts.Handler()).
+		WatchesRawSource(r.nodePorts.Freed()).
+		WatchesRawSource(r.sharedPorts.Freed()).
 		Watches(&listenersv1alpha1.Listener{}, r.hosts.handler(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.waitingForOthers), builder.WithPredicates(deleted())).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),

@@ -29,6 +29,7 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonNamespaceNotAllowed,
 	listenersv1alpha1.ReasonNodePortsExhausted,
 	listenersv1alpha1.ReasonSharedPortsExhausted,
+	listenersv1alpha1.ReasonPortLimitReached,
 	listenersv1alpha1.ReasonForeignGatewayRoute,
 	listenersv1alpha1.ReasonGatewayRouteRejected,
 	listenersv1alpha1.ReasonNoGatewayListener,

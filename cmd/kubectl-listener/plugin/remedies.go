@@ -41,6 +41,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonInvalidHost:          "Rename the Listener if another one has its host, or ask an administrator to correct the template of hosts in the class.",
 		listenersv1alpha1.ReasonNamespaceNotAllowed:  "Name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class.",
 		listenersv1alpha1.ReasonSharedPortsExhausted: "Ask an administrator to extend spec.loadBalancer.sharing.portRange of the class, or delete Listeners.",
+		listenersv1alpha1.ReasonPortLimitReached:     "Delete Listeners of the namespace, or ask an administrator to raise maxPortsPerNamespace of the class.",
 		listenersv1alpha1.ReasonNodePortsExhausted:   "Ask an administrator to extend spec.nodePorts.range of the class, or delete Listeners.",
 		listenersv1alpha1.ReasonNotAccepted:          "See the condition Accepted.",
 		listenersv1alpha1.ReasonWaitingForPods:       "Start a Pod that mounts the Listener.",

@@ -1,0 +1,271 @@
+// Package portallocator gives the ports of Services numbers of a range that no other object of the cluster has, as many
+// as a namespace may have.
+package portallocator
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Allocator has the numbers that objects have, and the Listeners for which there was none. Event handlers keep it
+// current. An index of the cache would need a hundred times its memory. It is safe for concurrent use.
+//
+// The numbers of an object are those of the Listener of its namespace and name: a Service has the name of its Listener.
+type Allocator struct {
+	numbers func(client.Object) sets.Set[int32]
+	freed   chan event.GenericEvent
+
+	mu sync.Mutex
+	// holders are the Listeners that have a number, and by how many objects. Pending numbers are those of another one.
+	holders map[int32]map[types.NamespacedName]int
+	// pending are numbers that were allocated to Listeners, by port name, until an object in the cache has them.
+	pending map[types.NamespacedName]map[string]int32
+	// waiting are the Listeners for which there was no number. After a restart, they are reconciled anyway.
+	waiting sets.Set[types.NamespacedName]
+}
+
+// Range is where numbers are allocated.
+type Range struct {
+	utilnet.PortRange
+	// MaxPerNamespace is how many of the numbers the Listeners of a namespace may have together, or 0 if that is not
+	// limited.
+	MaxPerNamespace int
+}
+
+// LimitError means that a namespace has as many numbers of a range as it may have.
+type LimitError struct {
+	// Others is how many the other Listeners of the namespace have.
+	Others int
+}
+
+func (e *LimitError) Error() string { return "the namespace has as many numbers as it may have" }
+
+// New returns an Allocator. numbers returns those that an object has, which is never nil.
+func New(numbers func(client.Object) sets.Set[int32]) *Allocator {
+	return &Allocator{
+		numbers: numbers, freed: make(chan event.GenericEvent, 1),
+		holders: map[int32]map[types.NamespacedName]int{}, pending: map[types.NamespacedName]map[string]int32{},
+		waiting: sets.New[types.NamespacedName](),
+	}
+}
+
+// Allocate makes the chosen numbers, by port name, those of a Listener, so that no other one gets them. choose, which
+// must not call the Allocator, gets a function that reports whether another Listener has a number. If it returns an
+// error, or if the error is a *LimitError, nothing changes, and the Listener is reconciled again when any number
+// becomes free. Numbers that the Listener has already are not limited.
+//
+// giveBack undoes the allocation, for the case that the API server rejects the Service.
+func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose func(taken func(int32) bool) (map[string]int32, error),
+) (chosen map[string]int32, giveBack func(), _ error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	chosen, err := choose(func(number int32) bool { return a.takenByOther(number, listener) })
+	if err == nil {
+		err = a.checkLimit(listener, from, chosen)
+	}
+	if err != nil {
+		a.waiting.Insert(listener)
+		return nil, nil, err
+	}
+	a.waiting.Delete(listener)
+	before := a.pending[listener]
+	pending := maps.Clone(chosen)
+	maps.DeleteFunc(pending, func(_ string, number int32) bool { return a.holders[number][listener] > a.isPending(listener, number) })
+	if a.setPending(listener, pending) {
+		a.notify()
+	}
+	return chosen, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.setPending(listener, before) {
+			a.notify()
+		}
+	}, nil
+}
+
+func (a *Allocator) takenByOther(number int32, listener types.NamespacedName) bool {
+	holders := a.holders[number]
+	return len(holders) > 1 || len(holders) == 1 && holders[listener] == 0
+}
+
+// checkLimit returns a *LimitError if the Listener would get a number of the range that its namespace may not have.
+func (a *Allocator) checkLimit(listener types.NamespacedName, from Range, chosen map[string]int32) error {
+	own, more := sets.New[int32](), false
+	for _, number := range chosen {
+		if from.Contains(int(number)) {
+			own.Insert(number)
+			more = more || a.holders[number][listener] == 0
+		}
+	}
+	if from.MaxPerNamespace == 0 || !more {
+		return nil
+	}
+	others := 0
+	for number, holders := range a.holders {
+		if from.Contains(int(number)) && !own.Has(number) && inNamespace(holders, listener) {
+			others++
+		}
+	}
+	if others+own.Len() > from.MaxPerNamespace {
+		return &LimitError{Others: others}
+	}
+	return nil
+}
+
+// inNamespace reports whether one of the holders is another Listener of the namespace.
+func inNamespace(holders map[types.NamespacedName]int, listener types.NamespacedName) bool {
+	for holder := range holders {
+		if holder.Namespace == listener.Namespace && holder != listener {
+			return true
+		}
+	}
+	return false
+}
+
+// isPending returns 1 if the number is one of the pending ones of a Listener, and otherwise 0.
+func (a *Allocator) isPending(listener types.NamespacedName, number int32) int {
+	for _, n := range a.pending[listener] {
+		if n == number {
+			return 1
+		}
+	}
+	return 0
+}
+
+// Pending returns the numbers, by port name, that were allocated to a Listener and that the cache may not have yet.
+func (a *Allocator) Pending(listener types.NamespacedName) map[string]int32 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.pending[listener])
+}
+
+// SetPending makes numbers, by port name, those that a Listener has although no object in the cache does.
+func (a *Allocator) SetPending(listener types.NamespacedName, numbers map[string]int32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.setPending(listener, numbers) {
+		a.notify()
+	}
+}
+
+// setPending reports whether a number is free now.
+func (a *Allocator) setPending(listener types.NamespacedName, numbers map[string]int32) (freed bool) {
+	before := a.pending[listener]
+	delete(a.pending, listener)
+	if len(numbers) > 0 {
+		a.pending[listener] = maps.Clone(numbers)
+	}
+	a.hold(listener, Numbers(numbers))
+	return a.release(listener, Numbers(before))
+}
+
+// replace replaces an object by a later version. Either is nil if it does not exist. It returns the waiting Listeners
+// if a number is free now.
+func (a *Allocator) replace(before, after client.Object) []types.NamespacedName {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	freed := false
+	var listener types.NamespacedName
+	if after != nil {
+		listener = client.ObjectKeyFromObject(after)
+		has := a.numbers(after)
+		a.hold(listener, has)
+		if has.IsSuperset(Numbers(a.pending[listener])) {
+			a.setPending(listener, nil)
+		}
+	} else {
+		listener = client.ObjectKeyFromObject(before)
+		a.waiting.Delete(listener)
+		freed = a.setPending(listener, nil)
+	}
+	if before != nil {
+		freed = a.release(listener, a.numbers(before)) || freed
+	}
+	if !freed {
+		return nil
+	}
+	return a.waiting.UnsortedList()
+}
+
+// hold makes an object of a Listener one that has the numbers.
+func (a *Allocator) hold(listener types.NamespacedName, numbers sets.Set[int32]) {
+	for number := range numbers {
+		if a.holders[number] == nil {
+			a.holders[number] = map[types.NamespacedName]int{}
+		}
+		a.holders[number][listener]++
+	}
+}
+
+// release makes an object of a Listener one that no longer has the numbers, and reports whether no other one of the
+// Listener has one of them.
+func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int32]) (freed bool) {
+	for number := range numbers {
+		holders := a.holders[number]
+		if holders[listener] == 0 {
+			continue
+		}
+		if holders[listener]--; holders[listener] > 0 {
+			continue
+		}
+		freed = true
+		if delete(holders, listener); len(holders) == 0 {
+			delete(a.holders, number)
+		}
+	}
+	return freed
+}
+
+// Numbers returns the numbers of ports by name.
+func Numbers(ports map[string]int32) sets.Set[int32] {
+	numbers := sets.New[int32]()
+	for _, number := range ports {
+		numbers.Insert(number)
+	}
+	return numbers
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Handler returns an event handler that keeps the numbers current, and requests the waiting Listeners when one is free.
+func (a *Allocator) Handler() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, a.replace(nil, e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, a.replace(e.ObjectOld, e.ObjectNew)) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, a.replace(e.Object, nil)) },
+	}
+}
+
+// Freed returns a source that requests the waiting Listeners when a number is free that no object in the cache had.
+func (a *Allocator) Freed() source.Source {
+	return source.Channel(a.freed, handler.Funcs{GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		add(q, a.waiting.UnsortedList())
+	}})
+}
+
+// notify makes Freed request the waiting Listeners.
+func (a *Allocator) notify() {
+	select {
+	case a.freed <- event.GenericEvent{}:
+	default: // it will
+	}
+}
+
+func add(q queue, listeners []types.NamespacedName) {
+	for _, listener := range listeners {
+		q.Add(reconcile.Request{NamespacedName: listener})
+	}
+}
