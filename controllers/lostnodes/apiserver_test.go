@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/events"
@@ -28,6 +27,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 )
 
 // cluster is an API server with a cache of its objects. The tests call Reconcile by themselves.
@@ -155,115 +155,55 @@ func (c *cluster) awaitReplaced(r *Reconciler) {
 	}).WithContext(c.t.Context()).WithTimeout(apiserver.Timeout).Should(Succeed())
 }
 
-// faults makes the n-th write of a process fail, counted from 0, and what follows it as the mode says.
-type faults struct {
-	mode string
-	n    int
-	// write is the number of writes so far. broken states that the fault has happened.
-	write  atomic.Int32
-	broken atomic.Bool
-	// check is called before each write.
-	check func(ctx context.Context, what string)
+// disturbed returns a cluster whose clients have a fault at the n-th write.
+func (c *cluster) disturbed(n int, fault crash.Fault) (*cluster, *crash.Writes) {
+	cfg := apiserver.Config(c.t)
+	writes := crash.Intercept(cfg, n, fault, "")
+	newClient := func(cache *client.CacheOptions) client.Client {
+		faulty, err := client.New(cfg, client.Options{Scheme: apiserver.Scheme(), Cache: cache})
+		c.Expect(err).NotTo(HaveOccurred())
+		return faulty
+	}
+	faulty := *c
+	faulty.api, faulty.cached = newClient(nil), newClient(&client.CacheOptions{Reader: c.cached})
+	return &faulty, writes
 }
-
-var errFault = errors.New("the API server does not respond")
-
-// do passes a write on, or fails it before or after the API server has seen it.
-func (f *faults) do(ctx context.Context, what string, write func() error) error {
-	if f.mode == "unavailable" && f.broken.Load() {
-		return errFault
-	}
-	f.check(ctx, what)
-	if int(f.write.Add(1))-1 != f.n {
-		return write()
-	}
-	f.broken.Store(true)
-	if f.mode == "response lost" {
-		return errors.Join(write(), errFault)
-	}
-	return errFault
-}
-
-func (f *faults) read() error {
-	if f.mode == "unavailable" && f.broken.Load() {
-		return errFault
-	}
-	return nil
-}
-
-func (f *faults) funcs() interceptor.Funcs {
-	return interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			return errors.Join(f.read(), c.Get(ctx, key, o, options...))
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-			return errors.Join(f.read(), c.List(ctx, list, options...))
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			return f.do(ctx, "create", func() error { return c.Create(ctx, o, options...) })
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
-			return f.do(ctx, "update", func() error { return c.Update(ctx, o, options...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-			return f.do(ctx, "patch", func() error { return c.Patch(ctx, o, patch, options...) })
-		},
-		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			return f.do(ctx, "apply", func() error { return c.Apply(ctx, o, options...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			return f.do(ctx, "delete", func() error { return c.Delete(ctx, o, options...) })
-		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, options ...client.SubResourceApplyOption) error {
-			return f.do(ctx, "apply "+sub, func() error { return c.SubResource(sub).Apply(ctx, o, options...) })
-		},
-	}
-}
-
-// writesOfARelease are: the owner of the Listener, the mark, the deletion, the finalizer, the new volume, the
-// condition.
-const writesOfARelease = 6
 
 // TestReleaseIsCompletedAfterACrashAtEachWrite: whichever write was the last one of a process, or was the first one
 // that failed, the next process completes the release. Before the volume is deleted, the claim owns the Listener, which
 // the garbage collector would otherwise delete.
 func TestReleaseIsCompletedAfterACrashAtEachWrite(t *testing.T) {
-	c := newCluster(t)
-	for _, mode := range []string{"write fails", "response lost", "unavailable"} {
-		for n := range writesOfARelease + 1 {
-			t.Run(fmt.Sprintf("%s %d", mode, n), func(t *testing.T) {
-				c := &cluster{WithT: NewWithT(t), t: t, api: c.api, cached: c.cached}
+	shared := newCluster(t)
+	shared.create()
+	undisturbed, writes := shared.disturbed(0, crash.None)
+	shared.awaitReplaced(undisturbed.process(interceptor.Funcs{Delete: shared.deleteOwned}))
+	shared.Expect(writes.Seen()).To(Equal(6), "the owner of the Listener, the mark, the deletion, the finalizer, the new volume, the condition")
+	for _, fault := range []crash.Fault{crash.Failed, crash.TimedOut, crash.NotSent} {
+		for n := 1; n <= writes.Seen(); n++ {
+			t.Run(fmt.Sprintf("write %d %s", n, fault), func(t *testing.T) {
+				c := &cluster{WithT: NewWithT(t), t: t, api: shared.api, cached: shared.cached}
 				c.create()
-				f := &faults{mode: mode, n: n, check: c.checkOwner}
-				first := c.process(f.funcs())
-				if n == writesOfARelease {
-					c.awaitReplaced(first)
-					if got := f.write.Load(); got != writesOfARelease {
-						t.Errorf("a release took %d writes, want %d", got, writesOfARelease)
-					}
-					return
-				}
-				c.Eventually(func(ctx context.Context) bool {
+				faulty, writes := c.disturbed(n, fault)
+				first := faulty.process(interceptor.Funcs{Delete: c.deleteOwned})
+				c.Eventually(func(ctx context.Context) string {
 					_, _ = first.Reconcile(ctx, c.request())
-					return f.broken.Load()
-				}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).Should(BeTrue())
+					return writes.Happened()
+				}).WithContext(t.Context()).WithTimeout(apiserver.Timeout).ShouldNot(BeEmpty())
 				_, _ = first.Reconcile(t.Context(), c.request()) // it may try again, before it ends
-				c.awaitReplaced(c.process((&faults{n: -1, check: c.checkOwner}).funcs()))
+				c.awaitReplaced(c.process(interceptor.Funcs{Delete: c.deleteOwned}))
 			})
 		}
 	}
 }
 
-// checkOwner checks before a deletion that the Listener is safe from the garbage collector.
-func (c *cluster) checkOwner(ctx context.Context, what string) {
-	if what != "delete" {
-		return
-	}
+// deleteOwned deletes a volume, and checks before that the Listener is safe from the garbage collector.
+func (c *cluster) deleteOwned(ctx context.Context, writer client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 	var l listenersv1alpha1.Listener
 	c.Expect(c.api.Get(ctx, client.ObjectKeyFromObject(c.replaced.listener), &l)).To(Succeed())
 	if !claim.HasOwner(&l, c.replaced.claim.UID) {
 		c.t.Error("the volume is deleted while it is the only owner of its Listener")
 	}
+	return writer.Delete(ctx, o, options...)
 }
 
 // TestTwoReplicasReleaseAVolumeOnce: while leadership changes, two replicas may work on the same claim. Volumes are

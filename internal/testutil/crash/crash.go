@@ -52,7 +52,7 @@ func Run(t *testing.T, s Scenario) {
 		stop := r.start(r.intercepted(0, None))
 		r.await("the work to be done", func() bool { return s.Done(t.Context(), r.client, r.namespace) && r.idle() })
 		stop()
-		want, writes, reconciles = r.snapshot(), r.writes.seen(), r.reconciled()
+		want, writes, reconciles = r.snapshot(), r.writes.Seen(), r.reconciled()
 		r.start(apiserver.Config(t))
 		r.await("the next process to do its work", func() bool { return r.reconciled() == reconciles && r.idle() })
 		if diff := cmp.Diff(want, r.snapshot()); diff != "" {
@@ -84,7 +84,7 @@ func (s Scenario) runWith(t *testing.T, n int, fault Fault, want string, reconci
 	r := s.begin(t)
 	stop := r.start(r.intercepted(n, fault))
 	// The order of concurrent writes varies, and with it what is written at all.
-	r.await("the fault", func() bool { return r.writes.happened() != "" || r.snapshot() == want && r.idle() })
+	r.await("the fault", func() bool { return r.writes.Happened() != "" || r.snapshot() == want && r.idle() })
 	if !fault.ends() {
 		r.awaitState("the process that had the fault", want)
 	}
@@ -100,7 +100,7 @@ type run struct {
 	t         *testing.T
 	client    client.Client
 	namespace string
-	writes    *writes
+	writes    *Writes
 	// reconciliations and abandoned are the metrics of reconciliations and of requests in queues from before the last
 	// process started.
 	reconciliations, abandoned float64
@@ -119,9 +119,8 @@ func (r *run) intercepted(n int, fault Fault) *rest.Config {
 	if r.ClusterScoped {
 		about = ""
 	}
-	r.writes = &writes{n: n, fault: fault, about: about}
 	cfg := apiserver.Config(r.t)
-	cfg.Wrap(r.writes.wrap)
+	r.writes = Intercept(cfg, n, fault, about)
 	return cfg
 }
 
@@ -147,7 +146,7 @@ func (r *run) idle() bool {
 func (r *run) await(what string, done func() bool) {
 	r.t.Helper()
 	r.eventually(done).Should(gomega.BeTrue(), func() string {
-		return fmt.Sprintf("waiting for %s; the fault was %q; the state is\n%s", what, r.writes.happened(), r.snapshot())
+		return fmt.Sprintf("waiting for %s; the fault was %q; the state is\n%s", what, r.writes.Happened(), r.snapshot())
 	})
 }
 
@@ -157,7 +156,7 @@ func (r *run) awaitState(process, want string) {
 	r.t.Helper()
 	var got string
 	r.eventually(func() bool { got = r.snapshot(); return got == want }).Should(gomega.BeTrue(), func() string {
-		return fmt.Sprintf("%s does not reach the end state after a fault of %q (-want +got):\n%s", process, r.writes.happened(), cmp.Diff(want, got))
+		return fmt.Sprintf("%s does not reach the end state after a fault of %q (-want +got):\n%s", process, r.writes.Happened(), cmp.Diff(want, got))
 	})
 }
 

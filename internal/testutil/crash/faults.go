@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 // Fault is what happens to a write.
@@ -47,11 +48,10 @@ func (f Fault) done() bool { return f == TimedOut || f == NotAnswered }
 // errEnded is the error of all requests of a process that has ended.
 var errEnded = errors.New("the process has ended")
 
-// writes counts the writes of a process, and makes the n-th one have a fault.
-type writes struct {
+// Writes counts the writes of a process, and makes the n-th one have a fault.
+type Writes struct {
 	n     int
 	fault Fault
-	// about is part of the path or the body of the writes that count.
 	about string
 
 	mu    sync.Mutex
@@ -60,20 +60,29 @@ type writes struct {
 	what  string // the write that had the fault
 }
 
-func (w *writes) seen() int {
+// Intercept makes the n-th write of the clients of cfg have a fault, counted from 1. about is part of the path or the
+// body of the writes that count.
+func Intercept(cfg *rest.Config, n int, fault Fault, about string) *Writes {
+	w := &Writes{n: n, fault: fault, about: about}
+	cfg.Wrap(w.wrap)
+	return w
+}
+
+// Seen returns how many writes there were.
+func (w *Writes) Seen() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count
 }
 
-// happened returns the write that had the fault, or "".
-func (w *writes) happened() string {
+// Happened returns the write that had the fault, or "".
+func (w *Writes) Happened() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.what
 }
 
-func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
+func (w *Writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		faulty, err := w.observe(r)
 		switch {
@@ -98,7 +107,7 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // observe counts a request, and reports whether it is to have the fault.
-func (w *writes) observe(r *http.Request) (bool, error) {
+func (w *Writes) observe(r *http.Request) (bool, error) {
 	counts, err := w.counts(r)
 	if err != nil {
 		return false, err
@@ -120,14 +129,14 @@ func (w *writes) observe(r *http.Request) (bool, error) {
 }
 
 // record records that a write had the fault.
-func (w *writes) record(r *http.Request) {
+func (w *Writes) record(r *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.what = r.Method + " " + r.URL.Path
 }
 
 // counts reports whether a request is a write of the scenario. Events and reviews are not part of its state.
-func (w *writes) counts(r *http.Request) (bool, error) {
+func (w *Writes) counts(r *http.Request) (bool, error) {
 	if r.Method == http.MethodGet || slices.ContainsFunc([]string{"/events", "reviews"}, func(part string) bool { return strings.Contains(r.URL.Path, part) }) {
 		return false, nil
 	}
@@ -143,7 +152,7 @@ func (w *writes) counts(r *http.Request) (bool, error) {
 }
 
 // response returns the response of the API server for the fault.
-func (w *writes) response(r *http.Request) (*http.Response, error) {
+func (w *Writes) response(r *http.Request) (*http.Response, error) {
 	resource := schema.GroupResource{Resource: r.URL.Path}
 	status := map[Fault]metav1.Status{
 		Failed:      apierrors.NewInternalError(errors.New("fault of a test")).Status(),
