@@ -12,7 +12,7 @@ import (
 )
 
 // encoded is an object in the cache. Most fields of a trimmed object are empty, and its maps have one or two entries:
-// as Go values, the objects of a Listener need 11 KiB, and encoded 4 KiB (BenchmarkMemoryOfAReplica), most of which the
+// as Go values, the objects of a Listener need 13 KiB, and encoded 4 KiB (BenchmarkMemoryOfAReplica), most of which the
 // garbage collector need not search for pointers.
 type encoded struct {
 	namespace, name, resourceVersion string
