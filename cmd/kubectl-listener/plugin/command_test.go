@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -29,9 +30,15 @@ func run(t *testing.T, config *rest.Config, args ...string) (string, error) {
 
 func runWith(t *testing.T, config *rest.Config, streams genericiooptions.IOStreams, out *bytes.Buffer, args ...string) (string, error) {
 	t.Helper()
+	return runUntil(t.Context(), t, config, streams, out, args...)
+}
+
+// runUntil is runWith with a context that may end before the test does.
+func runUntil(ctx context.Context, t *testing.T, config *rest.Config, streams genericiooptions.IOStreams, out *bytes.Buffer, args ...string) (string, error) {
+	t.Helper()
 	command := plugin.NewCommand(streams)
 	command.SetArgs(append([]string{"--kubeconfig", kubeconfig(t, config), "--cache-dir", t.TempDir()}, args...))
-	err := command.ExecuteContext(t.Context())
+	err := command.ExecuteContext(ctx)
 	if strings.Contains(out.String(), "\x1b") {
 		t.Errorf("the output is no terminal, and has colours:\n%q", out)
 	}

@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,12 +36,18 @@ type hostileAPI struct {
 	adds func(kind, path string) bool
 	// fields are the kinds and paths of all strings that were seen.
 	fields sets.Set[string]
+	// watched is called when a client begins to watch, which it cannot.
+	watched func()
 }
 
 // identities are what the API server validates, and by which objects are found.
 var identities = sets.New("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "eventTime", "time", "continue")
 
 func (a *hostileAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Has("watch") {
+		a.watched()
+		return nil, errors.New("there are no watches")
+	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Del("Accept-Encoding")
 	response, err := a.RoundTripper.RoundTrip(r)
@@ -124,14 +132,20 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 		{"get", "--namespace", w.namespace}, {"get", "--namespace", w.namespace, "--endpoints", "http"}, {"why", "web-0", "--namespace", w.namespace},
 		{"why", "claim/web", "--namespace", w.namespace}, {"why", "listener/web", "--namespace", w.namespace}, {"doctor"}, {"migrate", "--dry-run"},
 		{"release", "web", "--namespace", w.namespace},
+		{"get", "--namespace", w.namespace, "--watch"}, {"get", "--namespace", w.namespace, "--watch", "--output", "yaml"},
+		{"connect", "web-0", "--namespace", w.namespace, "--timeout", "1ms"}, {"connect", "listener/web", "--namespace", w.namespace, "--timeout", "1ms"},
 	}
+	ofListeners := slices.Concat(commands[:5], commands[8:])
 	api := &hostileAPI{fields: sets.New[string](), adds: func(string, string) bool { return false }}
 	config := api.serve(t)
 	runAll := func(t *testing.T, commands [][]string) {
 		t.Helper()
 		for _, command := range commands {
 			var written bytes.Buffer
-			_, err := runWith(t, config, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &written, ErrOut: &written}, &written, command...)
+			var ctx context.Context
+			ctx, api.watched = context.WithCancel(t.Context())
+			_, err := runUntil(ctx, t, config, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &written, ErrOut: &written}, &written, command...)
+			api.watched()
 			if err != nil && !errors.Is(err, plugin.ErrProblem) {
 				plugin.WriteError(&written, err)
 			}
@@ -146,7 +160,7 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 		kind, path, _ := strings.Cut(field, ".")
 		if kind == "Listener" {
 			api.adds = func(k, p string) bool { return k == kind && p == "."+path }
-			t.Run(field, func(t *testing.T) { runAll(t, commands[:5]) })
+			t.Run(field, func(t *testing.T) { runAll(t, ofListeners) })
 		}
 		kinds.Insert(kind)
 	}
