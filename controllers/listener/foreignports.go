@@ -57,7 +57,7 @@ func (r *Reconciler) removeForeignPorts(ctx context.Context, o *observed, applie
 		return fmt.Errorf("removing ports of others from service %s: %w", client.ObjectKeyFromObject(o.service), err)
 	}
 	o.service = service
-	text := message.Truncate(strings.Join(foreign, ", "), message.MaxEvent/2)
+	text := message.Printable(strings.Join(foreign, ", "), message.MaxEvent/2)
 	log.FromContext(ctx).Info("Removed ports that others had added to the Service", "ports", text)
 	r.Events.Eventf(o.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignPortsRemoved, "Reconcile",
 		"another client had added the ports %s to the Service; add them to spec.ports of the Listener instead", text)

@@ -1,7 +1,9 @@
 package listener
 
 import (
+	"strings"
 	"testing"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +16,15 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-// FuzzReconcile looks for specs of Listeners and classes that cause a panic.
+// FuzzReconcile looks for specs of Listeners and classes that cause a panic, or a message that controls a terminal.
 func FuzzReconcile(f *testing.F) {
 	for _, listener := range []string{
 		`{"className":"some-class","ports":[{"name":"http","port":80}]}`,
 		`{"className":"some-class","ports":[{"name":"http","port":80,"protocol":null}],"extraPodSelectorLabels":{"a":"b"},"publishNotReadyAddresses":null}`,
 		`{"className":"some-class","ports":[{"name":"a","port":1},{"name":"b","port":2,"protocol":"UDP"}],"objectOverrides":[{"apiVersion":"v1","kind":"Service",` +
 			`"metadata":{"name":"web","namespace":"shop","labels":{"a":"b"}},"spec":{"ports":[{"port":{}},{"port":{}}]}}]}`,
+		`{"className":"\u001b[2J","ports":[{"name":"http","port":80}]}`,
+		`{"className":"some-class","ports":[{"name":"a","port":1}],"objectOverrides":[{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},"spec":{"\u001b[2J":1}}]}`,
 		`{"className":"some-class","ports":[{"name":"a","port":1}],"objectOverrides":[{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},` +
 			`"spec":{"ports":[{"port":1,"protocol":{}}],"selector":{"$patch":"delete"}}}]}`,
 	} {
@@ -48,7 +52,8 @@ func FuzzReconcile(f *testing.F) {
 			newVolume("pv-1", lastMountedOn("node-1")), newHostPortPod("a", "node-1", 80), newMount("a", "node-1", "pv-1"),
 		)
 		c := fakeclient.New(t, interceptor.Funcs{}, s.objects()...)
-		r := newReconciler(s.backends, c, events.NewFakeRecorder(1000))
+		recorder := events.NewFakeRecorder(1000)
+		r := newReconciler(s.backends, c, recorder)
 		for range 2 { // the second time, it has a Service and a status
 			current := &listenersv1alpha1.Listener{}
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(s.listener), current); err != nil {
@@ -58,5 +63,30 @@ func FuzzReconcile(f *testing.F) {
 				t.Skip(err) // the fake API server rejects what the real one validates
 			}
 		}
+		expectPrintable(t, c, recorder)
 	})
+}
+
+// expectPrintable expects that a terminal shows the conditions of the Listener, and all events, as they are.
+func expectPrintable(t *testing.T, c client.Client, recorder *events.FakeRecorder) {
+	t.Helper()
+	l := &listenersv1alpha1.Listener{}
+	if err := c.Get(t.Context(), key, l); err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	if l.Status != nil {
+		for _, condition := range l.Status.Conditions {
+			texts = append(texts, condition.Message)
+		}
+	}
+	close(recorder.Events)
+	for event := range recorder.Events {
+		texts = append(texts, event)
+	}
+	for _, text := range texts {
+		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("a terminal does not show %q as it is", text)
+		}
+	}
 }

@@ -249,5 +249,5 @@ func (r *Reconciler) emitNodePortEvent(o *observed, before, after *listenersv1al
 		users += ", and programs have to listen on"
 	}
 	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", client.ObjectKeyFromObject(o.listener), users, strings.Join(changes, "; "))
-	r.Events.Eventf(o.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Truncate(text, message.MaxEvent))
+	r.Events.Eventf(o.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Printable(text, message.MaxEvent))
 }

@@ -92,7 +92,7 @@ func desiredService(o *observed) (*corev1ac.ServiceApplyConfiguration, error) {
 	case o.class == nil:
 		return nil, exposure.Refuse(listenersv1alpha1.ReasonClassNotFound,
 			"ListenerClass %q does not exist; create it, or name another one in spec.className%s",
-			message.Truncate(o.listener.Class(), validation.DNS1123SubdomainMaxLength), o.serviceKeptNote())
+			message.Printable(o.listener.Class(), validation.DNS1123SubdomainMaxLength), o.serviceKeptNote())
 	}
 	desired, err := exposure.Service(o.class, o.listener)
 	if err != nil || !o.removesEntryPoint(desired) {

@@ -77,7 +77,7 @@ func desiredStatus(o *observed, a addresses, before *listenersv1alpha1.ListenerS
 	}
 	for _, c := range []metav1.Condition{acceptedCondition(o, refusal), readyCondition(o, a, status, refusal)} {
 		c.ObservedGeneration = o.listener.Generation
-		c.Message = message.Truncate(c.Message, message.MaxCondition)
+		c.Message = message.Printable(c.Message, message.MaxCondition)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	status.Summary = summarize(o, status, before)
@@ -267,7 +267,7 @@ func (r *Reconciler) emitEvents(o *observed, a addresses, before, after *listene
 		if warns || isMistake(reason) || reason == a.desired.Reason && a.desired.NeedsAction {
 			eventType = corev1.EventTypeWarning
 		}
-		r.Events.Eventf(o.listener, nil, eventType, reason, "Reconcile", "%s", message.Truncate(condition.Message, message.MaxEvent))
+		r.Events.Eventf(o.listener, nil, eventType, reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))
 	}
 }
 

@@ -39,7 +39,7 @@ func (w *Warner) SetupWithManager(mgr manager.Manager) error {
 func (w *Warner) Reconcile(_ context.Context, class *listenersv1alpha1.ListenerClass) (reconcile.Result, error) {
 	if ignored := exposure.IgnoredSettings(class); len(ignored) > 0 {
 		w.Events.Eventf(class, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonSettingsIgnored, "Reconcile", "%s",
-			message.Truncate(strings.Join(ignored, "; "), message.MaxEvent))
+			message.Printable(strings.Join(ignored, "; "), message.MaxEvent))
 	}
 	return reconcile.Result{}, nil
 }

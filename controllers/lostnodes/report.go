@@ -28,7 +28,7 @@ func (r *Reconciler) warn(o *observed, reason, text string) {
 
 // emit emits an event on a claim, and on the Pods that use it.
 func (r *Reconciler) emit(o *observed, kind, reason, text string) {
-	text = message.Truncate(text, message.MaxEvent)
+	text = message.Printable(text, message.MaxEvent)
 	r.Events.Eventf(o.claim, nil, kind, reason, "Release", "%s", text)
 	for i := range o.pods {
 		r.Events.Eventf(&o.pods[i], o.claim, kind, reason, "Release", "%s", text)
@@ -89,7 +89,7 @@ func condition(volumes []corev1.PersistentVolume, before *metav1.Condition) *met
 		}
 		return &metav1.Condition{
 			Type: listenersv1alpha1.ListenerNodesAvailable, Status: status, Reason: reason,
-			Message: message.Truncate(strings.Join(texts[reason], "; "), message.MaxCondition),
+			Message: message.Printable(strings.Join(texts[reason], "; "), message.MaxCondition),
 		}
 	}
 	if before == nil || before.Status == metav1.ConditionTrue {

@@ -121,7 +121,7 @@ func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.L
 	if len(d.fields) == 0 {
 		return
 	}
-	fields := message.Truncate(strings.Join(d.fields, ", "), message.MaxEvent)
+	fields := message.Printable(strings.Join(d.fields, ", "), message.MaxEvent)
 	log.FromContext(ctx).Info("Replaced the content", c.Kind, c.Name, "fields", fields, "managers", d.managers)
 	if !d.repaired && len(d.managers) == 0 {
 		return // it is that of an earlier version
@@ -132,7 +132,7 @@ func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.L
 		by = strings.Join(d.managers, ", ")
 	}
 	r.events.Eventf(config, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonRepaired, "Repair", "%s",
-		message.Truncate(fmt.Sprintf("%s %s was changed by %s; what the operator does not set was removed, and what it sets was restored: %s",
+		message.Printable(fmt.Sprintf("%s %s was changed by %s; what the operator does not set was removed, and what it sets was restored: %s",
 			c.Kind, c.Name, by, fields), message.MaxEvent))
 }
 

@@ -52,7 +52,7 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	}
 	set := func(c metav1.Condition) {
 		c.ObservedGeneration, c.LastTransitionTime = o.config.Generation, metav1.NewTime(now)
-		c.Message = message.Truncate(c.Message, message.MaxEvent) // Degraded is also emitted as an event
+		c.Message = message.Printable(c.Message, message.MaxEvent) // Degraded is also emitted as an event
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	set(available(o, done))

@@ -102,7 +102,7 @@ func (r *Reconciler) mounts(ctx context.Context, pod *corev1.Pod) ([]mount, erro
 			continue
 		}
 		if text := m.changedSelector(); r.warningDue(pod, &m, listenersv1alpha1.ReasonSelectorChanged, text) {
-			r.Events.Eventf(m.claim, pod, corev1.EventTypeWarning, listenersv1alpha1.ReasonSelectorChanged, actionMount, "%s", message.Truncate(text, message.MaxEvent))
+			r.Events.Eventf(m.claim, pod, corev1.EventTypeWarning, listenersv1alpha1.ReasonSelectorChanged, actionMount, "%s", message.Printable(text, message.MaxEvent))
 		}
 		if err := r.observeListener(ctx, &m); err != nil {
 			return nil, err

@@ -295,7 +295,7 @@ func (r *Reconciler) emitEvent(pod *corev1.Pod, m *mount, reason, action, text s
 	if !r.warningDue(pod, m, reason, text) {
 		return
 	}
-	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Truncate(text, message.MaxEvent))
+	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Printable(text, message.MaxEvent))
 }
 
 // warningDue records the text of a warning about a volume, and reports whether it is to be emitted. An empty text means

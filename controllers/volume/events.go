@@ -41,7 +41,7 @@ type libraryEvents struct {
 // CreateWithEventNamespace implements corev1client.EventInterface. The library's recorder creates all events by it.
 func (e libraryEvents) CreateWithEventNamespace(event *corev1.Event) (*corev1.Event, error) {
 	if event.Type != corev1.EventTypeNormal {
-		e.events.Eventf(&event.InvolvedObject, nil, event.Type, event.Reason, actionProvision, "%s", message.Truncate(event.Message, message.MaxEvent))
+		e.events.Eventf(&event.InvolvedObject, nil, event.Type, event.Reason, actionProvision, "%s", message.Printable(event.Message, message.MaxEvent))
 	}
 	return event, nil
 }

@@ -110,7 +110,7 @@ const maxPods = 10
 // first, about which the scheduler only says that a claim is not bound.
 func (p *Provisioner) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) {
 	p.pending.add(pvc, pending.reason)
-	p.Events.Eventf(pvc, nil, corev1.EventTypeWarning, pending.reason, actionProvision, "%s", message.Truncate(pending.message, message.MaxEvent))
+	p.Events.Eventf(pvc, nil, corev1.EventTypeWarning, pending.reason, actionProvision, "%s", message.Printable(pending.message, message.MaxEvent))
 	pods, err := p.consumers(ctx, pvc)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Reporting why a claim is pending on its Pods")
@@ -118,7 +118,7 @@ func (p *Provisioner) report(ctx context.Context, pvc *corev1.PersistentVolumeCl
 	}
 	for i := range pods[:min(len(pods), maxPods)] {
 		p.Events.Eventf(&pods[i], pvc, corev1.EventTypeWarning, pending.reason, actionProvision, "%s",
-			message.Truncate(fmt.Sprintf("PersistentVolumeClaim %s has no volume: %s", pvc.Name, pending.message), message.MaxEvent))
+			message.Printable(fmt.Sprintf("PersistentVolumeClaim %s has no volume: %s", pvc.Name, pending.message), message.MaxEvent))
 	}
 }
 

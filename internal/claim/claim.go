@@ -137,10 +137,10 @@ func ListenerNameProblem(name string) string {
 		return ""
 	case strings.Contains(name, "/"):
 		return fmt.Sprintf("the annotation %s is %q, and must be the name alone: a claim can only use a Listener of its own namespace; remove the namespace "+
-			"and the slash, or create a Listener in the claim's namespace", names.AnnotationListenerName, message.Truncate(name, maxName))
+			"and the slash, or create a Listener in the claim's namespace", names.AnnotationListenerName, message.Printable(name, maxName))
 	}
 	return fmt.Sprintf("the Service of Listener %q would have the same name, which is not valid: %s; rename the Listener, or for a class-based claim "+
-		"the Pod, volume or claim template", message.Truncate(name, maxName), problems[0])
+		"the Pod, volume or claim template", message.Printable(name, maxName), problems[0])
 }
 
 // maxName is the maximum length of a name in a message: that of names in Kubernetes.

@@ -38,7 +38,7 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 		if p, ok := byName[name]; ok {
 			ports = append(ports, p)
 		} else {
-			missing = append(missing, fmt.Sprintf("%q", message.Truncate(name, maxName)))
+			missing = append(missing, fmt.Sprintf("%q", message.Printable(name, maxName)))
 		}
 	}
 	if len(missing) > 0 {

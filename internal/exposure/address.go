@@ -105,7 +105,7 @@ func advertised(node *corev1.Node) (addresses []NodeAddress, problem string) {
 			addresses = append(addresses, NodeAddress{text, listenersv1alpha1.AddressTypeHostname})
 		default:
 			return nil, fmt.Sprintf("an invalid annotation %s: %q is neither an IP address nor a host name; correct or remove it",
-				names.AnnotationAdvertisedAddress, message.Truncate(text, maxValue))
+				names.AnnotationAdvertisedAddress, message.Printable(text, maxValue))
 		}
 	}
 	return addresses, ""

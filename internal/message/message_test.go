@@ -8,14 +8,20 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-func TestTruncate(t *testing.T) {
+func TestPrintable(t *testing.T) {
 	for name, tc := range map[string]struct{ s, want string }{
 		"short":              {"abc", "abc"},
 		"as long as allowed": {"abcdefgh", "abcdefgh"},
 		"too long":           {"abcdefghi", "abcde..."},
 		"within a character": {"abcd" + strings.Repeat("é", 5), "abcd..."},
+		"control sequence":   {"\x1b[2J", `\x1b[2J`},
+		"within an escape":   {"abc\x1b\x1b", `abc\x...`},
+		"two lines":          {"a\nb", `a\nb`},
+		"another direction":  {"\u202e", `\u202e`},
+		"not UTF-8":          {"a\xff", `a\xff`},
+		"printed characters": {"«é»", "«é»"},
 	} {
-		if got := message.Truncate(tc.s, 8); got != tc.want {
+		if got := message.Printable(tc.s, 8); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

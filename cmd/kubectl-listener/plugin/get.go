@@ -320,7 +320,7 @@ func (o *getOptions) writeRows(out io.Writer, rows []row, header bool) {
 			cells = cells[1:]
 		}
 		for i := range cells {
-			cells[i] = message.Truncate(printable(cells[i]), maxCell)
+			cells[i] = message.Printable(cells[i], maxCell)
 		}
 		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
