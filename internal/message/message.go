@@ -1,6 +1,6 @@
 // Package message limits the messages for users: their length to what the API server accepts, because a longer one
-// loses the event or makes the status invalid; their characters to those that a terminal prints; and how often a warning
-// is repeated. It never emits any.
+// loses the event or makes the status invalid; their characters to those that a terminal prints; and how often a
+// warning is repeated. It never emits any.
 package message
 
 import (
@@ -18,9 +18,9 @@ const (
 	MaxCondition = 32768
 )
 
-// Printable returns s, or the beginning of an s that is too long, in one line as a terminal may show it: with escapes in
-// place of characters that are not printed, such as those of control sequences. Users of the cluster choose names and
-// texts in messages, and administrators look at them.
+// Printable returns s, or the beginning of an s that is too long, in one line as a terminal may show it: with escapes
+// in place of characters that are not printed, such as those of control sequences. Users of the cluster choose names
+// and texts in messages, and administrators look at them.
 func Printable(s string, limit int) string {
 	var b strings.Builder
 	for len(s) > 0 && b.Len() <= limit {
