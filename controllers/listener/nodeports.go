@@ -57,10 +57,7 @@ func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desir
 		if err != nil {
 			return cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
 		}
-		failure = r.applyService(ctx, o, o.withTargetPorts(exposure.WithNodePorts(desired, requested)))
-		if _, ok := rejection(failure); ok {
-			giveBack()
-		}
+		failure = r.applyAllocated(ctx, o, o.withTargetPorts(exposure.WithNodePorts(desired, requested)), giveBack)
 		rejected, numbers := rejectedNodePorts(failure, requested)
 		switch {
 		case failure == nil:
@@ -85,6 +82,16 @@ func (r *Reconciler) applyDesiredService(ctx context.Context, o *observed, desir
 			}
 		}
 	}
+}
+
+// applyAllocated applies the Service, and gives back the numbers that were allocated for it if the API server rejects
+// it.
+func (r *Reconciler) applyAllocated(ctx context.Context, o *observed, service *corev1ac.ServiceApplyConfiguration, giveBack func()) error {
+	err := r.applyService(ctx, o, service)
+	if _, rejected := rejection(err); rejected {
+		giveBack()
+	}
+	return err
 }
 
 // requestedNodePorts returns the node ports to request, by port name: those that the Service lost and, if the class has

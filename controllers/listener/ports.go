@@ -33,7 +33,7 @@ func refuseOverLimit(err error, o *observed, field string, from portallocator.Ra
 	}
 	return exposure.Refuse(listenersv1alpha1.ReasonPortLimitReached, "the Listeners of namespace %s may have %d ports of %s together, and others have %d; "+
 		"delete Listeners, or ask an administrator to raise spec.%s of ListenerClass %s",
-		o.listener.Namespace, from.MaxPerNamespace, from.PortRange.String(), limit.Others, field, o.class.Name)
+		o.listener.Namespace, from.MaxPerNamespace, from.String(), limit.Others, field, o.class.Name)
 }
 
 // nodePortsOf returns the node ports of a Service, or those that the status of a Listener has while its Service is
