@@ -37,15 +37,12 @@ type confiner struct {
 	client client.Client
 	// live reads without the cache.
 	live client.Reader
-	// deleted are the types and names of the policies and bindings of earlier versions that were deleted. Each is
-	// deleted only once: an operator of such a version that runs at the same time would create it again, for ever.
-	deleted map[string]bool
 }
 
 // SetupConfinement registers the controller that confines the operator by admission policies. It runs once at the
 // start, and when a policy changes.
 func SetupConfinement(mgr manager.Manager) error {
-	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader(), deleted: map[string]bool{}}
+	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader()}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("confinement").
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
@@ -60,7 +57,7 @@ func isConfinement() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return installation.IsConfinement(o.GetName()) })
 }
 
-// Reconcile creates the policies and bindings that do not exist, and then deletes those of earlier versions.
+// Reconcile creates the policies and bindings that do not exist.
 func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	owner, err := c.owner(ctx)
 	if err != nil {
@@ -73,16 +70,6 @@ func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	for _, p := range all {
 		for _, object := range []client.Object{p.Policy, p.Binding} {
 			if err := c.create(ctx, object); err != nil {
-				return reconcile.Result{}, err
-			}
-		}
-	}
-	for _, name := range installation.FormerConfinements() {
-		metadata := metav1.ObjectMeta{Name: name}
-		for _, object := range []client.Object{
-			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metadata}, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metadata},
-		} {
-			if err := c.delete(ctx, object); err != nil {
 				return reconcile.Result{}, err
 			}
 		}
@@ -156,20 +143,5 @@ func (c *confiner) create(ctx context.Context, object client.Object) error {
 		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
 	}
 	log.FromContext(ctx).Info("Created the admission policy that confines the operator", "name", object.GetName())
-	return nil
-}
-
-// delete deletes an object if the cache has it, unless it deleted one of this name before.
-func (c *confiner) delete(ctx context.Context, object client.Object) error {
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object)
-	key := fmt.Sprintf("%T %s", object, object.GetName())
-	if err == nil && !c.deleted[key] {
-		if err = c.client.Delete(ctx, object); err == nil {
-			c.deleted[key] = true
-		}
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %T %s of an earlier version: %w", object, object.GetName(), err)
-	}
 	return nil
 }

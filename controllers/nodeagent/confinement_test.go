@@ -52,7 +52,7 @@ func confine(t *testing.T, operator, admin client.Client) {
 	for _, manifest := range manifests { // the API server may still enforce the policies of the previous test
 		NewWithT(t).Eventually(confined(manifest), apiserver.Timeout, "50ms").Should(BeFalse(), manifest)
 	}
-	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator, deleted: map[string]bool{}}
+	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
 	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
 	}
@@ -450,35 +450,24 @@ func TestOperatorCannotLiftItsConfinement(t *testing.T) {
 }
 
 // TestConfinementIsIndependentOfTheConfiguration: the policies are created before there is a configuration, and again
-// when an administrator has deleted them. Existing ones are not modified, and those of earlier versions are deleted.
+// when an administrator has deleted them. Existing ones are not modified.
 func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 	admin, namespace := fresh(t)
 	installRBAC(t, admin, namespace)
 	operator := asOperator(t, apiserver.Config(t), namespace)
-	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator, deleted: map[string]bool{}}
-	former := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: installation.FormerConfinements()[0]},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: "x", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}
+	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
 	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	existing := policies[0].Policy
-	for _, o := range []client.Object{former, existing} {
-		if err := admin.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+	if err := admin.Create(t.Context(), existing); err != nil {
+		t.Fatal(err)
 	}
 	for range 2 {
 		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := admin.Get(t.Context(), client.ObjectKeyFromObject(former), former); !apierrors.IsNotFound(err) {
-		t.Errorf("reading the policy of an earlier version returns %v, want not found", err)
 	}
 	version := existing.ResourceVersion
 	for i, p := range policies {
@@ -494,8 +483,7 @@ func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 }
 
 // TestPoliciesOfOtherVersionsAreReported: whoever has a token of the operator may create a policy, with the name that a
-// later version has for one, before that version is installed. The operator cannot change it, and deletes nothing that
-// an operator of another version would create again.
+// later version has for one, before that version is installed. The operator cannot change it.
 func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 	admin, namespace := fresh(t)
 	installRBAC(t, admin, namespace)
@@ -515,21 +503,13 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator, deleted: map[string]bool{}}
+	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
 	confineAndReconcile := func() *metav1.Condition {
 		t.Helper()
 		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 			t.Fatal(err)
 		}
 		return meta.FindStatusCondition(mustReconcile(t, reconcilerWithRBAC(operator, admin, namespace)).Status.Conditions, operatorv1alpha1.ConditionDegraded)
-	}
-	former := later.DeepCopy()
-	for range 2 { // the second one is that of an operator that creates it again
-		confineAndReconcile()
-		former.Name, former.ResourceVersion, former.UID = installation.FormerConfinements()[0], "", ""
-		if err := admin.Create(t.Context(), former); err != nil {
-			t.Fatal(err)
-		}
 	}
 	g := NewWithT(t)
 	degraded := confineAndReconcile()
@@ -538,11 +518,10 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 		"ValidatingAdmissionPolicy " + weak.Name + " differs from that of this version; delete it",
 		"ValidatingAdmissionPolicyBinding " + lifted.Name + " differs from that of this version; delete it",
 		"ValidatingAdmissionPolicy " + later.Name + " belongs to another version of the operator; if none is installed, delete it",
-		"ValidatingAdmissionPolicy " + former.Name + " belongs to another version of the operator",
 	} {
 		g.Expect(degraded.Message).To(ContainSubstring(want))
 	}
-	for _, o := range []client.Object{weak, lifted, later, former} {
+	for _, o := range []client.Object{weak, lifted, later} {
 		version := o.GetResourceVersion()
 		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(o), o)).To(Succeed())
 		g.Expect(o.GetResourceVersion()).To(Equal(version), "%s was modified", o.GetName())

@@ -4,7 +4,6 @@ import (
 	"embed"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -29,8 +28,8 @@ type Confinement struct {
 // Confinements returns the policies, in the order of their names, each with this owner.
 //
 // The operator may create them, but neither change nor delete them, so that a stolen token of the operator remains
-// confined. So a later version that needs another policy gives it another name, and adds the former one to
-// FormerConfinements: permission to delete that one comes with the manifests of the later version.
+// confined. So a later version that needs another policy gives it another name, and deletes the former one: permission
+// for that comes with the manifests of the later version.
 func Confinements(owner metav1.OwnerReference) ([]Confinement, error) {
 	files, err := confinement.ReadDir("confinement")
 	if err != nil {
@@ -51,13 +50,9 @@ func Confinements(owner metav1.OwnerReference) ([]Confinement, error) {
 	return all, nil
 }
 
-// FormerConfinements returns the names of policies, and of their bindings, of earlier versions, which the operator
-// deletes. The names have to be in its RBAC rules.
-func FormerConfinements() []string { return []string{names.Operator} }
-
 // IsConfinement reports whether a policy, or a binding, of this name confines an operator of whatever version.
 func IsConfinement(name string) bool {
-	return strings.HasPrefix(name, names.Operator+".") || slices.Contains(FormerConfinements(), name)
+	return strings.HasPrefix(name, names.Operator+".")
 }
 
 // confined completes a policy, and binds it. A policy with a parameter gets the configuration; without one, it does not
