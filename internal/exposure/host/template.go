@@ -51,9 +51,6 @@ type Template struct {
 	Text string
 	// WholeDomain states that not only the host is served, but the whole domain that it is in.
 	WholeDomain bool
-	// Published returns the host that a port of the Listener has by the rules of an earlier version, and keeps, or "".
-	// It may be nil.
-	Published func(l *exposure.Listener, port, pod string) string
 }
 
 // path returns the path of the template in the class.
@@ -61,9 +58,6 @@ func (t Template) path() string { return t.Exposure + "." + t.Field }
 
 // has reports whether the template has a placeholder.
 func (t Template) has(name string) bool { return strings.Contains(t.Text, "{"+name+"}") }
-
-// HasHash reports whether the template has the placeholder {hash}.
-func (t Template) HasHash() bool { return t.has(hash) }
 
 // unambiguous reports whether two Listeners, or Listeners of two Pods, never get the same host by the template,
 // whatever their names. The rule for classes that are written is the same.
@@ -132,11 +126,6 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, error)
 	case len(unknown) > 0:
 		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s contains the unknown placeholder {%s}; the known ones are "+
 			"{listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}", t.path(), l.Class.Name, unknown[0])
-	}
-	if t.Published != nil {
-		if published := t.Published(l, port, pod); published != "" {
-			return published, nil
-		}
 	}
 	return host, t.check(l, port, host)
 }

@@ -263,45 +263,6 @@ func TestRoutesOfAWholeDomainAreRefusedUnlessTheDomainIsThatOfANamespace(t *test
 	}
 }
 
-// The Routes were created by an earlier version, which accepted any template and had shorter hashes.
-func TestHostsOfEarlierVersionsStay(t *testing.T) {
-	long := strings.Repeat("l", 60)
-	sum := sha256.Sum256([]byte(long + "-broker"))
-	shortened := long[:54] + "-" + hex.EncodeToString(sum[:4])
-	for name, tc := range map[string]struct {
-		template string
-		existing string // "" for none
-		want     string // "" for a refusal
-	}{
-		"ambiguous template":                        {template: "{listener}-{namespace}", existing: "broker-shop", want: "broker-shop"},
-		"fixed host":                                {template: "www.example.com", existing: "www.example.com", want: "www.example.com"},
-		"ambiguous template of a new Route":         {template: "{listener}-{namespace}"},
-		"ambiguous template that has changed":       {template: "{listener}-{namespace}-x", existing: "broker-shop"},
-		"hash of 32 bits":                           {template: long + "-{listener}.{namespace}", existing: shortened + ".shop", want: shortened + ".shop"},
-		"hash of 32 bits, and the template changed": {template: "x" + long[1:] + "-{listener}.{namespace}", existing: shortened + ".shop", want: "x" + long[1:46] + "-" + digest("x"+long[1:]+"-broker") + ".shop"},
-		"same in both versions":                     {template: "{listener}.{namespace}", existing: "broker.shop", want: "broker.shop"},
-	} {
-		for _, field := range []string{"host", "subdomain"} {
-			template := listenersv1alpha1.HostTemplate(tc.template)
-			exposed, spec := listenersv1alpha1.RouteExposure{HostTemplate: template}, routev1.RouteSpec{Host: tc.existing}
-			if field == "subdomain" {
-				exposed, spec = listenersv1alpha1.RouteExposure{SubdomainTemplate: template}, routev1.RouteSpec{Subdomain: tc.existing}
-			}
-			l := newListener(exposed)
-			if tc.existing != "" {
-				l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka"}, Spec: spec}}
-			}
-			got := ""
-			if desired, err := (route.Backend{}).Objects(l); err == nil {
-				got = desired[0].Object["spec"].(map[string]any)[field].(string)
-			}
-			if got != tc.want {
-				t.Errorf("%s, %s: got %q, want %q", name, field, got, tc.want)
-			}
-		}
-	}
-}
-
 // replica is a Listener with its Pod. Its names consist of few parts, so that joined names are often equal.
 type replica struct{ Namespace, Listener, Pod, Port string }
 
