@@ -143,7 +143,7 @@ test-products: ## Run the products of docs/recipes unmodified, and use each repl
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestProduct' ./e2e -products
 
 .PHONY: test-faults
-test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about fifteen minutes.
+test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.
 	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$' ./e2e -faults all -faults.report
 
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
