@@ -96,14 +96,18 @@ func (b *boundPod) updateStatus(o client.Object) {
 	}
 }
 
-// expose writes the status of a Listener, as its controller does.
+// expose writes the status of a Listener, as its controller does: the controller of PodListeners may apply the Listener
+// meanwhile.
 func (b *boundPod) expose(l *listenersv1alpha1.Listener, port int32) {
 	b.Helper()
+	before := l.DeepCopy()
 	l.Status = &listenersv1alpha1.ListenerStatus{
 		ObservedGeneration: l.Generation, ServiceName: &l.Name, NodePorts: map[string]int32{"http": port},
 		IngressAddresses: []listenersv1alpha1.IngressAddress{},
 	}
-	b.updateStatus(l)
+	if err := b.client.Status().Patch(b.Context(), l, client.MergeFrom(before)); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // claim creates a claim that is bound to a volume, as the provisioner creates it.
