@@ -21,10 +21,6 @@ func Unlogged(account string) map[Permission]string {
 				"write the DaemonSet with this image",
 			{Group: "listener-operator.dev", Resource: "listeneroperators", Verb: "get"}: "the API server requires it to create a policy whose parameter is " +
 				"the configuration",
-			{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Name: names.Operator, Verb: "delete"}: "an earlier version " +
-				"of the operator, which the tests do not install, has such a policy",
-			{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings", Name: names.Operator, Verb: "delete"}: "an earlier version " +
-				"of the operator, which the tests do not install, has such a binding",
 		},
 		names.NodeAgent: {
 			{Group: "security.openshift.io", Resource: "securitycontextconstraints", Name: names.NodeAgent, Verb: "use"}: "OpenShift's admission of Pods " +

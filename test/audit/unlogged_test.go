@@ -134,9 +134,6 @@ func route(namespace, host string) *unstructured.Unstructured {
 
 func TestUnloggedPermissionsAreRequired(t *testing.T) {
 	serveRoutes(t)
-	formerPolicy := Permission{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies", Name: names.Operator, Verb: "delete"}
-	formerBinding := formerPolicy
-	formerBinding.Resource = "validatingadmissionpolicybindings"
 	listeners := listenersv1alpha1.GroupVersion.Group
 	for account, cases := range map[string]map[Permission]func(*testing.T, user) error{
 		names.Operator: {
@@ -206,14 +203,6 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 						Validations: []admissionregistrationv1.Validation{{Expression: "true"}},
 					},
 				}, client.DryRunAll)
-			},
-			formerPolicy: func(t *testing.T, operator user) error {
-				t.Helper()
-				return client.IgnoreNotFound(operator.Delete(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}}))
-			},
-			formerBinding: func(t *testing.T, operator user) error {
-				t.Helper()
-				return client.IgnoreNotFound(operator.Delete(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}}))
 			},
 		},
 		names.NodeAgent: {
