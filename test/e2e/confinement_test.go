@@ -22,7 +22,7 @@ import (
 
 // TestAStolenOperatorTokenCannotRunAnythingOnNodes: with a token of the operator, neither the node agents nor the API
 // server's Service can be changed, also after an administrator has deleted the policies, which the operator creates
-// again. A policy of an earlier version is deleted.
+// again.
 func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
 	s := newScenario(t)
 	thief := s.withTokenOf(operatorNamespace, names.Operator)
@@ -47,14 +47,6 @@ func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
 	if err := eventually(s.timeoutContext(), denied); err != nil {
 		t.Fatal(err)
 	}
-	former := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	former.Name = names.Operator
-	former.Spec.PolicyName = "none"
-	former.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	if err := api.Create(s.ctx, former); err != nil {
-		t.Fatal(err)
-	}
-	mustAwaitDeleted(s, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, client.ObjectKeyFromObject(former))
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
 		o.SetName(names.Operator + ".daemonsets")
 		if err := api.Delete(s.ctx, o); err != nil {
