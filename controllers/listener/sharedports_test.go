@@ -185,7 +185,7 @@ func limitSharedPorts(perNamespace int32) func(*state) {
 	return func(s *state) { s.class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace = &perNamespace }
 }
 
-// Whichever write was the last one of a process, the next process gives the number of a Service to nobody else.
+// A process may end after any of its writes. The next one gives the number of a Service to no other Listener.
 func TestNumbersOfServicesSurviveAProcess(t *testing.T) {
 	for writes := range 3 {
 		s := newSharingState("9000-9001")

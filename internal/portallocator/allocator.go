@@ -80,8 +80,15 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 	}
 	a.waiting.Delete(listener)
 	before := a.pending[listener]
+	objects := func(number int32) int { // of the Listener that have the number
+		n := a.holders[number][listener]
+		if Numbers(before).Has(number) {
+			n--
+		}
+		return n
+	}
 	pending := maps.Clone(chosen)
-	maps.DeleteFunc(pending, func(_ string, number int32) bool { return a.holders[number][listener] > a.isPending(listener, number) })
+	maps.DeleteFunc(pending, func(_ string, number int32) bool { return objects(number) > 0 })
 	if a.setPending(listener, pending) {
 		a.notify()
 	}
@@ -131,16 +138,6 @@ func inNamespace(holders map[types.NamespacedName]int, listener types.Namespaced
 		}
 	}
 	return false
-}
-
-// isPending returns 1 if the number is one of the pending ones of a Listener, and otherwise 0.
-func (a *Allocator) isPending(listener types.NamespacedName, number int32) int {
-	for _, n := range a.pending[listener] {
-		if n == number {
-			return 1
-		}
-	}
-	return 0
 }
 
 // Pending returns the numbers, by port name, that were allocated to a Listener and that the cache may not have yet.
