@@ -36,7 +36,7 @@ var sets = map[string]Set{
 	"metallb": {
 		// Without a version its log says "commit unknown".
 		LDFlags: "-X go.universe.tf/metallb/internal/version.version=0.16.1",
-		Hint:    "the load balancer MetalLB, about 1 minute on two cores",
+		Hint:    "the load balancer MetalLB, about 2 minutes on two cores",
 	},
 	"traefik": {
 		// The user interface, which is generated.
@@ -45,13 +45,13 @@ var sets = map[string]Set{
 	},
 	"helm": {
 		LDFlags: "-X helm.sh/helm/v4/internal/version.version=v4.3.1",
-		Hint:    "the package manager Helm, about 1 minute on two cores",
+		Hint:    "the package manager Helm, about 2 minutes on two cores",
 	},
 	"external-dns": {
 		Module: "sigs.k8s.io/external-dns",
 		Hint:   "external-dns with all its providers, about 3 minutes on two cores",
 	},
-	"coredns": {Hint: "CoreDNS with all its plugins, about 2 minutes on two cores"},
+	"coredns": {Hint: "CoreDNS with the plugins in use, about 1 minute on two cores"},
 	"operator-sdk": {
 		Tags: containerTags,
 		Hint: "the Operator SDK and its scorecard tests, about 2 minutes on two cores",

@@ -28,8 +28,8 @@ func Names() []string {
 }
 
 // Ensure returns the directory with the programs of the named set, and builds them first if they are not in the cache.
-// The cache key consists of everything that the programs depend on: go.mod, go.sum, Go's version and the flags. Several
-// processes may call it concurrently: one builds, the others wait. It reports progress to stderr.
+// The cache key consists of everything that the programs depend on: the module's files, Go's version and the flags.
+// Several processes may call it concurrently: one builds, the others wait. It reports progress to stderr.
 func Ensure(ctx context.Context, name string) (string, error) {
 	set, source, dir, err := locate(ctx, name)
 	if err != nil {
@@ -103,13 +103,17 @@ func cacheDir() (string, error) {
 
 // hash returns the cache key of the programs that are built from source.
 func (s Set) hash(ctx context.Context, source string) (string, error) {
+	files, err := os.ReadDir(source)
+	if err != nil {
+		return "", fmt.Errorf("listing the module: %w", err)
+	}
 	h := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(source, name))
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join(source, file.Name()))
 		if err != nil {
-			return "", fmt.Errorf("reading %s: %w", name, err)
+			return "", fmt.Errorf("reading %s: %w", file.Name(), err)
 		}
-		fmt.Fprintf(h, "%s %d\n%s", name, len(data), data)
+		fmt.Fprintf(h, "%s %d\n%s", file.Name(), len(data), data)
 	}
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION")
 	cmd.Dir = source

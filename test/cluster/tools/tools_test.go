@@ -69,6 +69,8 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	check("another go.sum", Set{})
 	write("go.mod", "module example.com/y\n")
 	check("another go.mod", Set{})
+	write("main.go", "package main\n")
+	check("a program of its own", Set{})
 }
 
 func TestCopyOfAModuleHasTheMissingFiles(t *testing.T) {
