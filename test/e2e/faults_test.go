@@ -4,552 +4,633 @@ package e2e
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
-	"io/fs"
-	"net/http"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
+	"github.com/listener-operator/listener-operator/test/audit"
 )
 
-// podDir returns the kubelet's directory of a Pod, on the host.
-func podDir(p *corev1.Pod) string {
-	return filepath.Join(testbed.KubeletDir(nodeOf(p)), "pods", string(p.UID))
+var (
+	faults      = flag.String("faults", "fast", "which faults to inject under load: none, all, or fast for a few that take seconds")
+	faultsSeed  = flag.Uint64("faults.seed", 1, "seed of the order of faults, and of the nodes and times")
+	faultReport = flag.Bool("faults.report", false, "write the figures into the table in docs/reliability.md")
+)
+
+// fault is something that fails while the cluster has a steady load.
+type fault struct {
+	name string
+	// fast is set if the fault is injected in each run of all scenarios.
+	fast bool
+	// inject makes something fail on the node, or on all or none of them. heal ends that.
+	inject func(s *scenario, l *steadyLoad, node int) (heal func(context.Context) error, err error)
+	// hold is how long the fault lasts until it is healed.
+	hold time.Duration
+	// downtime is set if the Pods on the node do not run meanwhile, or are not reached.
+	downtime bool
 }
 
-// stagingDir returns the directory, on the host, that the kubelet creates on the node of a Pod when it stages a volume.
-func stagingDir(p *corev1.Pod, volume string) string {
-	return filepath.Join(stagingRoot(nodeOf(p)), stagingName(volume))
-}
-
-// stagingRoot returns the directory, on the host, that has those directories of a node.
-func stagingRoot(node int) string {
-	return filepath.Join(testbed.KubeletDir(node), "plugins", "kubernetes.io", "csi", names.Driver)
-}
-
-// stagingName returns the name of the directory for a volume.
-func stagingName(volume string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(volume))) }
-
-// awaitPodDirRemoved waits until the kubelet has removed the directory of a Pod.
-func (s *scenario) awaitPodDirRemoved(p *corev1.Pod) {
-	s.Helper()
-	s.awaitDirRemoved(podDir(p))
-}
-
-func (s *scenario) awaitDirRemoved(dir string) {
-	s.Helper()
-	err := eventually(s.timeoutContext(), func(context.Context) error {
-		_, err := os.Stat(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+// injectedFaults are in the order of the table.
+var injectedFaults = []fault{
+	{name: "operator killed", fast: true, inject: func(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+		s.killOnNode(s.operatorPod().Spec.NodeName, "/operator")
+		return byItself, nil
+	}},
+	{name: "operator killed every 20 s, for two minutes", inject: killedRepeatedly},
+	{name: "all node agents killed", fast: true, inject: func(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+		for _, node := range testbed.Nodes() {
+			s.killOnNode(testbed.NodeName(node), "/node-agent")
 		}
-		return errors.Join(fmt.Errorf("%s still exists", dir), err)
-	})
-	if err != nil {
-		var left []string
-		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error {
-			left = append(left, strings.TrimPrefix(path, dir))
+		return byItself, nil
+	}},
+	{name: "operator and the agent of its node deleted", inject: func(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+		operator := s.operatorPod()
+		s.remove(s.agentOn(operator.Spec.NodeName), client.GracePeriodSeconds(0))
+		s.remove(operator, client.GracePeriodSeconds(0))
+		return byItself, nil
+	}},
+	{name: "kubelet killed, for 20 s", hold: 20 * time.Second, inject: crashOnNode("kubelet")},
+	{name: "containerd killed, for 20 s", hold: 20 * time.Second, inject: crashOnNode("containerd")},
+	{name: "API server killed, for 10 s", fast: true, hold: 10 * time.Second, inject: crashControlPlane("kube-apiserver")},
+	{name: "etcd killed, for 10 s", hold: 10 * time.Second, inject: crashControlPlane("etcd")},
+	{name: "etcd restored from a copy of a minute ago", hold: time.Minute, inject: restoredBackup},
+	{name: "API server slow, for 30 s", hold: 30 * time.Second, inject: func(*scenario, *steadyLoad, int) (func(context.Context) error, error) {
+		restore, err := testbed.Slow("kube-apiserver")
+		return func(context.Context) error { return restore() }, err
+	}},
+	{name: "API server answers operator and agents with 429, for 30 s", hold: 30 * time.Second, inject: tooManyRequests},
+	{name: "a node cut off from the API server, for 60 s", hold: time.Minute, downtime: true,
+		inject: func(s *scenario, _ *steadyLoad, node int) (func(context.Context) error, error) {
+			return testbed.CutOff(s.ctx, node)
+		}},
+	{name: "power cut of a node, for 10 s", hold: 10 * time.Second, downtime: true,
+		inject: func(s *scenario, _ *steadyLoad, node int) (func(context.Context) error, error) {
+			return func(ctx context.Context) error { return testbed.StartNode(ctx, node) }, testbed.StopNode(s.ctx, node)
+		}},
+	{name: "disk of a node full, for 20 s", hold: 20 * time.Second, inject: fullDisk},
+	{name: "clock of a node an hour ahead, for 30 s", hold: 30 * time.Second,
+		inject: func(s *scenario, _ *steadyLoad, node int) (func(context.Context) error, error) {
+			return testbed.JumpClock(s.ctx, node, time.Hour)
+		}},
+	{name: "100 Pods created and deleted at once", inject: manyPods},
+	{name: "namespace deleted while the volumes of 30 Pods are mounted", inject: deletedNamespace},
+	{name: "rollback to the version before, and update", inject: rollback},
+	{name: "operators of two versions at once, for 30 s", hold: 30 * time.Second, inject: twoVersions},
+}
+
+// byItself heals a fault that ends by itself.
+func byItself(context.Context) error { return nil }
+
+// crashOnNode kills a program of a node.
+func crashOnNode(program string) func(*scenario, *steadyLoad, int) (func(context.Context) error, error) {
+	return func(s *scenario, _ *steadyLoad, node int) (func(context.Context) error, error) {
+		return func(context.Context) error { return testbed.Restart(node, program) }, testbed.Crash(s.ctx, node, program)
+	}
+}
+
+// crashControlPlane kills a program of the control plane. Others may exit because of it, and are started again, too.
+func crashControlPlane(program string) func(*scenario, *steadyLoad, int) (func(context.Context) error, error) {
+	return func(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+		return func(ctx context.Context) error {
+			start := audit.Period{From: time.Now()}
+			if err := eventually(ctx, func(ctx context.Context) error {
+				// An API server that runs does nothing else but wait for etcd, or exit. The others need it to start.
+				for _, p := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+					if p == "kube-controller-manager" {
+						if err := api.List(ctx, &corev1.NodeList{}); err != nil {
+							return err
+						}
+					}
+					if err := testbed.Restart(0, p); err != nil {
+						return err
+					}
+				}
+				return testbed.Ready(ctx)
+			}); err != nil {
+				return err
+			}
+			start.To = time.Now()
+			apiServerStarts = append(apiServerStarts, start)
 			return nil
-		})
-		s.Errorf("%v: %v", err, left)
+		}, testbed.Crash(s.ctx, 0, program)
 	}
 }
 
-// agentOn returns the Pod of the node agent on a node.
-func (s *scenario) agentOn(node string) *corev1.Pod {
-	s.Helper()
-	var agents corev1.PodList
-	if err := api.List(s.ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
-		s.Fatalf("listing the agents: %v", err)
-	}
-	for i := range agents.Items {
-		if agents.Items[i].Spec.NodeName == node && agents.Items[i].DeletionTimestamp == nil {
-			return &agents.Items[i]
-		}
-	}
-	s.Fatalf("no agent on %s", node)
-	return nil
-}
-
-// awaitNewAgent waits until another agent than the given one is ready on its node.
-func (s *scenario) awaitNewAgent(old *corev1.Pod) {
-	s.Helper()
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		var agents corev1.PodList
-		if err := api.List(ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
+// restoredBackup copies the data of etcd, and heals by restoring them as docs/restore.md describes it, but without a
+// restart of the operator and its agents: they have to notice by themselves.
+func restoredBackup(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+	backup, err := testbed.BackUp(s.ctx)
+	return func(ctx context.Context) error {
+		start := audit.Period{From: time.Now()}
+		if err := testbed.Restore(ctx, backup); err != nil {
 			return err
 		}
-		for i := range agents.Items {
-			if a := &agents.Items[i]; a.Spec.NodeName == old.Spec.NodeName && a.UID != old.UID && isReady(a) {
-				return nil
-			}
-		}
-		return fmt.Errorf("no new agent on %s", old.Spec.NodeName)
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+		start.To = time.Now()
+		apiServerStarts = append(apiServerStarts, start)
+		return api.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(metav1.NamespaceSystem)) // the DNS server
+	}, err
 }
 
-// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled, and the same Pods run again
-// at their addresses.
-func TestANodeRestartsWithItsPods(t *testing.T) {
-	s := newScenario(t)
-	class := s.createClass(pinned())
-	s.create(statefulSet("broker", 1, byClass(class.Name)))
-	p := s.awaitReady("broker-0")
-	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "broker-0")
-	node := nodeOf(p)
-	if err := testbed.StopNode(s.ctx, node); err != nil {
-		t.Fatal(err)
+// killedRepeatedly kills the operator whenever it runs, and logs how many Pods became ready between two kills.
+func killedRepeatedly(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
+	const kills, period = 6, 20 * time.Second
+	node := nodeNumber(s.operatorPod().Spec.NodeName)
+	for range kills {
+		before := l.counts().ready
+		running := testbed.NodeCommand(s.ctx, node, "pkill", "-KILL", "-f", "^/operator").Run() == nil
+		time.Sleep(period) // the period of the fault
+		s.Logf("an operator ran and was killed: %t; Pods that became ready within %s: %d", running, period, l.counts().ready-before)
 	}
-	if _, err := request(s.timeoutContext(), own, "/whoami"); err == nil {
-		t.Error("the Pod answers although its node is stopped")
-	}
-	if err := testbed.StartNode(s.ctx, node); err != nil {
-		t.Fatal(err)
-	}
-	s.awaitAnswer(own, "broker-0")
-	if after := s.awaitReady("broker-0"); after.UID != p.UID {
-		t.Errorf("the Pod was replaced: its uid was %s and is %s", p.UID, after.UID)
-	}
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	if err := testbed.Ready(s.timeoutContext()); err != nil {
-		t.Error(err)
-	}
+	return byItself, nil
 }
 
-// TestTheKubeletRestarts: a running Pod is not affected, and the volume of another Pod can be mounted.
-func TestTheKubeletRestarts(t *testing.T) {
-	s := newScenario(t)
-	class := s.createClass(pinned())
-	s.create(statefulSet("broker", 1, byClass(class.Name)))
-	p := s.awaitReady("broker-0")
-	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	if err := errors.Join(testbed.StopKubelet(s.ctx, nodeOf(p)), testbed.StartKubelet(s.ctx, nodeOf(p))); err != nil {
-		t.Fatal(err)
+// tooManyRequests lets the API server reject each request of the operator and its agents.
+func tooManyRequests(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+	level := &flowcontrolv1.PriorityLevelConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
+			NominalConcurrencyShares: ptr.To[int32](0), BorrowingLimitPercent: ptr.To[int32](0),
+			LimitResponse: flowcontrolv1.LimitResponse{Type: flowcontrolv1.LimitResponseTypeReject},
+		}},
 	}
-	s.awaitAnswer(own, "broker-0")
-	next := pod("next", map[string]map[string]string{"listener": byClass(class.Name)})
-	next.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.Spec.NodeName}
-	s.create(next)
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("next"), "listener").IngressAddresses[0], "next")
-	if after := s.awaitReady("broker-0"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the first Pod was restarted")
+	all := []string{"*"}
+	schema := &flowcontrolv1.FlowSchema{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+		Spec: flowcontrolv1.FlowSchemaSpec{
+			PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: level.Name}, MatchingPrecedence: 2, // the first one that others than "exempt" may have
+			Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+				Subjects: []flowcontrolv1.Subject{{Kind: flowcontrolv1.SubjectKindServiceAccount, ServiceAccount: &flowcontrolv1.ServiceAccountSubject{
+					Namespace: operatorNamespace, Name: "*",
+				}}},
+				ResourceRules: []flowcontrolv1.ResourcePolicyRule{{Verbs: all, APIGroups: all, Resources: all, Namespaces: all, ClusterScope: true}},
+			}},
+		},
 	}
+	heal := func(ctx context.Context) error { return errors.Join(api.Delete(ctx, schema), api.Delete(ctx, level)) }
+	return heal, errors.Join(api.Create(s.ctx, level), api.Create(s.ctx, schema))
 }
 
-// TestAnAgentUpdatesVolumesAfterItsRestart: addresses that changed while no agent ran on the node are written when it
-// runs again.
-func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
-	s := newScenario(t)
-	spec := loadBalanced()
-	spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
-	class := s.createClass(spec)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return nodePort(service, "http") > 0 })
-	s.assignAddress(service, "192.0.2.30")
-	p := s.awaitReady("web")
-	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(service, "http")}}
-	s.awaitAnswer(through, "web")
+// diskSize is the size of a disk that is filled.
+const diskSize = 32 << 20
 
-	agent := s.agentOn(p.Spec.NodeName)
-	s.remove(agent, client.GracePeriodSeconds(0)) // killed without a graceful shutdown
-	s.assignAddress(service, "192.0.2.40")
-	s.awaitNewAgent(agent)
-	want := listenersv1alpha1.IngressAddress{Address: "192.0.2.40", Ports: map[string]int32{"http": 8080, "echo": 9090}}
-	s.awaitFilesAt(through, want)
-}
-
-// TestADeletedPodIsCleanedUpWhenTheKubeletRestarts: a Pod is force-deleted while the kubelet is stopped, and its
-// directory is removed when the kubelet runs again.
-func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
-	s := newScenario(t)
-	class := s.createClass(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.awaitReady("web")
-	if err := testbed.StopKubelet(s.ctx, nodeOf(p)); err != nil {
-		t.Fatal(err)
-	}
-	s.remove(p, client.GracePeriodSeconds(0))
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
-	if err := testbed.StartKubelet(s.ctx, nodeOf(p)); err != nil {
-		t.Fatal(err)
-	}
-	s.awaitPodDirRemoved(p)
-}
-
-// TestAHostilePodCannotPreventItsDeletion: whatever a Pod that runs as root creates in its volume, the Pod can be
-// deleted, and its directory is removed.
-func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
-	t.Parallel()
-	s := newScenario(t)
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
-	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
-	class := s.createClass(unpinned())
-	p := pod("messy", map[string]map[string]string{"listener": byClass(class.Name)})
-	p.Spec.SecurityContext = nil
-	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
-	p.Spec.Containers[0].Args = []string{"mess"}
-	s.create(p)
-	p = s.awaitReady("messy")
-	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "messy")
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	s.awaitPodDirRemoved(p)
-}
-
-// TestAPodCanBeDeletedWhileItsVolumeIsMounted: a Pod whose mount waits for an address that is never assigned can be
-// deleted.
-func TestAPodCanBeDeletedWhileItsVolumeIsMounted(t *testing.T) {
-	t.Parallel()
-	s := newScenario(t)
-	class := s.createClass(loadBalanced())
-	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
-	s.create(p)
-	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
-	p = mustAwait(s, &corev1.Pod{}, "web", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
-	s.remove(p)
-	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
-	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
-	s.awaitPodDirRemoved(p)
-}
-
-// TestADeletedNodeDoesNotAffectOtherAddresses: the address of a deleted node is removed, those of the others stay.
-func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
-	s := newScenario(t)
-	class := s.createClass(unpinned())
-	s.createBootstrapListener(class.Name)
+// fullDisk adds a node with a small disk, which is full while the volume of a Pod is mounted there. The files of
+// another Pod stay as they are.
+func fullDisk(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
 	nodes := testbed.Nodes()
-	lost := nodes[len(nodes)-1] + 1
-	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node
-		t.Fatal(err)
+	node := nodes[len(nodes)-1] + 1
+	if err := testbed.LimitDisk(s.ctx, node, diskSize); err != nil {
+		return nil, err
 	}
-	for i, node := range []int{nodes[0], lost} {
-		p := pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byName("bootstrap")})
-		p.Spec.NodeName = "" // the volume is provisioned only if the scheduler selects the node
-		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(node)}
-		s.create(p)
-		s.awaitReady(p.Name)
+	s.Cleanup(func() {
+		if err := testbed.DeleteNode(context.Background(), node); err != nil {
+			s.Error(err)
+		}
+	})
+	if err := testbed.StartNode(s.ctx, node); err != nil { // joins as a new node
+		return nil, err
 	}
-	s.awaitListener("bootstrap", 2)
-	if err := testbed.DeleteNode(s.ctx, lost); err != nil {
-		t.Fatal(err)
+	before, meanwhile := l.podOn(testbed.NodeName(node), "before"), l.podOn(testbed.NodeName(node), "meanwhile")
+	s.create(before)
+	own := s.awaitPodListener(s.awaitReady(before.Name), "listener").IngressAddresses[0]
+	s.awaitFilesAt(own, own)
+	free, err := testbed.FillDisk(node)
+	if err != nil {
+		return nil, err
 	}
-	l := s.awaitListener("bootstrap", 1)
-	if got := l.Status.IngressAddresses[0].Address; got != testbed.NodeIP(nodes[0]) {
-		t.Errorf("the remaining address is %s, want that of %s", got, testbed.NodeName(nodes[0]))
-	}
-	s.awaitAnswer(l.Status.IngressAddresses[0], "web-0")
-	// The deleted node's kubelet cannot confirm the deletion of its Pod.
-	s.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: s.namespace}}, client.GracePeriodSeconds(0))
+	s.create(meanwhile)
+	s.Logf("event: %s", s.awaitEvent("Pod", meanwhile.Name, "FailedMount", "no space left on device"))
+	return func(context.Context) error {
+		s.awaitFilesAt(own, own)
+		if err := free(); err != nil {
+			return err
+		}
+		s.awaitReady(meanwhile.Name)
+		for _, p := range []*corev1.Pod{before, meanwhile} {
+			s.remove(p)
+			mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+		}
+		return nil
+	}, nil
 }
 
-// TestPodsRunWhileTheOperatorIsDown: running Pods are not affected, and a Pod that was created meanwhile starts when
-// the operator is back.
-func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
-	s := newScenario(t)
-	class := s.createClass(unpinned())
-	s.create(pod("before", map[string]map[string]string{"listener": byClass(class.Name)}))
-	before := s.awaitPodListener(s.awaitReady("before"), "listener").IngressAddresses[0]
-	operator := &appsv1.Deployment{}
-	s.get(operator, client.ObjectKey{Namespace: operatorNamespace, Name: "listener-operator"})
-	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](0) })
-	if _, err := await(s.timeoutContext(), &appsv1.Deployment{}, client.ObjectKeyFromObject(operator),
-		func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 }); err != nil {
-		t.Fatal(err)
-	}
-	s.create(pod("meanwhile", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitAnswer(before, "before")
-	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](1) })
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("meanwhile"), "listener").IngressAddresses[0], "meanwhile")
-	s.awaitAnswer(before, "before")
-}
-
-// TestAKilledOperatorKeepsItsLease: the container that replaces a killed one serves Pods without waiting until the old
-// lease expires, because the leader is the Pod. After an expiry the lease would have another transition.
-func TestAKilledOperatorKeepsItsLease(t *testing.T) {
-	s := newScenario(t)
-	class := s.createClass(unpinned())
-	operator := s.operatorPod()
-	before := s.operatorLease()
-	restarts := operator.Status.ContainerStatuses[0].RestartCount
-	s.killOnNode(operator.Spec.NodeName, "/operator")
-	if _, err := await(s.timeoutContext(), &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
-		return p.Status.ContainerStatuses[0].RestartCount > restarts && isReady(p)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s.create(pod("after", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("after"), "listener").IngressAddresses[0], "after")
-	after := s.operatorLease()
-	if !strings.HasSuffix(*after.Spec.HolderIdentity, "_"+string(operator.UID)) || *after.Spec.HolderIdentity != *before.Spec.HolderIdentity {
-		t.Errorf("the lease was held by %q and is held by %q", *before.Spec.HolderIdentity, *after.Spec.HolderIdentity)
-	}
-	if *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions || !after.Spec.AcquireTime.Equal(before.Spec.AcquireTime) {
-		t.Errorf("the lease was acquired again: it was %+v and is %+v", before.Spec, after.Spec)
-	}
-}
-
-// TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors: 30 Pods start at once, and the namespace of another 30 is
-// deleted while their volumes are being mounted. Nothing of that is an error in the operator's metrics and log, and
-// nothing stays on the nodes.
-func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
-	const burst = 30
-	s := newScenario(t)
-	class := s.createClass(unpinned())
-	s.allowMetrics("reader")
-	token := s.token("reader")
-	before := s.operatorErrors(token)
-	started := metav1.Now()
-	for i := range burst {
-		s.create(pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)}))
-	}
-	for i := range burst {
-		s.awaitReady(fmt.Sprintf("web-%d", i))
-	}
-
-	ending := newScenario(t)
-	pods := make([]*corev1.Pod, burst)
+// manyPods creates 100 Pods with a volume at once, waits until all are ready, and deletes all at once.
+func manyPods(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
+	pods := make([]*corev1.Pod, 100)
 	for i := range pods {
-		pods[i] = pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)})
+		pods[i] = pod(fmt.Sprintf("many-%d", i), map[string]map[string]string{"listener": byClass(l.class)})
+		s.create(pods[i])
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, recoveryTimeout)
+	defer cancel()
+	for _, p := range pods {
+		if _, err := await(ctx, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range pods {
+		s.remove(p)
+	}
+	return byItself, nil
+}
+
+// deletedNamespace deletes the namespace of 30 Pods while their volumes are mounted, and waits until the Pods are gone.
+// Kubernetes deletes the namespace itself at its own pace.
+func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
+	ending := newScenario(s.TB)
+	pods := make([]*corev1.Pod, 30)
+	for i := range pods {
+		pods[i] = pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(l.class)})
 		ending.create(pods[i])
 	}
-	for i, p := range pods { // the kubelets are mounting
-		pods[i] = mustAwait(ending, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
-	}
-	deleted := time.Now()
-	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
-	mustAwaitDeleted(ending, &corev1.Namespace{}, client.ObjectKey{Name: ending.namespace})
 	for _, p := range pods {
-		ending.awaitPodDirRemoved(p)
+		mustAwait(ending, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	}
-	t.Logf("the namespace and the directories of its %d Pods were removed after %s", burst, time.Since(deleted).Round(time.Second))
-	ending.awaitNoVolumes()
-	if after := s.operatorErrors(token); after != before {
-		t.Errorf("the operator counted %v reconcile errors", after-before)
-	}
-	if lines := s.operatorErrorLog(started); len(lines) > 0 {
-		t.Errorf("the operator logged %d errors:\n%s", len(lines), strings.Join(lines, "\n"))
-	}
-}
-
-// awaitNoVolumes waits until no PersistentVolume has a claim in the namespace.
-func (s *scenario) awaitNoVolumes() {
-	s.Helper()
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		var volumes corev1.PersistentVolumeList
-		if err := api.List(ctx, &volumes); err != nil {
-			return err
-		}
-		for i := range volumes.Items {
-			if ref := volumes.Items[i].Spec.ClaimRef; ref != nil && ref.Namespace == s.namespace {
-				return fmt.Errorf("PersistentVolume %s of claim %s still exists", volumes.Items[i].Name, ref.Name)
+	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
+	return func(ctx context.Context) error {
+		for _, p := range pods {
+			if err := awaitDeleted(ctx, &corev1.Pod{}, client.ObjectKeyFromObject(p)); err != nil {
+				return err
 			}
 		}
 		return nil
-	})
+	}, nil
+}
+
+// versionBefore returns the version before: the last release, and as long as there is none, a commit that has other
+// fields, permissions, policies and volumes, and runs its node agents in the same way.
+func versionBefore(ctx context.Context, root string) string {
+	describe := exec.CommandContext(ctx, "git", "-C", root, "describe", "--tags", "--abbrev=0", "HEAD^")
+	if tag, err := describe.Output(); err == nil {
+		return strings.TrimSpace(string(tag))
+	}
+	return "a86c71c4c8651c95165a88df4297a56a6d8e1bf0"
+}
+
+// imageBefore is the image of the version before.
+const imageBefore = "listener-operator:before"
+
+// loadVersionBefore builds the version before, loads its image onto all nodes, and returns the directory of its source.
+func loadVersionBefore(s *scenario, root string) (dir string, err error) {
+	dir = filepath.Join(s.TempDir(), "before")
+	if err := command(s.ctx, root, "git", "worktree", "add", "--detach", dir, versionBefore(s.ctx, root)); err != nil {
+		return "", err
+	}
+	s.Cleanup(func() { _ = command(context.Background(), root, "git", "worktree", "remove", "--force", dir) })
+	if err := command(s.ctx, dir, "make", "build", "licenses"); err != nil {
+		return "", err
+	}
+	return dir, loadOperator(s.ctx, dir, imageBefore)
+}
+
+// twoVersions runs an operator of the version before beside the current one, as in an update that does not end, and
+// lets it lead. Then both wait for the lease in turn.
+func twoVersions(s *scenario, _ *steadyLoad, _ int) (func(context.Context) error, error) {
+	permissionsVaried = true
+	root, err := checkout.Root()
 	if err != nil {
-		s.Error(err)
+		return nil, err
+	}
+	if _, err := loadVersionBefore(s, root); err != nil {
+		return nil, err
+	}
+	current := &appsv1.Deployment{}
+	s.get(current, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "before"}, Spec: *current.Spec.DeepCopy()}
+	for _, labels := range []map[string]string{other.Spec.Selector.MatchLabels, other.Spec.Template.Labels} {
+		labels["version"] = "before"
+	}
+	container := &other.Spec.Template.Spec.Containers[0]
+	container.Image = imageBefore
+	for i := range container.Env {
+		if container.Env[i].Name == "RELATED_IMAGE_NODE_AGENT" {
+			container.Env[i].Value = imageBefore
+		}
+	}
+	s.create(other)
+	s.patch(current, func() { current.Spec.Replicas = ptr.To[int32](0) })
+	if err := s.awaitLeader("before-"); err != nil {
+		return nil, err
+	}
+	s.patch(current, func() { current.Spec.Replicas = ptr.To[int32](1) })
+	return func(ctx context.Context) error {
+		return errors.Join(api.Delete(ctx, other), s.awaitLeader(names.Operator+"-"), awaitOperator(ctx, operatorImage), awaitAgents(ctx, operatorImage))
+	}, nil
+}
+
+// awaitLeader waits until a Pod leads whose name begins so.
+func (s *scenario) awaitLeader(prefix string) error {
+	_, err := await(s.timeoutContext(), &coordinationv1.Lease{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator},
+		func(l *coordinationv1.Lease) bool {
+			return strings.HasPrefix(ptr.Deref(l.Spec.HolderIdentity, ""), prefix)
+		})
+	return err
+}
+
+// rollback installs the version before by its own manifests, as docs/upgrade.md describes, and then the current one
+// again.
+func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
+	permissionsVaried = true
+	root, err := checkout.Root()
+	if err != nil {
+		return nil, err
+	}
+	// A field that the version before does not have.
+	class := &listenersv1alpha1.ListenerClass{}
+	s.get(class, client.ObjectKey{Name: l.class})
+	s.patch(class, func() {
+		class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{l.namespace}}
+	})
+	before, err := loadVersionBefore(s, root)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, 2*recoveryTimeout)
+	defer cancel()
+	if output, err := deployFrom(ctx, before, imageBefore); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, output)
+	}
+	if err := awaitOperator(ctx, imageBefore); err != nil {
+		return nil, err
+	}
+	s.deleteConfinement(ctx)
+	if err := awaitAgents(ctx, imageBefore); err != nil {
+		return nil, err
+	}
+	// With the version before, there is a load of mounts, too.
+	if err := l.awaitRecovery(ctx); err != nil {
+		return nil, err
+	}
+	if output, err := deploy(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, output)
+	}
+	return func(ctx context.Context) error {
+		if err := errors.Join(awaitOperator(ctx, operatorImage), awaitAgents(ctx, operatorImage)); err != nil {
+			return err
+		}
+		s.patch(class, func() { class.Spec.AllowedNamespaces = nil })
+		// The version before leaves empty directories of the volumes that it has published: docs/upgrade.md.
+		return l.ignoreStaging()
+	}, nil
+}
+
+// awaitOperator waits until only an operator of this image runs, and is ready.
+func awaitOperator(ctx context.Context, image string) error {
+	_, err := await(ctx, &appsv1.Deployment{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator}, func(d *appsv1.Deployment) bool {
+		return d.Spec.Template.Spec.Containers[0].Image == image && d.Status.ObservedGeneration == d.Generation &&
+			d.Status.Replicas == *d.Spec.Replicas && d.Status.UpdatedReplicas == *d.Spec.Replicas && d.Status.ReadyReplicas == *d.Spec.Replicas
+	})
+	return err
+}
+
+// awaitAgents waits until only agents of this image run, and are ready.
+func awaitAgents(ctx context.Context, image string) error {
+	_, err := await(ctx, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
+		return d.Spec.Template.Spec.Containers[0].Image == image && d.Status.ObservedGeneration == d.Generation &&
+			d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberReady == d.Status.DesiredNumberScheduled
+	})
+	return err
+}
+
+// deleteConfinement waits until the operator reports that a policy of a later version keeps it from its work, and
+// deletes the policies of that version.
+func (s *scenario) deleteConfinement(ctx context.Context) {
+	s.Helper()
+	if _, err := await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, func(o *operatorv1alpha1.ListenerOperator) bool {
+		degraded := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+		return degraded != nil && degraded.Status == metav1.ConditionTrue && strings.Contains(degraded.Message, "ValidatingAdmissionPolicy '"+names.Operator+".")
+	}); err != nil {
+		s.Fatal(err)
+	}
+	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+	if err := api.List(ctx, &policies); err != nil {
+		s.Fatal(err)
+	}
+	for i := range policies.Items {
+		if policy := &policies.Items[i]; strings.HasPrefix(policy.Name, names.Operator+".") {
+			s.remove(policy)
+			s.remove(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}})
+		}
 	}
 }
 
-// operatorErrors returns how many reconcile errors the operator has counted.
-func (s *scenario) operatorErrors(token string) (sum float64) {
-	s.Helper()
-	var body string
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error { // RBAC rules take effect with a delay
-		code, content, err := metrics(ctx, s.metricsURL(), token)
-		if body = content; err == nil && code != http.StatusOK {
-			err = fmt.Errorf("status %d: %s", code, content)
-		}
-		return err
-	}); err != nil {
-		s.Fatalf("reading metrics: %v", err)
+// recoveryTimeout is how long the cluster may take to recover. It allows for a machine that has other work.
+const recoveryTimeout = 6 * time.Minute
+
+// TestFaultsUnderLoad injects faults while clients outside of the cluster request each replica of a StatefulSet, and
+// Pods with volumes start and are deleted. No request is lost beyond a Pod's own downtime, no other Pod answers, no
+// mount fails for good, no address changes, and nothing is left.
+func TestFaultsUnderLoad(t *testing.T) {
+	if *faults == "none" || underOLM {
+		t.Skip("needs an operator without OLM, and not the flag -faults=none")
 	}
-	for line := range strings.Lines(body) {
-		if !strings.HasPrefix(line, "controller_runtime_reconcile_errors_total{") {
+	l := startSteadyLoad(newScenario(t))
+	if err := l.awaitRecoveryWithin(l.ctx, timeout); err != nil {
+		t.Fatalf("before the faults: %v", err)
+	}
+	random := rand.New(rand.NewPCG(*faultsSeed, 0)) //nolint:gosec // reproducible
+	selected := slices.Clone(injectedFaults)
+	if *faults == "all" {
+		random.Shuffle(len(selected), func(i, j int) { selected[i], selected[j] = selected[j], selected[i] })
+	}
+	passed := map[string]figures{}
+	for _, f := range selected {
+		node := testbed.Nodes()[random.IntN(len(testbed.Nodes()))]
+		delay := time.Duration(random.IntN(3000)) * time.Millisecond
+		if !f.fast && *faults != "all" {
 			continue
 		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
-		if err != nil {
-			s.Fatalf("parsing %q: %v", line, err)
+		if !t.Run(f.name, func(t *testing.T) {
+			s := &scenario{TB: t, ctx: t.Context(), namespace: l.namespace}
+			time.Sleep(delay) // the fault happens at a random time of a mount
+			if got := l.with(s, f, node); !t.Failed() {
+				passed[f.name] = got
+			}
+		}) {
+			break // the others would wait in vain for the cluster to recover
 		}
-		sum += value
 	}
-	return sum
+	l.stop()
+	if *faultReport {
+		if err := writeFaultTable(passed); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
-// operatorErrorLog returns the errors that the operator has logged since a time.
-func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
+// figures are what a fault has caused.
+type figures struct {
+	// own and lost are the requests without an answer in the downtime of the Pod itself, and otherwise. wrong are those
+	// that another Pod answered.
+	requests, own, lost, wrong int
+	// mounts are the Pods with a volume that became ready, failed those that did not.
+	mounts, failed int
+	// changed are the replicas whose addresses changed.
+	changed []string
+	// leaks is what deleted Pods left.
+	leaks []string
+	// recovered is the time from the end of the fault until new requests are answered, and new Pods become ready on
+	// each node.
+	recovered time.Duration
+}
+
+// String returns the cells of the table.
+func (f figures) String() string {
+	return fmt.Sprintf("%d | %d | %d | %d | %d | %d | %d | %d | %.0f s", f.requests, f.own, f.lost, f.wrong, f.mounts, f.failed,
+		len(f.changed), len(f.leaks), f.recovered.Seconds())
+}
+
+// with injects and heals a fault, waits for the recovery, and returns the figures. The test fails if the fault had an
+// effect that it must not have.
+func (l *steadyLoad) with(s *scenario, f fault, node int) (got figures) {
 	s.Helper()
-	output, err := exec.CommandContext(s.ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,
-		"logs", "--since-time="+since.UTC().Format(time.RFC3339), s.operatorPod().Name).Output()
+	before := l.counts()
+	heal, err := f.inject(s, l, node)
 	if err != nil {
-		s.Fatalf("reading the operator's log: %v", err)
+		s.Fatalf("injecting: %v", err)
 	}
-	for line := range strings.Lines(string(output)) {
-		if strings.Contains(line, `"level":"ERROR"`) {
-			lines = append(lines, strings.TrimSpace(line))
+	time.Sleep(f.hold) // the duration of the fault
+	healed := time.Now()
+	ctx, cancel := context.WithTimeout(s.ctx, recoveryTimeout)
+	defer cancel()
+	if err := heal(ctx); err != nil {
+		s.Fatalf("healing: %v", err)
+	}
+	if err := l.awaitRecoveryWithin(s.ctx, recoveryTimeout); err != nil {
+		s.Errorf("the cluster does not recover: %v", err)
+		got.failed = len(l.unready(healed))
+	}
+	got.recovered = time.Since(healed)
+	after := l.counts()
+	if got.changed, err = l.changedAddresses(s.ctx); err != nil {
+		s.Error(err)
+	}
+	got.leaks = l.awaitNoLeaks(s)
+	got.mounts = after.ready - before.ready
+	for _, r := range l.replicas {
+		got.requests += after.requests[r.node] - before.requests[r.node]
+		got.wrong += after.wrong[r.node] - before.wrong[r.node]
+		if lost := after.lost[r.node] - before.lost[r.node]; f.downtime && r.node == testbed.NodeName(node) {
+			got.own += lost
+		} else {
+			got.lost += lost
 		}
 	}
-	return lines
+	s.Logf("figures: %s", got)
+	if got.lost > 0 {
+		s.Errorf("%d of %d requests were lost", got.lost, got.requests)
+	}
+	if got.wrong > 0 {
+		s.Errorf("%d requests were answered by another Pod", got.wrong)
+	}
+	if len(got.changed) > 0 {
+		s.Errorf("the addresses of %v changed", got.changed)
+	}
+	return got
 }
 
-// operatorLease returns the lease of leader election.
-func (s *scenario) operatorLease() *coordinationv1.Lease {
-	s.Helper()
-	lease := &coordinationv1.Lease{}
-	s.get(lease, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
-	return lease
+func (l *steadyLoad) awaitRecoveryWithin(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return l.awaitRecovery(ctx)
 }
 
-// operatorPod waits until the operator's Pod is ready, and returns it.
-func (s *scenario) operatorPod() (operator *corev1.Pod) {
+// awaitNoLeaks waits until everything is gone that the Pods that were deleted before have left, and returns what stays.
+func (l *steadyLoad) awaitNoLeaks(s *scenario) []string {
 	s.Helper()
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		var pods corev1.PodList
-		if err := api.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
-			return fmt.Errorf("listing the operator's Pods: %w", err)
+	ctx, cancel := context.WithTimeout(s.ctx, recoveryTimeout)
+	defer cancel()
+	var left map[string]bool // nil before the first list
+	if err := eventually(ctx, func(ctx context.Context) error {
+		now, err := l.leaks(ctx)
+		if err != nil {
+			return err
 		}
-		for i := range pods.Items {
-			if pods.Items[i].DeletionTimestamp == nil && isReady(&pods.Items[i]) {
-				operator = &pods.Items[i]
-				return nil
+		still := map[string]bool{}
+		for _, leak := range now {
+			if left == nil || left[leak] {
+				still[leak] = true
 			}
 		}
-		return errors.New("the operator has no ready Pod")
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return operator
-}
-
-// killOnNode kills the programs of containers on a node whose command line starts like this.
-func (s *scenario) killOnNode(node, command string) {
-	s.Helper()
-	if output, err := testbed.NodeCommand(s.ctx, nodeNumber(node), "pkill", "-KILL", "-f", "^"+command).CombinedOutput(); err != nil {
-		s.Fatalf("killing %s on %s: %v: %s", command, node, err, output)
-	}
-}
-
-// TestInstalledObjectsAreRepaired: installed objects that an administrator changes or deletes are restored, and volumes
-// can be mounted afterwards.
-func TestInstalledObjectsAreRepaired(t *testing.T) {
-	s := newScenario(t)
-	class := s.createClass(unpinned())
-	agents := &appsv1.DaemonSet{}
-	s.get(agents, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent})
-	s.patch(agents, func() { agents.Spec.Template.Spec.Containers[0].Args = []string{"--nonsense"} })
-	if _, err := await(s.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents), func(d *appsv1.DaemonSet) bool {
-		return !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--nonsense") && d.Status.ObservedGeneration == d.Generation &&
-			d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberReady == d.Status.DesiredNumberScheduled
+		if left = still; len(left) > 0 {
+			return fmt.Errorf("%d are left: %v", len(left), slices.Sorted(maps.Keys(left)))
+		}
+		return nil
 	}); err != nil {
-		t.Fatal(err)
+		s.Error(err)
 	}
-	driver, storage := &storagev1.CSIDriver{}, &storagev1.StorageClass{}
-	for _, o := range []client.Object{driver, storage} {
-		s.get(o, client.ObjectKey{Name: names.Driver})
-		s.remove(o)
-	}
-	if _, err := await(s.timeoutContext(), &storagev1.CSIDriver{}, client.ObjectKeyFromObject(driver), func(d *storagev1.CSIDriver) bool { return d.UID != driver.UID }); err != nil {
-		t.Error(err)
-	}
-	if _, err := await(s.timeoutContext(), &storagev1.StorageClass{}, client.ObjectKeyFromObject(storage), func(c *storagev1.StorageClass) bool { return c.UID != storage.UID }); err != nil {
-		t.Error(err)
-	}
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+	return slices.Sorted(maps.Keys(left))
 }
 
-// TestCRDsOfStackableAreTakenOver: the CustomResourceDefinitions of Stackable's listener operator have a conversion
-// webhook, which stops working when that operator is uninstalled. Deploying this operator removes the webhook. If
-// another field manager owns it, deploying fails.
-func TestCRDsOfStackableAreTakenOver(t *testing.T) {
-	s := newScenario(t)
-	s.setConversionWebhook(stackableFieldManager)
-	if output, err := deploy(s.ctx); err != nil {
-		t.Fatal(err, output)
-	}
-	s.checkNoConversionWebhook()
-	s.setConversionWebhook("another-manager")
-	if output, err := deploy(s.ctx); err == nil || !strings.Contains(output, "spec.conversion.webhookClientConfig: Forbidden") {
-		t.Errorf("deploying although another field manager owns the conversion webhook: %v: %s", err, output)
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	s.get(crd, takenOverCRD)
-	s.patch(crd, func() {
-		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
-	})
-	if output, err := deploy(s.ctx); err != nil {
-		t.Error(err, output)
-	}
-}
+// The table of faults in docs/reliability.md is between these lines.
+const faultTableBegin, faultTableEnd = "<!-- faults: begin -->", "<!-- faults: end -->"
 
-// stackableFieldManager is the field manager with which Stackable's listener operator applies its CRDs.
-const stackableFieldManager = "listener-operator"
-
-// takenOverCRD is a CRD that Stackable's listener operator also installs.
-var takenOverCRD = client.ObjectKey{Name: "listeners.listeners.stackable.tech"}
-
-// setConversionWebhook adds a conversion webhook to the CRD, as Stackable's listener operator does: it applies the
-// whole object, with force, as this field manager.
-func (s *scenario) setConversionWebhook(owner string) {
-	s.Helper()
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	s.get(crd, takenOverCRD)
-	spec, _, err := unstructured.NestedMap(crd.Object, "spec")
+// writeFaultTable replaces the table in docs/reliability.md. Figures of other faults, which this run has not injected
+// or which failed, stay.
+func writeFaultTable(results map[string]figures) error {
+	root, err := checkout.Root()
 	if err != nil {
-		s.Fatal(err)
+		return err
 	}
-	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
-		"conversionReviewVersions": []any{"v1"},
-		"clientConfig": map[string]any{"service": map[string]any{
-			"namespace": "stackable-operators", "name": "listener-operator", "port": int64(8443), "path": "/convert/" + takenOverCRD.Name,
-		}},
-	}}
-	crd.Object = map[string]any{
-		"apiVersion": crd.GetAPIVersion(), "kind": crd.GetKind(), "metadata": map[string]any{"name": takenOverCRD.Name}, "spec": spec,
+	page := filepath.Join(root, "docs", "reliability.md")
+	content, err := os.ReadFile(page)
+	if err != nil {
+		return err
 	}
-	if err := api.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner(owner), client.ForceOwnership); err != nil {
-		s.Fatal(err)
+	before, rest, ok := strings.Cut(string(content), faultTableBegin)
+	table, after, ok2 := strings.Cut(rest, faultTableEnd)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s has no place for the table", page)
 	}
-}
-
-// checkNoConversionWebhook fails if the CRD has a conversion webhook.
-func (s *scenario) checkNoConversionWebhook() {
-	s.Helper()
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	s.get(crd, takenOverCRD)
-	if conversion := crd.Spec.Conversion; conversion == nil || conversion.Strategy != apiextensionsv1.NoneConverter || conversion.Webhook != nil {
-		s.Errorf("the CRD still has the conversion %+v", conversion)
+	var rows []string
+	for _, f := range injectedFaults {
+		cells, ok := results[f.name]
+		prefix := "| " + f.name + " | "
+		if ok {
+			rows = append(rows, prefix+cells.String()+" |")
+			continue
+		}
+		for line := range strings.Lines(table) {
+			if strings.HasPrefix(line, prefix) {
+				rows = append(rows, strings.TrimSpace(line))
+			}
+		}
 	}
+	machine, err := exec.Command("uname", "-srm").Output()
+	if err != nil {
+		return err
+	}
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err
+	}
+	table = fmt.Sprintf("Written by `make test-faults` on %s: %s, %d processors, load average %s,\n%d nodes, seed %d.\n\n",
+		time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(machine)), runtime.NumCPU(), strings.Fields(string(load))[1],
+		len(testbed.Nodes()), *faultsSeed) +
+		"| fault | requests | lost in the Pod's own downtime | lost otherwise | answered by another Pod | mounts | mounts failed for good | addresses changed | leaks | recovered after |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n" + strings.Join(rows, "\n") + "\n"
+	return os.WriteFile(page, []byte(before+faultTableBegin+"\n"+table+faultTableEnd+after), 0o644)
 }

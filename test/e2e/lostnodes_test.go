@@ -278,3 +278,33 @@ func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
 	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName})
 	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-broker-0"))
 }
+
+// TestADeletedNodeDoesNotAffectOtherAddresses: the address of a deleted node is removed, those of the others stay.
+func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.createBootstrapListener(class.Name)
+	nodes := testbed.Nodes()
+	lost := nodes[len(nodes)-1] + 1
+	if err := testbed.StartNode(s.ctx, lost); err != nil { // joins as a new node
+		t.Fatal(err)
+	}
+	for i, node := range []int{nodes[0], lost} {
+		p := pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byName("bootstrap")})
+		p.Spec.NodeName = "" // the volume is provisioned only if the scheduler selects the node
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(node)}
+		s.create(p)
+		s.awaitReady(p.Name)
+	}
+	s.awaitListener("bootstrap", 2)
+	if err := testbed.DeleteNode(s.ctx, lost); err != nil {
+		t.Fatal(err)
+	}
+	l := s.awaitListener("bootstrap", 1)
+	if got := l.Status.IngressAddresses[0].Address; got != testbed.NodeIP(nodes[0]) {
+		t.Errorf("the remaining address is %s, want that of %s", got, testbed.NodeName(nodes[0]))
+	}
+	s.awaitAnswer(l.Status.IngressAddresses[0], "web-0")
+	// The deleted node's kubelet cannot confirm the deletion of its Pod.
+	s.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: s.namespace}}, client.GracePeriodSeconds(0))
+}

@@ -5,6 +5,11 @@
 //
 // The cluster is started before the first test and stopped after the last one. KUBERNETES is its minor version, such as
 // 1.33, if that is not to be the newest one. KEEP=1 keeps it running, and a cluster that runs is reused.
+//
+// The name of a file begins with its subject. Most scenarios are about addresses, listeners, volumes, or mistakes of
+// users. exposure_ has those of each type of exposure, restart_, lostnodes and faults what fails, install_, migration
+// and security_ what administrators see, and product_ the products of docs/recipes. What they share is in scenario,
+// objects, await and outside (the client).
 package e2e
 
 import (

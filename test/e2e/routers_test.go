@@ -267,20 +267,6 @@ func routed(route listenersv1alpha1.RouteExposure) listenersv1alpha1.ListenerCla
 	return listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Route: &route}
 }
 
-// createClasses creates several classes, deletes them at the end of the test, and returns them by suffix of their
-// names.
-func (s *scenario) createClasses(specs map[string]listenersv1alpha1.ListenerClassSpec) map[string]*listenersv1alpha1.ListenerClass {
-	s.Helper()
-	made := map[string]*listenersv1alpha1.ListenerClass{}
-	for suffix, spec := range specs {
-		class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + suffix}, Spec: spec}
-		s.create(class)
-		s.Cleanup(func() { _ = api.Delete(context.Background(), class) })
-		made[suffix] = class
-	}
-	return made
-}
-
 // authoritySecret is the name of the Secret with the CA, with which Pods sign their own certificates.
 const authoritySecret = "authority"
 

@@ -5,11 +5,15 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -142,5 +146,24 @@ func (s *scenario) awaitAnswers(addresses map[string][]listenersv1alpha1.Ingress
 		return nil
 	}); err != nil {
 		s.Fatalf("from outside: %v", err)
+	}
+}
+
+// TestTheClientCannotReachServicesDirectly guards the other tests, which would prove nothing if the client reached the
+// cluster IPs of Services.
+func TestTheClientCannotReachServicesDirectly(t *testing.T) {
+	t.Parallel()
+	var dns corev1.Service
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "kube-dns"}, &dns); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netip.ParseAddr(dns.Spec.ClusterIP); err != nil {
+		t.Fatalf("kube-dns has no address: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if conn, err := testbed.ClientDial(ctx, "tcp", net.JoinHostPort(dns.Spec.ClusterIP, "53")); err == nil {
+		_ = conn.Close()
+		t.Error("the client reaches the cluster IP of a Service")
 	}
 }

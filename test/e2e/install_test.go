@@ -118,3 +118,32 @@ func (s *scenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator
 		s.Fatal(errors.Join(err, fmt.Errorf("the last conditions are %+v", last.Status.Conditions)))
 	}
 }
+
+// TestInstalledObjectsAreRepaired: installed objects that an administrator changes or deletes are restored, and volumes
+// can be mounted afterwards.
+func TestInstalledObjectsAreRepaired(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	agents := &appsv1.DaemonSet{}
+	s.get(agents, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent})
+	s.patch(agents, func() { agents.Spec.Template.Spec.Containers[0].Args = []string{"--nonsense"} })
+	if _, err := await(s.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents), func(d *appsv1.DaemonSet) bool {
+		return !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--nonsense") && d.Status.ObservedGeneration == d.Generation &&
+			d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberReady == d.Status.DesiredNumberScheduled
+	}); err != nil {
+		t.Fatal(err)
+	}
+	driver, storage := &storagev1.CSIDriver{}, &storagev1.StorageClass{}
+	for _, o := range []client.Object{driver, storage} {
+		s.get(o, client.ObjectKey{Name: names.Driver})
+		s.remove(o)
+	}
+	if _, err := await(s.timeoutContext(), &storagev1.CSIDriver{}, client.ObjectKeyFromObject(driver), func(d *storagev1.CSIDriver) bool { return d.UID != driver.UID }); err != nil {
+		t.Error(err)
+	}
+	if _, err := await(s.timeoutContext(), &storagev1.StorageClass{}, client.ObjectKeyFromObject(storage), func(c *storagev1.StorageClass) bool { return c.UID != storage.UID }); err != nil {
+		t.Error(err)
+	}
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+}

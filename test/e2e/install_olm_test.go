@@ -7,13 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,16 +19,9 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -512,13 +502,6 @@ func (m *olmScenario) deleteOperators(ctx context.Context) error {
 // csvName returns the name of the latest ClusterServiceVersion.
 func (m *olmScenario) csvName() string { return names.Operator + ".v" + m.latest().version }
 
-// deleteOrphans deletes roles and bindings of a ClusterServiceVersion that does not exist any more. OLM deletes them
-// with it, but creates some again if it was just installing it.
-func (m *olmScenario) deleteOrphans(ctx context.Context) error {
-	owned := client.MatchingLabels{"olm.owner": m.csvName()}
-	return errors.Join(api.DeleteAllOf(ctx, &rbacv1.ClusterRoleBinding{}, owned), api.DeleteAllOf(ctx, &rbacv1.ClusterRole{}, owned))
-}
-
 // createLastingClass creates a class that is not deleted at the end of the step, and returns its name.
 func (m *olmScenario) createLastingClass(spec listenersv1alpha1.ListenerClassSpec) string {
 	m.Helper()
@@ -561,267 +544,6 @@ func (m *olmScenario) removeTopologyLabels() {
 	if _, err := kubectl(m.ctx, "label", "nodes", "--all", names.TopologyKey+"-"); err != nil {
 		m.Fatal(err)
 	}
-}
-
-// userData is the data of a Pod that an upgrade must not change.
-type userData struct {
-	UID       types.UID
-	Restarts  int32
-	Node      string
-	Addresses []listenersv1alpha1.IngressAddress
-	// Service is the uid of the Pod's Service, and Ports are its node ports.
-	Service types.UID
-	Ports   []int32
-	Files   map[string]string
-}
-
-// collectUserData returns the data of the scenario's Pods, by name.
-func (m *olmScenario) collectUserData() map[string]userData {
-	m.Helper()
-	var pods corev1.PodList
-	if err := api.List(m.ctx, &pods, client.InNamespace(m.namespace)); err != nil {
-		m.Fatal(err)
-	}
-	all := map[string]userData{}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		service := &corev1.Service{}
-		listener := p.Name + "-listener"
-		if strings.HasPrefix(p.Name, "broker-") {
-			listener = "listener-" + p.Name
-		}
-		m.get(service, m.key(listener))
-		d := userData{UID: p.UID, Node: p.Spec.NodeName, Addresses: m.awaitPodListener(p, "listener").IngressAddresses, Service: service.UID}
-		for _, c := range p.Status.ContainerStatuses {
-			d.Restarts += c.RestartCount
-		}
-		d.Files = m.readFiles(d.Addresses[0])
-		for _, port := range service.Spec.Ports {
-			d.Ports = append(d.Ports, port.NodePort)
-		}
-		all[p.Name] = d
-	}
-	return all
-}
-
-// checkUserData checks that the data of Pods is unchanged, and that clients reach them.
-func (m *olmScenario) checkUserData(before map[string]userData) {
-	m.Helper()
-	if diff := cmp.Diff(before, m.collectUserData()); diff != "" {
-		m.Errorf("data of users changed (-before +after):\n%s", diff)
-	}
-	for name, d := range before {
-		if got, err := request(m.timeoutContext(), d.Addresses[0], "/whoami"); err != nil || got != name {
-			m.Errorf("%s: %q answered, %v", name, got, err)
-		}
-	}
-}
-
-// load is what users do during an upgrade.
-type load struct {
-	cancel   context.CancelFunc
-	work     sync.WaitGroup
-	mu       sync.Mutex
-	requests int
-	slowest  time.Duration
-	mounts   []time.Duration
-	// unavailable is the highest number of agents that were unavailable at once.
-	unavailable int32
-	// failures are the errors, by activity.
-	failures map[string]*failure
-}
-
-// failure is the number of errors of an activity, and the first of them.
-type failure struct {
-	times int
-	first error
-}
-
-// startLoad starts clients outside of the cluster that send requests to the Pods, starts and deletes Pods with new
-// volumes, and watches the number of unavailable agents.
-func (m *olmScenario) startLoad(pods map[string]userData) *load {
-	ctx, cancel := context.WithCancel(m.ctx)
-	l := &load{cancel: cancel, failures: map[string]*failure{}}
-	for name, d := range pods {
-		l.work.Go(func() { l.sendRequests(ctx, name, d.Addresses[0]) })
-	}
-	l.work.Go(func() { l.startPods(ctx, m) })
-	l.work.Go(func() { l.watchAgents(ctx, m.operatorNamespace) })
-	return l
-}
-
-// patientClient is an HTTP client outside of the cluster with a longer timeout, so that requests do not fail because
-// the machine is busy. Addresses that nothing serves refuse connections immediately.
-var patientClient = &http.Client{Timeout: 30 * time.Second, Transport: externalClient.Transport}
-
-// sendRequests requests the name of a Pod repeatedly.
-func (l *load) sendRequests(ctx context.Context, want string, a listenersv1alpha1.IngressAddress) {
-	for ctx.Err() == nil {
-		began := time.Now()
-		got, err := requestWith(context.WithoutCancel(ctx), patientClient, a, "/whoami")
-		if err == nil && got != want {
-			err = fmt.Errorf("%q answered", got)
-		}
-		l.record(func() {
-			l.requests++
-			l.slowest = max(l.slowest, time.Since(began))
-			l.recordError("requesting "+want, err)
-		})
-		select {
-		case <-ctx.Done():
-		case <-time.After(25 * time.Millisecond):
-		}
-	}
-}
-
-// startPods creates and deletes Pods one after another.
-func (l *load) startPods(ctx context.Context, m *olmScenario) {
-	for i := 0; ctx.Err() == nil; i++ {
-		p := pod(fmt.Sprintf("mount-%d", i), map[string]map[string]string{"listener": byClass("external-unstable")})
-		p.Namespace = m.namespace
-		began := time.Now()
-		err := createAndDelete(context.WithoutCancel(ctx), p)
-		l.record(func() {
-			l.mounts = append(l.mounts, time.Since(began))
-			l.recordError("starting and deleting Pods", err)
-		})
-	}
-}
-
-// createAndDelete creates a Pod, waits until it is ready, and deletes it.
-func createAndDelete(ctx context.Context, p *corev1.Pod) error {
-	creation, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	if err := api.Create(creation, p); err != nil {
-		return err
-	}
-	_, err := await(creation, &corev1.Pod{}, client.ObjectKeyFromObject(p), isReady)
-	deletion, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return errors.Join(err, api.Delete(deletion, p), awaitDeleted(deletion, &corev1.Pod{}, client.ObjectKeyFromObject(p)))
-}
-
-// watchAgents watches the number of unavailable agents.
-func (l *load) watchAgents(ctx context.Context, namespace string) {
-	_, err := watchUntil(ctx, &appsv1.DaemonSet{}, selectObject(client.ObjectKey{Namespace: namespace, Name: names.NodeAgent}),
-		func(_ watch.EventType, d *appsv1.DaemonSet) bool {
-			l.record(func() { l.unavailable = max(l.unavailable, d.Status.NumberUnavailable) })
-			return false
-		})
-	if ctx.Err() == nil {
-		l.record(func() { l.recordError("watching the agents", err) })
-	}
-}
-
-func (l *load) record(write func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	write()
-}
-
-// recordError records an error unless it is nil.
-func (l *load) recordError(doing string, err error) {
-	if err == nil {
-		return
-	}
-	if l.failures[doing] == nil {
-		l.failures[doing] = &failure{first: err}
-	}
-	l.failures[doing].times++
-}
-
-// stopAndCheck stops the load and checks that there were no errors, and at most one unavailable agent.
-func (l *load) stopAndCheck(m *olmScenario) {
-	m.Helper()
-	l.cancel()
-	l.work.Wait()
-	for doing, f := range l.failures {
-		m.Errorf("%s failed %d times, first with: %v", doing, f.times, f.first)
-	}
-	slices.Sort(l.mounts)
-	m.Logf("%d requests, the slowest took %s; %d Pods started and deleted, each in %s (median; slowest %s); at most %d agents were unavailable at once",
-		l.requests, l.slowest.Round(time.Millisecond), len(l.mounts), l.mounts[len(l.mounts)/2].Round(time.Millisecond),
-		l.mounts[len(l.mounts)-1].Round(time.Millisecond), l.unavailable)
-	if l.unavailable > 1 {
-		m.Errorf("%d agents were unavailable at once, want at most a tenth, which is 1", l.unavailable)
-	}
-}
-
-// volatileResources are resources whose objects are created and deleted all the time.
-var volatileResources = []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io", "endpointslices.discovery.k8s.io", "endpoints", "replicasets.apps"}
-
-// listObjects returns all objects of the cluster as "resource namespace/name", except for volatile ones and those of
-// the scenario, with an additional entry for each label, annotation and finalizer of this operator.
-func (m *olmScenario) listObjects() map[string]bool {
-	m.Helper()
-	config, err := testbed.RESTConfig()
-	if err != nil {
-		m.Fatal(err)
-	}
-	resources, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerPreferredResources()
-	if err != nil {
-		m.Fatal(err)
-	}
-	objects := map[string]bool{}
-	for _, group := range resources {
-		gv, err := schema.ParseGroupVersion(group.GroupVersion)
-		if err != nil {
-			m.Fatal(err)
-		}
-		for _, r := range group.APIResources {
-			resource := gv.WithResource(r.Name)
-			if !slices.Contains(r.Verbs, "list") || slices.Contains(volatileResources, resource.GroupResource().String()) {
-				continue
-			}
-			list, err := metadata.NewForConfigOrDie(config).Resource(resource).List(m.ctx, metav1.ListOptions{})
-			if apierrors.IsNotFound(err) {
-				continue // the CRD was deleted since discovery
-			}
-			if err != nil {
-				m.Fatalf("listing %s: %v", resource, err)
-			}
-			for i := range list.Items {
-				o := &list.Items[i]
-				if o.Namespace == m.namespace || o.Namespace == olm.Namespace {
-					continue
-				}
-				name := resource.GroupResource().String() + " " + client.ObjectKeyFromObject(o).String()
-				objects[name] = true
-				for _, mark := range slices.Concat(slices.Collect(maps.Keys(o.Labels)), slices.Collect(maps.Keys(o.Annotations)), o.Finalizers) {
-					if strings.Contains(mark, "listener") {
-						objects[name+" with "+mark] = true
-					}
-				}
-			}
-		}
-	}
-	return objects
-}
-
-// awaitNoTraces waits until the cluster has no more objects than before the installation, except for those whose
-// description has one of the prefixes.
-func (m *olmScenario) awaitNoTraces(except ...string) {
-	m.Helper()
-	if err := eventually(m.timeoutContext(), func(ctx context.Context) error { return errors.Join(m.deleteOrphans(ctx), m.findTraces(except...)) }); err != nil {
-		m.Error(err)
-	}
-}
-
-// findTraces returns an error about objects that did not exist before the installation, except for those whose
-// description has one of the prefixes.
-func (m *olmScenario) findTraces(except ...string) error {
-	m.Helper()
-	var left []string
-	for o := range m.listObjects() {
-		if !m.objectsBefore[o] && !slices.ContainsFunc(except, func(prefix string) bool { return strings.HasPrefix(o, prefix) }) {
-			left = append(left, o)
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	slices.Sort(left)
-	return fmt.Errorf("these objects remain:\n%s", strings.Join(left, "\n"))
 }
 
 // kubectl runs kubectl on the cluster, and returns its standard output.

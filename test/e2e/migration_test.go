@@ -18,9 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -438,4 +440,123 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 	}); err != nil {
 		s.Error(err)
 	}
+}
+
+// TestCRDsOfStackableAreTakenOver: the CustomResourceDefinitions of Stackable's listener operator have a conversion
+// webhook, which stops working when that operator is uninstalled. Deploying this operator removes the webhook. If
+// another field manager owns it, deploying fails.
+func TestCRDsOfStackableAreTakenOver(t *testing.T) {
+	s := newScenario(t)
+	s.setConversionWebhook(stackableFieldManager)
+	if output, err := deploy(s.ctx); err != nil {
+		t.Fatal(err, output)
+	}
+	s.checkNoConversionWebhook()
+	s.setConversionWebhook("another-manager")
+	if output, err := deploy(s.ctx); err == nil || !strings.Contains(output, "spec.conversion.webhookClientConfig: Forbidden") {
+		t.Errorf("deploying although another field manager owns the conversion webhook: %v: %s", err, output)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	s.get(crd, takenOverCRD)
+	s.patch(crd, func() {
+		crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	})
+	if output, err := deploy(s.ctx); err != nil {
+		t.Error(err, output)
+	}
+}
+
+// stackableFieldManager is the field manager with which Stackable's listener operator applies its CRDs.
+const stackableFieldManager = "listener-operator"
+
+// takenOverCRD is a CRD that Stackable's listener operator also installs.
+var takenOverCRD = client.ObjectKey{Name: "listeners.listeners.stackable.tech"}
+
+// setConversionWebhook adds a conversion webhook to the CRD, as Stackable's listener operator does: it applies the
+// whole object, with force, as this field manager.
+func (s *scenario) setConversionWebhook(owner string) {
+	s.Helper()
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	s.get(crd, takenOverCRD)
+	spec, _, err := unstructured.NestedMap(crd.Object, "spec")
+	if err != nil {
+		s.Fatal(err)
+	}
+	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+		"conversionReviewVersions": []any{"v1"},
+		"clientConfig": map[string]any{"service": map[string]any{
+			"namespace": "stackable-operators", "name": "listener-operator", "port": int64(8443), "path": "/convert/" + takenOverCRD.Name,
+		}},
+	}}
+	crd.Object = map[string]any{
+		"apiVersion": crd.GetAPIVersion(), "kind": crd.GetKind(), "metadata": map[string]any{"name": takenOverCRD.Name}, "spec": spec,
+	}
+	if err := api.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// checkNoConversionWebhook fails if the CRD has a conversion webhook.
+func (s *scenario) checkNoConversionWebhook() {
+	s.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	s.get(crd, takenOverCRD)
+	if conversion := crd.Spec.Conversion; conversion == nil || conversion.Strategy != apiextensionsv1.NoneConverter || conversion.Webhook != nil {
+		s.Errorf("the CRD still has the conversion %+v", conversion)
+	}
+}
+
+// TestAVolumeOfStackableIsTakenOver: volumes that Stackable's listener operator has provisioned can be mounted, lose
+// the finalizer of its provisioner, and are deleted with their claims.
+func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(pinned())
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Annotations: byClass(class.Name), Labels: map[string]string{"app": "web"}},
+		Spec:       claimSpec(),
+	}
+	claim.Spec.VolumeName = "stackable-" + s.namespace
+	s.create(claim)
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        claim.Spec.VolumeName,
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": names.Driver},
+			Finalizers:  []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+			Labels:      map[string]string{names.LabelListenerNamespace: s.namespace, names.LabelListenerName: "listener-web-0"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			StorageClassName:              names.Driver,
+			AccessModes:                   claim.Spec.AccessModes,
+			Capacity:                      claim.Spec.Resources.Requests,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: s.namespace, Name: claim.Name, UID: claim.UID},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: names.Driver, VolumeHandle: claim.Spec.VolumeName, VolumeAttributes: byClass(class.Name),
+			}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-2"}}},
+			}}}},
+		},
+	}
+	s.create(pv)
+	set := statefulSet("web", 1, byClass(class.Name))
+	s.create(set)
+	p := s.awaitReady("web-0")
+	if p.Spec.NodeName != "node-2" {
+		t.Errorf("the Pod runs on %s, its volume is pinned to node-2", p.Spec.NodeName)
+	}
+	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "web-0")
+	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name},
+		func(pv *corev1.PersistentVolume) bool {
+			return !slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
+		}); err != nil {
+		t.Error(err)
+	}
+	s.remove(set)
+	mustAwaitDeleted(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))
+	s.remove(claim)
+	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pv.Name})
+	mustAwaitDeleted(s, &corev1.Service{}, s.key("listener-web-0"))
 }

@@ -24,8 +24,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -119,18 +117,6 @@ func hostAddress(host, port string, number int32) listenersv1alpha1.IngressAddre
 	}
 }
 
-// createListener creates a Listener that no volume uses.
-func (s *scenario) createListener(name string, class *listenersv1alpha1.ListenerClass, ports ...listenersv1alpha1.ListenerPort) {
-	s.Helper()
-	s.create(&listenersv1alpha1.Listener{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: ports},
-	})
-}
-
-func port(name string, number int32, protocol corev1.Protocol) listenersv1alpha1.ListenerPort {
-	return listenersv1alpha1.ListenerPort{Name: name, Port: number, Protocol: &protocol}
-}
-
 // TestRoutesAreUsedWhileTheyAreServed: Routes are installed and removed on a running cluster, and the operator follows
 // without a restart.
 func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
@@ -169,24 +155,6 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	if diff := cmp.Diff(operator, s.operatorPods()); diff != "" {
 		t.Errorf("the operator was restarted (-before +after):\n%s", diff)
 	}
-}
-
-// operatorPods returns the restart counts of the operator's Pods by uid.
-func (s *scenario) operatorPods() map[string]int32 {
-	s.Helper()
-	var pods corev1.PodList
-	if err := api.List(s.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
-		s.Fatal(err)
-	}
-	restarts := map[string]int32{}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if p.DeletionTimestamp != nil || len(p.Status.ContainerStatuses) == 0 {
-			continue
-		}
-		restarts[string(p.UID)] = p.Status.ContainerStatuses[0].RestartCount
-	}
-	return restarts
 }
 
 // TestEachReplicaHasARouteOfItsOwn: as brokers need it, TLS is terminated by each replica, and the requested host name
@@ -458,214 +426,6 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	t.Logf("condition outside of the shard: %s", message)
 }
 
-// TestAClassChangesBetweenRouteAndNodePort while a client polls the address in the Listener's status, which answers as
-// long as it is there. The files are updated, and what served the old address is deleted.
-func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
-	t.Parallel()
-	s := newScenario(t)
-	s.ensureRouters()
-	viaRoute := routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	})
-	class := s.createClass(viaRoute)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.awaitReady("web")
-	host := "web." + s.namespace + "." + appsDomain
-	s.awaitHosts("web-listener", host)
-	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
-	client := s.startPolling("web-listener")
-	client.awaitAnswerFrom(s, host)
-
-	s.patch(class, func() { class.Spec = unpinned() })
-	nodePortAddress := s.awaitHosts("web-listener", testbed.NodeIP(nodeOf(p))).Status.IngressAddresses[0]
-	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
-	client.awaitAnswerFrom(s, nodePortAddress.Address)
-	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 503})
-	if err := eventually(s.timeoutContext(), func(context.Context) error {
-		if diff := cmp.Diff(wantFiles("listener", nodePortAddress), s.readFiles(nodePortAddress)); diff != "" {
-			return fmt.Errorf("files (-want +got):\n%s", diff)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-
-	s.patch(class, func() { class.Spec = viaRoute })
-	s.awaitHosts("web-listener", host)
-	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
-		return service.Spec.Type == corev1.ServiceTypeClusterIP && nodePort(service, "http") == 0
-	})
-	s.awaitFiles(openshift.apps, "listener", hostAddress(host, "http", 80))
-	s.awaitNoAnswer(nodePortAddress)
-	client.awaitAnswerFrom(s, host)
-	client.stop()
-	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the Pod was restarted")
-	}
-}
-
-// TestTheOldAddressStaysUntilTheNewOneIsReady: the new exposure depends on another controller, which takes time. Until
-// it has an address, the Listener keeps the previous one.
-func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
-	t.Parallel()
-	s, other := newScenario(t), newScenario(t)
-	s.ensureRouters()
-	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
-		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
-	}))
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitReady("web")
-	host := "web." + s.namespace + "." + appsDomain
-	s.awaitHosts("web-listener", host)
-
-	s.patch(class, func() {
-		class.Spec = loadBalanced()
-		class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
-	})
-	s.awaitPreviousAddress("web-listener", host, "has no load balancer address yet")
-	s.awaitReconcile(class, "web-listener")
-	s.get(&routev1.Route{}, s.key("web-listener-http"))
-	s.awaitPreviousAddress("web-listener", host, "has no load balancer address yet")
-	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
-	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
-		return service.Spec.Type == corev1.ServiceTypeLoadBalancer
-	})
-	const balanced = "192.0.2.40"
-	s.assignAddress(service, balanced)
-	s.awaitHosts("web-listener", balanced)
-	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
-
-	own := "own.web." + s.namespace + ".example.test"
-	first := &routev1.Route{
-		ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: routev1.RouteSpec{Host: own, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
-	}
-	other.create(first)
-	other.awaitAdmitted(first)
-	s.patch(class, func() {
-		class.Spec = routed(listenersv1alpha1.RouteExposure{
-			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "own.{podName}.{namespace}.example.test", Ports: []string{"http"},
-		})
-	})
-	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
-	s.awaitReconcile(class, "web-listener")
-	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
-	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
-		return service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 1
-	})
-	other.remove(first)
-	s.awaitHosts("web-listener", own)
-	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return service.Spec.Type == corev1.ServiceTypeClusterIP })
-	s.awaitAnswerAt(openshift.apps, "http://"+own+"/whoami", answer{Status: 200, Body: "web"})
-}
-
-// awaitReconcile changes the class and waits until the operator has reconciled a Listener of it, so that an earlier
-// reconciliation is complete.
-func (s *scenario) awaitReconcile(class *listenersv1alpha1.ListenerClass, listener string) {
-	s.Helper()
-	mark := strconv.FormatInt(class.Generation, 10)
-	s.patch(class, func() { class.Spec.ServiceAnnotations = map[string]string{"e2e.example/mark": mark} })
-	mustAwait(s, &corev1.Service{}, listener, func(service *corev1.Service) bool { return service.Annotations["e2e.example/mark"] == mark })
-}
-
-// awaitPreviousAddress waits until a Listener is ready at its previous address, with these words in the condition's
-// message.
-func (s *scenario) awaitPreviousAddress(name, address, words string) {
-	s.Helper()
-	mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
-		ready := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerReady)
-		return ready != nil && ready.Status == metav1.ConditionTrue && slices.Equal(hostsOf(l), []string{address}) &&
-			strings.Contains(ready.Message, "through the previous exposure") && strings.Contains(ready.Message, words)
-	})
-}
-
-// poller is a client that polls a Listener's first address.
-type poller struct {
-	// answers receives each address that has answered, and is closed when the poller stops.
-	answers chan string
-	stop    context.CancelFunc
-}
-
-// startPolling starts a poller. It fails the test if a request fails although the Listener has the same address before
-// and after it, and the address has answered before: kube-proxy opens a node port some time after the API server has
-// allocated it, which cannot be observed.
-func (s *scenario) startPolling(listener string) *poller {
-	s.Helper()
-	ctx, cancel := context.WithCancel(s.ctx)
-	p := &poller{answers: make(chan string, 10000), stop: cancel}
-	go func() {
-		defer close(p.answers)
-		last := ""
-		for ctx.Err() == nil {
-			before, err := s.firstAddress(ctx, listener)
-			if err != nil {
-				return
-			}
-			if err = s.poll(ctx, before); err == nil {
-				last = before.Address
-				p.answers <- last
-				continue
-			}
-			after, readErr := s.firstAddress(ctx, listener)
-			if readErr == nil && fmt.Sprint(after) == fmt.Sprint(before) && before.Address == last {
-				s.Errorf("requesting the Listener's address %v: %v", before, err)
-			}
-		}
-	}()
-	s.Cleanup(func() {
-		cancel()
-		for range p.answers { // until it has stopped
-		}
-	})
-	return p
-}
-
-// awaitAnswerFrom waits until an address has answered.
-func (p *poller) awaitAnswerFrom(s *scenario, address string) {
-	s.Helper()
-	late := time.After(timeout)
-	for {
-		select {
-		case at, open := <-p.answers:
-			if at == address {
-				return
-			}
-			if !open {
-				s.Fatal("the poller has stopped")
-			}
-		case <-late:
-			s.Fatalf("%s does not answer", address)
-		}
-	}
-}
-
-// firstAddress returns the first address of a Listener, which consumers prefer.
-func (s *scenario) firstAddress(ctx context.Context, listener string) (listenersv1alpha1.IngressAddress, error) {
-	var l listenersv1alpha1.Listener
-	if err := api.Get(ctx, s.key(listener), &l); err != nil {
-		return listenersv1alpha1.IngressAddress{}, err
-	}
-	if l.Status == nil || len(l.Status.IngressAddresses) == 0 {
-		if ctx.Err() == nil {
-			s.Errorf("Listener %s has no address", listener)
-		}
-		return listenersv1alpha1.IngressAddress{}, errors.New("no address")
-	}
-	return l.Status.IngressAddresses[0], nil
-}
-
-// poll sends one request to an address, through the router if it is a host name.
-func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
-	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
-		got, err := openshift.apps.request(ctx, urlOf(a, "http", "/whoami"))
-		if err == nil && got.Status != http.StatusOK {
-			err = fmt.Errorf("status %d", got.Status)
-		}
-		return err
-	}
-	_, err := request(ctx, a, "/whoami")
-	return err
-}
-
 // TestAnInvalidRouteIsReported: a condition of the Listener says what has to be fixed in the class or in the Listener.
 func TestAnInvalidRouteIsReported(t *testing.T) {
 	t.Parallel()
@@ -840,20 +600,4 @@ func TestOnlyCustomHostsRequirePermission(t *testing.T) {
 
 	s.create(grant)
 	s.awaitHosts("own", "own."+s.namespace+".example.test")
-}
-
-// awaitRestartedOn waits until those of the operator's Pods that are on a node, which has just started, have restarted:
-// a later scenario would take that for a restart of its own.
-func (s *scenario) awaitRestartedOn(node string, before map[string]int32) {
-	s.Helper()
-	options := &client.ListOptions{
-		Namespace: operatorNamespace, LabelSelector: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/component": "operator"}),
-	}
-	for uid, restarts := range before {
-		if _, err := watchUntil(s.timeoutContext(), &corev1.Pod{}, options, func(kind watch.EventType, p *corev1.Pod) bool {
-			return string(p.UID) == uid && (kind == watch.Deleted || p.Spec.NodeName != node || isReady(p) && p.Status.ContainerStatuses[0].RestartCount > restarts)
-		}); err != nil {
-			s.Fatal(err)
-		}
-	}
 }

@@ -4,12 +4,17 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 )
 
@@ -62,5 +67,38 @@ func quickStart(t *testing.T) {
 	}
 	if blocks < 6 {
 		t.Errorf("the page has %d blocks", blocks)
+	}
+}
+
+// TestTheSamplesRun: kubectl applies all samples as they are, each server has its own address, and the configuration of
+// the operator stays as the administrator has left it. Before, the quick start does the same by its own commands.
+func TestTheSamplesRun(t *testing.T) {
+	t.Parallel()
+	t.Run("the quick start", quickStart)
+	s := newScenario(t)
+	before := &operatorv1alpha1.ListenerOperator{}
+	s.get(before, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	s.kubectl("apply", "-k", "../../config/samples")
+	defer s.kubectl("delete", "-k", "../../config/samples", "--ignore-not-found")
+	for i := range 3 {
+		p := s.awaitReady(fmt.Sprintf("web-%d", i))
+		own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+		if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+			got, err := request(ctx, own, "/default-address/address")
+			if err == nil && strings.TrimSpace(got) != own.Address {
+				err = fmt.Errorf("the server has the address %q, want %q", got, own.Address)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		if shared := s.awaitPodListener(p, "shared"); len(shared.IngressAddresses) == 0 {
+			t.Errorf("%s has no address that it shares", p.Name)
+		}
+	}
+	after := &operatorv1alpha1.ListenerOperator{}
+	s.get(after, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName})
+	if after.UID != before.UID || after.Generation != before.Generation || after.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		t.Errorf("the configuration was %+v and is %+v", before, after)
 	}
 }

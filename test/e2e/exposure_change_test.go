@@ -1,0 +1,283 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/cluster/traefik"
+)
+
+// TestAClassChangesBetweenRouteAndNodePort while a client polls the address in the Listener's status, which answers as
+// long as it is there. The files are updated, and what served the old address is deleted.
+func TestAClassChangesBetweenRouteAndNodePort(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.ensureRouters()
+	viaRoute := routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
+	})
+	class := s.createClass(viaRoute)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	p := s.awaitReady("web")
+	host := "web." + s.namespace + "." + appsDomain
+	s.awaitHosts("web-listener", host)
+	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	client := s.startPolling("web-listener")
+	client.awaitAnswerFrom(s, host)
+
+	s.patch(class, func() { class.Spec = unpinned() })
+	nodePortAddress := s.awaitHosts("web-listener", testbed.NodeIP(nodeOf(p))).Status.IngressAddresses[0]
+	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
+	client.awaitAnswerFrom(s, nodePortAddress.Address)
+	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 503})
+	if err := eventually(s.timeoutContext(), func(context.Context) error {
+		if diff := cmp.Diff(wantFiles("listener", nodePortAddress), s.readFiles(nodePortAddress)); diff != "" {
+			return fmt.Errorf("files (-want +got):\n%s", diff)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	s.patch(class, func() { class.Spec = viaRoute })
+	s.awaitHosts("web-listener", host)
+	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
+		return service.Spec.Type == corev1.ServiceTypeClusterIP && nodePort(service, "http") == 0
+	})
+	s.awaitFiles(openshift.apps, "listener", hostAddress(host, "http", 80))
+	s.awaitNoAnswer(nodePortAddress)
+	client.awaitAnswerFrom(s, host)
+	client.stop()
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+}
+
+// TestTheOldAddressStaysUntilTheNewOneIsReady: the new exposure depends on another controller, which takes time. Until
+// it has an address, the Listener keeps the previous one.
+func TestTheOldAddressStaysUntilTheNewOneIsReady(t *testing.T) {
+	t.Parallel()
+	s, other := newScenario(t), newScenario(t)
+	s.ensureRouters()
+	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
+		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
+	}))
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.awaitReady("web")
+	host := "web." + s.namespace + "." + appsDomain
+	s.awaitHosts("web-listener", host)
+
+	s.patch(class, func() {
+		class.Spec = loadBalanced()
+		class.Spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
+	})
+	s.awaitPreviousAddress("web-listener", host, "has no load balancer address yet")
+	s.awaitReconcile(class, "web-listener")
+	s.get(&routev1.Route{}, s.key("web-listener-http"))
+	s.awaitPreviousAddress("web-listener", host, "has no load balancer address yet")
+	s.awaitAnswerAt(openshift.apps, "http://"+host+"/whoami", answer{Status: 200, Body: "web"})
+	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
+		return service.Spec.Type == corev1.ServiceTypeLoadBalancer
+	})
+	const balanced = "192.0.2.40"
+	s.assignAddress(service, balanced)
+	s.awaitHosts("web-listener", balanced)
+	mustAwaitDeleted(s, &routev1.Route{}, s.key("web-listener-http"))
+
+	own := "own.web." + s.namespace + ".example.test"
+	first := &routev1.Route{
+		ObjectMeta: metav1.ObjectMeta{Name: "first"}, Spec: routev1.RouteSpec{Host: own, To: routev1.RouteTargetReference{Kind: "Service", Name: "web"}},
+	}
+	other.create(first)
+	other.awaitAdmitted(first)
+	s.patch(class, func() {
+		class.Spec = routed(listenersv1alpha1.RouteExposure{
+			Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "own.{podName}.{namespace}.example.test", Ports: []string{"http"},
+		})
+	})
+	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
+	s.awaitReconcile(class, "web-listener")
+	s.awaitPreviousAddress("web-listener", balanced, "HostAlreadyClaimed")
+	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool {
+		return service.Spec.Type == corev1.ServiceTypeLoadBalancer && len(service.Status.LoadBalancer.Ingress) == 1
+	})
+	other.remove(first)
+	s.awaitHosts("web-listener", own)
+	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return service.Spec.Type == corev1.ServiceTypeClusterIP })
+	s.awaitAnswerAt(openshift.apps, "http://"+own+"/whoami", answer{Status: 200, Body: "web"})
+}
+
+// awaitReconcile changes the class and waits until the operator has reconciled a Listener of it, so that an earlier
+// reconciliation is complete.
+func (s *scenario) awaitReconcile(class *listenersv1alpha1.ListenerClass, listener string) {
+	s.Helper()
+	mark := strconv.FormatInt(class.Generation, 10)
+	s.patch(class, func() { class.Spec.ServiceAnnotations = map[string]string{"e2e.example/mark": mark} })
+	mustAwait(s, &corev1.Service{}, listener, func(service *corev1.Service) bool { return service.Annotations["e2e.example/mark"] == mark })
+}
+
+// awaitPreviousAddress waits until a Listener is ready at its previous address, with these words in the condition's
+// message.
+func (s *scenario) awaitPreviousAddress(name, address, words string) {
+	s.Helper()
+	mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
+		ready := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerReady)
+		return ready != nil && ready.Status == metav1.ConditionTrue && slices.Equal(hostsOf(l), []string{address}) &&
+			strings.Contains(ready.Message, "through the previous exposure") && strings.Contains(ready.Message, words)
+	})
+}
+
+// poller is a client that polls a Listener's first address.
+type poller struct {
+	// answers receives each address that has answered, and is closed when the poller stops.
+	answers chan string
+	stop    context.CancelFunc
+}
+
+// startPolling starts a poller. It fails the test if a request fails although the Listener has the same address before
+// and after it, and the address has answered before: kube-proxy opens a node port some time after the API server has
+// allocated it, which cannot be observed.
+func (s *scenario) startPolling(listener string) *poller {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.ctx)
+	p := &poller{answers: make(chan string, 10000), stop: cancel}
+	go func() {
+		defer close(p.answers)
+		last := ""
+		for ctx.Err() == nil {
+			before, err := s.firstAddress(ctx, listener)
+			if err != nil {
+				return
+			}
+			if err = s.poll(ctx, before); err == nil {
+				last = before.Address
+				p.answers <- last
+				continue
+			}
+			after, readErr := s.firstAddress(ctx, listener)
+			if readErr == nil && fmt.Sprint(after) == fmt.Sprint(before) && before.Address == last {
+				s.Errorf("requesting the Listener's address %v: %v", before, err)
+			}
+		}
+	}()
+	s.Cleanup(func() {
+		cancel()
+		for range p.answers { // until it has stopped
+		}
+	})
+	return p
+}
+
+// awaitAnswerFrom waits until an address has answered.
+func (p *poller) awaitAnswerFrom(s *scenario, address string) {
+	s.Helper()
+	late := time.After(timeout)
+	for {
+		select {
+		case at, open := <-p.answers:
+			if at == address {
+				return
+			}
+			if !open {
+				s.Fatal("the poller has stopped")
+			}
+		case <-late:
+			s.Fatalf("%s does not answer", address)
+		}
+	}
+}
+
+// firstAddress returns the first address of a Listener, which consumers prefer.
+func (s *scenario) firstAddress(ctx context.Context, listener string) (listenersv1alpha1.IngressAddress, error) {
+	var l listenersv1alpha1.Listener
+	if err := api.Get(ctx, s.key(listener), &l); err != nil {
+		return listenersv1alpha1.IngressAddress{}, err
+	}
+	if l.Status == nil || len(l.Status.IngressAddresses) == 0 {
+		if ctx.Err() == nil {
+			s.Errorf("Listener %s has no address", listener)
+		}
+		return listenersv1alpha1.IngressAddress{}, errors.New("no address")
+	}
+	return l.Status.IngressAddresses[0], nil
+}
+
+// poll sends one request to an address, through the router if it is a host name.
+func (s *scenario) poll(ctx context.Context, a listenersv1alpha1.IngressAddress) error {
+	if a.AddressType == listenersv1alpha1.AddressTypeHostname {
+		got, err := openshift.apps.request(ctx, urlOf(a, "http", "/whoami"))
+		if err == nil && got.Status != http.StatusOK {
+			err = fmt.Errorf("status %d", got.Status)
+		}
+		return err
+	}
+	_, err := request(ctx, a, "/whoami")
+	return err
+}
+
+// TestAPodMovesFromOneKindOfRoutesToTheNext: each former route stays until the Pod is reached by the next one. Traefik
+// does not serve UDPRoutes, and reports the Gateway as not valid because of its listener for UDP, but serves the
+// others.
+func TestAPodMovesFromOneKindOfRoutesToTheNext(t *testing.T) {
+	s := newScenario(t)
+	s.ensureTraefik()
+	prepareRouters(t) // for the CA
+	s.createAuthoritySecret()
+	s.createGateway(
+		gatewayListener("http", gatewayv1.HTTPProtocolType, traefik.HTTPPort), gatewayListener("tls", gatewayv1.TLSProtocolType, traefik.TLSPort),
+		gatewayListener("tcp", gatewayv1.TCPProtocolType, traefik.TCPPorts()[0]), gatewayListener("udp", gatewayv1.UDPProtocolType, 9090),
+	)
+	class := s.createClass(s.byGateway(listenersv1alpha1.GatewayRouteKindUDP, "", "echo", "http", "https"))
+	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	addTLS(&p.Spec)
+	s.create(p)
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForGateway)
+	if !containsAll(message, []string{"UDPRoute " + s.namespace + "/web-listener-echo", "its listener udp is false"}) {
+		t.Errorf("condition: %s", message)
+	}
+	change := func(spec listenersv1alpha1.ListenerClassSpec) {
+		t.Helper()
+		s.patch(class, func() { class.Spec.Gateway, class.Spec.Ports = spec.Gateway, spec.Ports })
+	}
+	const template = "{listener}.{namespace}.gateway.example.test"
+	host := "web-listener." + s.namespace + ".gateway.example.test"
+
+	change(s.byGateway(listenersv1alpha1.GatewayRouteKindHTTP, template, "http"))
+	s.awaitReady("web")
+	s.awaitByHost("http", "http", hostAddress(host, "http", traefik.HTTPPort), "web")
+	mustAwaitDeleted(s, &gatewayv1alpha2.UDPRoute{}, s.key("web-listener-echo"))
+
+	change(s.byGateway(listenersv1alpha1.GatewayRouteKindTLS, template, "https"))
+	s.awaitByHost("https", "https", hostAddress(host, "https", traefik.TLSPort), "web")
+	mustAwaitDeleted(s, &gatewayv1.HTTPRoute{}, s.key("web-listener-http"))
+
+	change(s.byGateway(listenersv1alpha1.GatewayRouteKindTCP, "", "http"))
+	own := listenersv1alpha1.IngressAddress{
+		Address: traefikAddress(), AddressType: listenersv1alpha1.AddressTypeIP, Ports: map[string]int32{"http": int32(traefik.TCPPorts()[0])}, //nolint:gosec // a port
+	}
+	s.awaitAnswer(own, "web")
+	s.awaitFilesAt(own, own)
+	mustAwaitDeleted(s, &gatewayv1alpha2.TLSRoute{}, s.key("web-listener-https"))
+
+	change(listenersv1alpha1.ListenerClassSpec{})
+	s.awaitHosts("web-listener", "web-listener."+s.namespace+".svc.cluster.local")
+	mustAwaitDeleted(s, &gatewayv1alpha2.TCPRoute{}, s.key("web-listener-http"))
+}

@@ -1,0 +1,137 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/test/cluster/tools"
+)
+
+// TestThePluginRunsInKubectl: kubectl finds the plugin by its name, passes it flags and the kubeconfig, and completes
+// its commands.
+func TestThePluginRunsInKubectl(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	bin := t.TempDir()
+	if err := tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(testbed.Kubectl(), bin+"/kubectl"); err != nil {
+		t.Fatal(err)
+	}
+	complete, err := os.ReadFile("../../cmd/kubectl-listener/kubectl_complete-listener")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bin+"/kubectl_complete-listener", complete, 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	run := func(args ...string) (string, int) {
+		t.Helper()
+		cmd := exec.CommandContext(s.timeoutContext(), bin+"/kubectl", args...)
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+testbed.Kubeconfig())
+		out, err := cmd.CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return string(out), exit.ExitCode()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out), 0
+	}
+
+	help, status := run("listener", "--help")
+	if status != 0 || !strings.Contains(help, "kubectl listener [command]") {
+		t.Errorf("kubectl listener --help: status %d\n%s", status, help)
+	}
+	if out, _ := run("plugin", "list", "--name-only"); !strings.Contains(out, "kubectl-listener") {
+		t.Errorf("kubectl plugin list:\n%s", out)
+	}
+	if out, status := run("__complete", "listener", "d"); status != 0 || !strings.Contains(out, "doctor") {
+		t.Errorf("completion of kubectl listener d: status %d\n%s", status, out)
+	}
+
+	class := s.createClass(unpinned())
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
+	endpoint := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["http"])))
+	if out, status := run("listener", "get", "--namespace", s.namespace); status != 0 || !strings.Contains(out, "web") || !strings.Contains(out, endpoint) {
+		t.Errorf("kubectl listener get: status %d, want a line with %s\n%s", status, endpoint, out)
+	}
+	out, status := run("listener", "get", "-n", s.namespace, "-o", "json")
+	if !json.Valid([]byte(out)) || status != 0 {
+		t.Errorf("kubectl listener get -o json: status %d\n%s", status, out)
+	}
+	if out, status := run("listener", "why", "web", "-n", s.namespace); status != 0 {
+		t.Errorf("kubectl listener why: status %d\n%s", status, out)
+	}
+	if out, status := run("listener", "why", "no-such-pod", "-n", s.namespace); status == 0 {
+		t.Errorf("kubectl listener why no-such-pod: status 0\n%s", out)
+	}
+}
+
+// TestGetShowsWhereListenersAreReached: kubectl get shows the address with its port, the reason, the Pod and its node.
+// A Listener whose Pods are scaled away says that its address is reserved.
+func TestGetShowsWhereListenersAreReached(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	set := statefulSet("web", 1, byClass(class.Name))
+	s.create(set)
+	pod := s.awaitReady("web-0")
+	own := s.awaitPodListener(pod, "listener").IngressAddresses[0]
+	// The server has two ports; "echo" sorts before "http".
+	address := fmt.Sprintf("%s:%d +1", own.Address, own.Ports["echo"])
+	rows := s.kubectl("get", "lsn", "-o", "wide", "-l", "apps.kubernetes.io/pod-index=0")
+	expectFields(t, rows, "listener-web-0", address, "True", "AddressesAssigned", class.Name, "web-0", pod.Spec.NodeName)
+	expectFields(t, s.kubectl("get", "podlsn"), "web-0", pod.Spec.NodeName, "listener="+address)
+	expectFields(t, s.kubectl("get", "listener-operator"), "listener.listeners.stackable.tech/listener-web-0", "listeneroperator.listener-operator.dev/cluster")
+	expectFields(t, s.kubectl("get", "lsnop"), "cluster")
+	explained := strings.Join(s.kubectl("explain", "listener.spec.extraPodSelectorLabels"), " ")
+	if text := strings.Join(strings.Fields(explained), " "); !strings.Contains(text, "in addition to mounting a volume of this Listener. A Listener with more than 64 is not accepted. Defaults to none.") {
+		t.Errorf("kubectl explain: %s", explained)
+	}
+
+	s.patch(set, func() { set.Spec.Replicas = new(int32) })
+	s.awaitCondition("listener-web-0", listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonReserved)
+	expectFields(t, s.kubectl("get", "lsn"), "listener-web-0", address, "True", "Reserved")
+	var replicas int32 = 1
+	s.get(set, s.key("web"))
+	s.patch(set, func() { set.Spec.Replicas = &replicas })
+	s.awaitCondition("listener-web-0", listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonAddressesAssigned)
+}
+
+// expectFields checks that each of these texts is in some line of a table.
+func expectFields(t *testing.T, lines []string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, text) }) {
+			t.Errorf("no line has %q:\n%s", text, strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// kubectl runs kubectl in the namespace of the scenario, and returns the lines of its output.
+func (s *scenario) kubectl(args ...string) []string {
+	s.Helper()
+	cmd := exec.CommandContext(s.ctx, testbed.Kubectl(), append([]string{"--kubeconfig", testbed.Kubeconfig(), "-n", s.namespace}, args...)...)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		s.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	s.Logf("kubectl %s:\n%s", strings.Join(args, " "), output)
+	return strings.Split(strings.TrimSpace(string(output)), "\n")
+}

@@ -1,0 +1,161 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// TestListenersKeepTheirAddressesWhenTheClassIsDeleted: Service, addresses and files stay, a condition of the Listener
+// reports the missing class, and a Pod that starts again gets the address of its node.
+func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.create(statefulSet("web", 1, byClass(class.Name)))
+	first := s.awaitReady("web-0")
+	own := s.awaitPodListener(first, "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web-0")
+	s.remove(class)
+	message := s.awaitCondition("listener-web-0", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
+	t.Logf("condition: %s", message)
+	l := s.awaitListener("listener-web-0", 1)
+	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
+		t.Errorf("addresses (-before +after):\n%s", diff)
+	}
+	s.awaitAnswer(own, "web-0")
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	s.remove(first)
+	again := s.awaitPodListener(s.awaitReady("web-0", first), "listener").IngressAddresses[0]
+	s.awaitAnswer(again, "web-0")
+	if again.Ports["http"] != own.Ports["http"] {
+		t.Errorf("the node port is %d, and was %d", again.Ports["http"], own.Ports["http"])
+	}
+}
+
+// TestTheClassLimitsWhoUsesItAndHow: a class for another namespace gives a Pod no Service until the namespace is
+// allowed, and a Listener that overrides more than the class allows keeps what it has.
+func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	spec := unpinned()
+	spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"scenario": s.namespace}}}
+	class := s.createClass(spec)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonNamespaceNotAllowed, "does not allow namespace "+s.namespace)
+	var services corev1.ServiceList
+	if err := api.List(s.ctx, &services, client.InNamespace(s.namespace)); err != nil || len(services.Items) > 0 {
+		t.Errorf("there are %d Services (%v)", len(services.Items), err)
+	}
+	var namespace corev1.Namespace
+	s.get(&namespace, client.ObjectKey{Name: s.namespace})
+	s.patch(&namespace, func() {
+		namespace.Labels = maps.Clone(namespace.Labels)
+		namespace.Labels["scenario"] = s.namespace
+	})
+	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web")
+
+	var l listenersv1alpha1.Listener
+	s.get(&l, s.key("web-listener"))
+	s.patch(&l, func() {
+		l.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web-listener","namespace":%q},"spec":{"type":"LoadBalancer","externalIPs":["192.0.2.1"]}}`, s.namespace)}}
+	})
+	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonInvalidOverrides)
+	if !strings.Contains(message, "spec.externalIPs") {
+		t.Errorf("the condition does not name the field: %s", message)
+	}
+	s.awaitAnswer(own, "web")
+}
+
+// TestForeignServiceIsNeverModified: a Service with the Listener's name that the operator has not created is not
+// changed. Once it is deleted, the operator creates its own.
+func TestForeignServiceIsNeverModified(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	foreign := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-listener", Labels: map[string]string{"owner": "user"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
+	}
+	s.create(foreign)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	t.Logf("condition: %s", s.awaitCondition("web-listener",
+		listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonForeignService))
+	var after corev1.Service
+	s.get(&after, client.ObjectKeyFromObject(foreign))
+	if after.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("the Service was changed: %+v", after)
+	}
+	s.remove(foreign)
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+}
+
+// TestADeletedListenerIsCreatedAgain: an administrator deletes the Listener of a running Pod. The operator creates it
+// again, and a Service for it as soon as Kubernetes has deleted the earlier one, and nobody has to do anything.
+func TestADeletedListenerIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	_, p, _ := s.createReachablePod()
+	deleted := s.awaitListener("web-listener", 1)
+	s.remove(deleted)
+	again := mustAwait(s, &listenersv1alpha1.Listener{}, "web-listener", func(l *listenersv1alpha1.Listener) bool {
+		return l.UID != deleted.UID && l.Status != nil && len(l.Status.IngressAddresses) == 1
+	})
+	s.awaitAnswer(again.Status.IngressAddresses[0], "web")
+	mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID), func(l *listenersv1alpha1.PodListeners) bool {
+		return cmp.Equal(l.Spec.Listeners["listener"].IngressAddresses, again.Status.IngressAddresses)
+	})
+	var events eventsv1.EventList
+	if err := api.List(s.ctx, &events, client.InNamespace(s.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range events.Items {
+		if e := &events.Items[i]; e.Regarding.Name == "web-listener" && e.Regarding.Kind == "Listener" && e.Type != corev1.EventTypeNormal {
+			t.Errorf("event %s: %s", e.Reason, e.Note)
+		}
+	}
+}
+
+// TestADeletedServiceGetsItsNodePortsAgain: clients reach the Pod at the same address and port when an administrator
+// has deleted its Service, and neither the status of the Listener nor the files of the Pod change.
+func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	_, p, own := s.createReachablePod()
+	before := s.awaitListener("web-listener", 1)
+	deleted := &corev1.Service{}
+	s.get(deleted, s.key("web-listener"))
+	if out, err := kubectl(s.timeoutContext(), "--namespace", s.namespace, "delete", "service", deleted.Name); err != nil {
+		t.Fatalf("deleting the Service: %v\n%s", err, out)
+	}
+	again := mustAwait(s, &corev1.Service{}, deleted.Name, func(service *corev1.Service) bool { return service.UID != deleted.UID })
+	for _, port := range deleted.Spec.Ports {
+		if got := nodePort(again, port.Name); got != port.NodePort {
+			t.Errorf("the node port of %s is %d, want %d", port.Name, got, port.NodePort)
+		}
+	}
+	s.awaitAnswer(own, "web")
+	s.awaitFilesAt(own, own) // kube-proxy may not have followed the deletion yet when the Pod answers
+	if diff := cmp.Diff(before.Status, s.awaitListener("web-listener", 1).Status); diff != "" {
+		t.Errorf("status of the Listener (-before +after):\n%s", diff)
+	}
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+}

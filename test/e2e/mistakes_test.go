@@ -1,0 +1,143 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// TestMistakesShowOnThePod: what keeps a claim from being provisioned is an event of the Pod, too.
+func TestMistakesShowOnThePod(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.create(pod("missing", map[string]map[string]string{"listener": byClass(s.namespace)}))
+	t.Logf("event: %s", s.awaitEvent("Pod", "missing", listenersv1alpha1.ReasonClassNotFound, s.namespace))
+	s.create(pod("misspelled", map[string]map[string]string{"listener": {"listener.stackable.tech/listener-class": s.namespace}}))
+	t.Logf("event: %s", s.awaitEvent("Pod", "misspelled", listenersv1alpha1.ReasonInvalidClaim, "did you mean", names.AnnotationListenerClass))
+	s.create(pod("elsewhere", map[string]map[string]string{"listener": byName("shop/web")}))
+	t.Logf("event: %s", s.awaitEvent("Pod", "elsewhere", listenersv1alpha1.ReasonInvalidName, "name alone"))
+}
+
+// TestAPodThatCannotReachTheNodeOfItsVolumeSaysWhatToDo: the scheduler only names a node affinity conflict.
+func TestAPodThatCannotReachTheNodeOfItsVolumeSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(pinned())
+	set := statefulSet("db", 1, byClass(class.Name))
+	s.create(set)
+	node := s.awaitReady("db-0").Spec.NodeName
+	s.get(set, s.key("db"))
+	s.patch(set, func() { set.Spec.Template.Spec.Affinity = notOn(node) })
+	t.Logf("event: %s", s.awaitEvent("Pod", "db-0", listenersv1alpha1.ReasonPinnedToNode, node, "listener-db-0", names.AnnotationRelease))
+}
+
+// TestSilentMistakesAreReported: the class of a bound claim, and a Listener that is deleted under its Pods.
+func TestSilentMistakesAreReported(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.create(statefulSet("web", 1, byClass(class.Name)))
+	s.awaitReady("web-0")
+	var pvc corev1.PersistentVolumeClaim
+	s.get(&pvc, s.key("listener-web-0"))
+	s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = "other" })
+	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "listener-web-0", listenersv1alpha1.ReasonSelectorChanged, class.Name))
+
+	shared := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
+		Spec:       listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}},
+	}
+	s.create(shared)
+	s.create(pod("client", map[string]map[string]string{"listener": byName("shared")}))
+	s.awaitReady("client")
+	s.remove(shared)
+	t.Logf("event: %s", s.awaitEvent("Pod", "client", listenersv1alpha1.ReasonListenerNotFound, "shared"))
+}
+
+// TestAMissingClassIsUsedOnceItIsCreated: an event on the claim says what is missing, and creating it suffices.
+func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(s.namespace)}))
+	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
+	created := time.Now()
+	s.createClass(unpinned())
+	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
+	t.Logf("ready %s after the class was created", time.Since(created).Round(time.Millisecond))
+	s.awaitAnswer(own, "web")
+}
+
+// TestAMissingListenerIsUsedOnceItIsCreated: the same for a Listener that a claim names, which has no class at first.
+func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.create(pod("web", map[string]map[string]string{"listener": byName("late")}))
+	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonListenerNotFound)
+	late := &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Spec:       listenersv1alpha1.ListenerSpec{Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}},
+	}
+	s.create(late)
+	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotSet)
+	s.awaitCondition("late", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotSet)
+	s.patch(late, func() { late.Spec.ClassName = &class.Name })
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+}
+
+// TestAnInvalidClaimIsReported: each of these Pods waits, and an event on its claim says why.
+func TestAnInvalidClaimIsReported(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	both := byClass(class.Name)
+	maps.Copy(both, byName("other"))
+	noPorts := pod("no-ports", map[string]map[string]string{"listener": byClass(class.Name)})
+	noPorts.Spec.Containers[0].Ports = nil
+	foreign := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "conflict-listener"}}
+	s.create(foreign)
+	for _, tc := range []struct {
+		pod    *corev1.Pod
+		reason string
+	}{
+		{pod("neither", map[string]map[string]string{"listener": nil}), listenersv1alpha1.ReasonInvalidClaim},
+		{pod("both", map[string]map[string]string{"listener": both}), listenersv1alpha1.ReasonInvalidClaim},
+		{noPorts, listenersv1alpha1.ReasonNoPorts},
+		{pod("0-starts-with-a-digit", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonInvalidName},
+		{pod("conflict", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonForeignListener},
+	} {
+		s.create(tc.pod)
+		t.Logf("%s: %s", tc.pod.Name, s.awaitEvent("PersistentVolumeClaim", tc.pod.Name+"-listener", tc.reason))
+	}
+	var after listenersv1alpha1.Listener
+	s.get(&after, client.ObjectKeyFromObject(foreign))
+	if after.Generation != 1 || len(after.OwnerReferences) != 0 {
+		t.Errorf("the user's Listener was changed: %+v", after)
+	}
+}
+
+// TestAnInlineVolumeIsRefused: the driver declares inline volumes for compatibility (contract 1.2), but does not
+// support them. The event says what to use instead.
+func TestAnInlineVolumeIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	p := podWith("inline", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: names.Driver, VolumeAttributes: byClass("external-unstable"),
+	}})
+	// Inline CSI volumes of this driver are not permitted in restricted namespaces.
+	namespace := &corev1.Namespace{}
+	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
+	s.create(p)
+	note := s.awaitEvent("Pod", "inline", "FailedMount", "InvalidArgument", "inline", "volumeClaimTemplate", "storageClassName "+names.Driver)
+	t.Logf("event: %s", note)
+}

@@ -1,0 +1,144 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// TestANodeRestartsWithItsPods: after a power cut the volume directories are still filled, and the same Pods run again
+// at their addresses.
+func TestANodeRestartsWithItsPods(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(pinned())
+	s.create(statefulSet("broker", 1, byClass(class.Name)))
+	p := s.awaitReady("broker-0")
+	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "broker-0")
+	node := nodeOf(p)
+	if err := testbed.StopNode(s.ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := request(s.timeoutContext(), own, "/whoami"); err == nil {
+		t.Error("the Pod answers although its node is stopped")
+	}
+	if err := testbed.StartNode(s.ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAnswer(own, "broker-0")
+	if after := s.awaitReady("broker-0"); after.UID != p.UID {
+		t.Errorf("the Pod was replaced: its uid was %s and is %s", p.UID, after.UID)
+	}
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if err := testbed.Ready(s.timeoutContext()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheKubeletRestarts: a running Pod is not affected, and the volume of another Pod can be mounted.
+func TestTheKubeletRestarts(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(pinned())
+	s.create(statefulSet("broker", 1, byClass(class.Name)))
+	p := s.awaitReady("broker-0")
+	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+	if err := errors.Join(testbed.StopKubelet(s.ctx, nodeOf(p)), testbed.StartKubelet(s.ctx, nodeOf(p))); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitAnswer(own, "broker-0")
+	next := pod("next", map[string]map[string]string{"listener": byClass(class.Name)})
+	next.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.Spec.NodeName}
+	s.create(next)
+	s.awaitAnswer(s.awaitPodListener(s.awaitReady("next"), "listener").IngressAddresses[0], "next")
+	if after := s.awaitReady("broker-0"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the first Pod was restarted")
+	}
+}
+
+// TestAnAgentUpdatesVolumesAfterItsRestart: addresses that changed while no agent ran on the node are written when it
+// runs again.
+func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
+	s := newScenario(t)
+	spec := loadBalanced()
+	spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
+	class := s.createClass(spec)
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return nodePort(service, "http") > 0 })
+	s.assignAddress(service, "192.0.2.30")
+	p := s.awaitReady("web")
+	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(service, "http")}}
+	s.awaitAnswer(through, "web")
+
+	agent := s.agentOn(p.Spec.NodeName)
+	s.remove(agent, client.GracePeriodSeconds(0)) // killed without a graceful shutdown
+	s.assignAddress(service, "192.0.2.40")
+	s.awaitNewAgent(agent)
+	want := listenersv1alpha1.IngressAddress{Address: "192.0.2.40", Ports: map[string]int32{"http": 8080, "echo": 9090}}
+	s.awaitFilesAt(through, want)
+}
+
+// TestADeletedPodIsCleanedUpWhenTheKubeletRestarts: a Pod is force-deleted while the kubelet is stopped, and its
+// directory is removed when the kubelet runs again.
+func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	p := s.awaitReady("web")
+	if err := testbed.StopKubelet(s.ctx, nodeOf(p)); err != nil {
+		t.Fatal(err)
+	}
+	s.remove(p, client.GracePeriodSeconds(0))
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	if err := testbed.StartKubelet(s.ctx, nodeOf(p)); err != nil {
+		t.Fatal(err)
+	}
+	s.awaitPodDirRemoved(p)
+}
+
+// agentOn returns the Pod of the node agent on a node.
+func (s *scenario) agentOn(node string) *corev1.Pod {
+	s.Helper()
+	var agents corev1.PodList
+	if err := api.List(s.ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
+		s.Fatalf("listing the agents: %v", err)
+	}
+	for i := range agents.Items {
+		if agents.Items[i].Spec.NodeName == node && agents.Items[i].DeletionTimestamp == nil {
+			return &agents.Items[i]
+		}
+	}
+	s.Fatalf("no agent on %s", node)
+	return nil
+}
+
+// awaitNewAgent waits until another agent than the given one is ready on its node.
+func (s *scenario) awaitNewAgent(old *corev1.Pod) {
+	s.Helper()
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		var agents corev1.PodList
+		if err := api.List(ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
+			return err
+		}
+		for i := range agents.Items {
+			if a := &agents.Items[i]; a.Spec.NodeName == old.Spec.NodeName && a.UID != old.UID && isReady(a) {
+				return nil
+			}
+		}
+		return fmt.Errorf("no new agent on %s", old.Spec.NodeName)
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}

@@ -1,0 +1,447 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// TestDeletedPodListenersAreRecreated: with the same addresses, and without affecting the Pod.
+func TestDeletedPodListenersAreRecreated(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	_, p, own := s.createReachablePod()
+	deleted := &listenersv1alpha1.PodListeners{}
+	s.get(deleted, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	s.remove(deleted)
+	recreated := mustAwait(s, &listenersv1alpha1.PodListeners{}, deleted.Name, func(l *listenersv1alpha1.PodListeners) bool {
+		return l.UID != deleted.UID && len(l.Spec.Listeners["listener"].IngressAddresses) > 0
+	})
+	if diff := cmp.Diff(deleted.Spec, recreated.Spec); diff != "" {
+		t.Errorf("spec of the PodListeners (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
+		t.Error("the Pod was restarted")
+	}
+	s.remove(p)
+	mustAwaitDeleted(s, deleted, client.ObjectKeyFromObject(deleted))
+	s.awaitPodDirRemoved(p)
+}
+
+// TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod: a Pod on another node cannot mount it, and an event says why. The
+// first Pod keeps its address.
+func TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(pinned())
+	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "shared", Annotations: byClass(class.Name)}, Spec: claimSpec()})
+	shared := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"}}
+	first := podWith("first", shared)
+	first.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(1)}
+	s.create(first)
+	own := s.awaitPodListener(s.awaitReady("first"), "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "first")
+
+	second := podWith("second", shared)
+	second.Spec.NodeName = testbed.NodeName(2) // past the scheduler, which knows better
+	s.create(second)
+	s.awaitEvent("Pod", "second", listenersv1alpha1.ReasonWaitingForAddress, "is pinned to node "+testbed.NodeName(1))
+	s.remove(second)
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(second))
+	s.awaitAnswer(own, "first")
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// TestANamespaceCanBeDeletedWhileVolumesAreMounted: Pods whose mounts wait for an address do not delay the deletion.
+func TestANamespaceCanBeDeletedWhileVolumesAreMounted(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(loadBalanced())
+	for _, name := range []string{"a", "b", "c"} {
+		s.create(pod(name, map[string]map[string]string{"listener": byClass(class.Name)}))
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		s.awaitEvent("Pod", name, listenersv1alpha1.ReasonWaitingForAddress)
+	}
+	namespace := &corev1.Namespace{}
+	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	s.remove(namespace)
+	mustAwaitDeleted(s, namespace, client.ObjectKeyFromObject(namespace))
+}
+
+// TestAnEphemeralVolumeIsDeletedWithItsPod: nothing of it remains, in the API or on the node.
+func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	s.create(p)
+	p = s.awaitReady("web")
+	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+	s.awaitAnswer(own, "web")
+	var pvc corev1.PersistentVolumeClaim
+	s.get(&pvc, s.key("web-listener"))
+	staging := stagingDir(p, pvc.Spec.VolumeName)
+	if _, err := os.Stat(staging); err != nil {
+		t.Errorf("the kubelet has created no directory to stage the volume: %v", err)
+	}
+	s.remove(p)
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName})
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
+	mustAwaitDeleted(s, &corev1.Service{}, s.key("web-listener"))
+	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
+	s.awaitPodDirRemoved(p)
+	s.awaitDirRemoved(staging)
+}
+
+// TestAFreshVolumeIsReportedOnce: the PodListeners of a Pod with an ephemeral volume is written once, with the address.
+// The Listener gets its address once and loses it once, and no status is written twice. The number of requests may be
+// higher, because the operator's cache lags behind; what they repeat changes nothing.
+func TestAFreshVolumeIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	listeners, podListeners := s.versions(&listenersv1alpha1.ListenerList{}), s.versions(&listenersv1alpha1.PodListenersList{})
+	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	s.create(p)
+	s.awaitReady("web")
+	s.awaitListener("web-listener", 1)
+	s.remove(p)
+	if versions := podListeners(); len(versions) != 1 {
+		t.Errorf("%d versions of the PodListeners: %+v", len(versions), versions)
+	}
+	var last *listenersv1alpha1.ListenerStatus
+	var reasons []string
+	assigned := 0
+	for _, version := range listeners() {
+		status := version.(*listenersv1alpha1.Listener).Status
+		if status == nil || cmp.Equal(status, last) {
+			continue
+		}
+		last = status
+		reason := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady).Reason
+		reasons = append(reasons, reason)
+		if reason == listenersv1alpha1.ReasonAddressesAssigned {
+			assigned++
+		}
+	}
+	if assigned != 1 || len(slices.Compact(slices.Clone(reasons))) != len(reasons) {
+		t.Errorf("the reasons of the condition Ready were %q", reasons)
+	}
+}
+
+// versions watches the objects of a kind in the namespace. The function that it returns waits until one of them is
+// deleted, and returns all versions until then.
+func (s *scenario) versions(list client.ObjectList) func() []client.Object {
+	s.Helper()
+	changes, err := api.Watch(s.ctx, list, client.InNamespace(s.namespace))
+	if err != nil {
+		s.Fatalf("watching %T: %v", list, err)
+	}
+	s.Cleanup(changes.Stop)
+	return func() (versions []client.Object) {
+		s.Helper()
+		timeout := s.timeoutContext().Done()
+		for {
+			select {
+			case change := <-changes.ResultChan():
+				if change.Type == watch.Deleted {
+					return versions
+				}
+				versions = append(versions, change.Object.(client.Object))
+			case <-timeout:
+				s.Fatalf("no object of %T was deleted", list)
+			}
+		}
+	}
+}
+
+// TestAMountTakesFewWrites counts the writes, from all clients, for a claim that is bound, as at each restart of a Pod
+// on the same node: the label of the Pod, and its PodListeners object.
+func TestAMountTakesFewWrites(t *testing.T) {
+	s := newScenario(t)
+	if err := awaitEndedNamespaces(s.timeoutContext()); err != nil { // their deletion takes writes
+		t.Fatal(err)
+	}
+	class := s.createClass(unpinned())
+	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: byClass(class.Name)}, Spec: claimSpec()})
+	var writes map[string]float64
+	for _, name := range []string{"first", "again"} {
+		before := s.ourWrites()
+		p := podWith(name, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "kept"}})
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(1)}
+		s.create(p)
+		s.remove(s.awaitReady(name))
+		mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+		writes = s.ourWrites()
+		for what := range writes {
+			writes[what] -= before[what]
+		}
+	}
+	maps.DeleteFunc(writes, func(_ string, count float64) bool { return count == 0 })
+	if diff := cmp.Diff(map[string]float64{"PATCH pods": 1, "POST podlisteners": 1}, writes); diff != "" {
+		t.Errorf("writes for mounting a bound claim (-want +got):\n%s", diff)
+	}
+}
+
+// ourWrites returns the number of writes, except for events, that the API server has served for resources that the
+// operator and its agents write, by verb and resource.
+func (s *scenario) ourWrites() map[string]float64 {
+	s.Helper()
+	config, err := testbed.RESTConfig()
+	if err != nil {
+		s.Fatal(err)
+	}
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/", &corev1.SchemeGroupVersion, clientgoscheme.Codecs
+	server, err := rest.RESTClientFor(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	body, err := server.Get().AbsPath("/metrics").Stream(s.ctx)
+	if err != nil {
+		s.Fatalf("reading the API server's metrics: %v", err)
+	}
+	defer func() { _ = body.Close() }()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(body)
+	if err != nil {
+		s.Fatalf("parsing the API server's metrics: %v", err)
+	}
+	writes := map[string]float64{}
+	for _, m := range families["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.GetLabel() {
+			labels[l.GetName()] = l.GetValue()
+		}
+		what := labels["resource"]
+		if labels["subresource"] != "" {
+			what += "/" + labels["subresource"]
+		}
+		ours := slices.Contains([]string{"podlisteners", "listeners", "listeners/status", "services", "persistentvolumes"}, what) ||
+			what == "pods" && labels["verb"] == "PATCH"
+		if ours && slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY"}, labels["verb"]) {
+			writes[labels["verb"]+" "+what] += m.GetCounter().GetValue()
+		}
+	}
+	return writes
+}
+
+// TestAHostilePodCannotPreventItsDeletion: whatever a Pod that runs as root creates in its volume, the Pod can be
+// deleted, and its directory is removed.
+func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	namespace := &corev1.Namespace{}
+	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
+	class := s.createClass(unpinned())
+	p := pod("messy", map[string]map[string]string{"listener": byClass(class.Name)})
+	p.Spec.SecurityContext = nil
+	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
+	p.Spec.Containers[0].Args = []string{"mess"}
+	s.create(p)
+	p = s.awaitReady("messy")
+	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "messy")
+	s.remove(p)
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	s.awaitPodDirRemoved(p)
+}
+
+// TestAPodCanBeDeletedWhileItsVolumeIsMounted: a Pod whose mount waits for an address that is never assigned can be
+// deleted.
+func TestAPodCanBeDeletedWhileItsVolumeIsMounted(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	class := s.createClass(loadBalanced())
+	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	s.create(p)
+	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
+	p = mustAwait(s, &corev1.Pod{}, "web", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+	s.remove(p)
+	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
+	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
+	s.awaitPodDirRemoved(p)
+}
+
+// podDir returns the kubelet's directory of a Pod, on the host.
+func podDir(p *corev1.Pod) string {
+	return filepath.Join(testbed.KubeletDir(nodeOf(p)), "pods", string(p.UID))
+}
+
+// stagingDir returns the directory, on the host, that the kubelet creates on the node of a Pod when it stages a volume.
+func stagingDir(p *corev1.Pod, volume string) string {
+	return filepath.Join(stagingRoot(nodeOf(p)), stagingName(volume))
+}
+
+// stagingRoot returns the directory, on the host, that has those directories of a node.
+func stagingRoot(node int) string {
+	return filepath.Join(testbed.KubeletDir(node), "plugins", "kubernetes.io", "csi", names.Driver)
+}
+
+// stagingName returns the name of the directory for a volume.
+func stagingName(volume string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(volume))) }
+
+// awaitPodDirRemoved waits until the kubelet has removed the directory of a Pod.
+func (s *scenario) awaitPodDirRemoved(p *corev1.Pod) {
+	s.Helper()
+	s.awaitDirRemoved(podDir(p))
+}
+
+func (s *scenario) awaitDirRemoved(dir string) {
+	s.Helper()
+	err := eventually(s.timeoutContext(), func(context.Context) error {
+		_, err := os.Stat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("%s still exists", dir), err)
+	})
+	if err != nil {
+		var left []string
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error {
+			left = append(left, strings.TrimPrefix(path, dir))
+			return nil
+		})
+		s.Errorf("%v: %v", err, left)
+	}
+}
+
+// TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors: 30 Pods start at once, and the namespace of another 30 is
+// deleted while their volumes are being mounted. Nothing of that is an error in the operator's metrics and log, and
+// nothing stays on the nodes.
+func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
+	const burst = 30
+	s := newScenario(t)
+	class := s.createClass(unpinned())
+	s.allowMetrics("reader")
+	token := s.token("reader")
+	before := s.operatorErrors(token)
+	started := metav1.Now()
+	for i := range burst {
+		s.create(pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)}))
+	}
+	for i := range burst {
+		s.awaitReady(fmt.Sprintf("web-%d", i))
+	}
+
+	ending := newScenario(t)
+	pods := make([]*corev1.Pod, burst)
+	for i := range pods {
+		pods[i] = pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)})
+		ending.create(pods[i])
+	}
+	for i, p := range pods { // the kubelets are mounting
+		pods[i] = mustAwait(ending, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+	}
+	deleted := time.Now()
+	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
+	mustAwaitDeleted(ending, &corev1.Namespace{}, client.ObjectKey{Name: ending.namespace})
+	for _, p := range pods {
+		ending.awaitPodDirRemoved(p)
+	}
+	t.Logf("the namespace and the directories of its %d Pods were removed after %s", burst, time.Since(deleted).Round(time.Second))
+	ending.awaitNoVolumes()
+	if after := s.operatorErrors(token); after != before {
+		t.Errorf("the operator counted %v reconcile errors", after-before)
+	}
+	if lines := s.operatorErrorLog(started); len(lines) > 0 {
+		t.Errorf("the operator logged %d errors:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+}
+
+// awaitNoVolumes waits until no PersistentVolume has a claim in the namespace.
+func (s *scenario) awaitNoVolumes() {
+	s.Helper()
+	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		var volumes corev1.PersistentVolumeList
+		if err := api.List(ctx, &volumes); err != nil {
+			return err
+		}
+		for i := range volumes.Items {
+			if ref := volumes.Items[i].Spec.ClaimRef; ref != nil && ref.Namespace == s.namespace {
+				return fmt.Errorf("PersistentVolume %s of claim %s still exists", volumes.Items[i].Name, ref.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+// operatorErrors returns how many reconcile errors the operator has counted.
+func (s *scenario) operatorErrors(token string) (sum float64) {
+	s.Helper()
+	var body string
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error { // RBAC rules take effect with a delay
+		code, content, err := metrics(ctx, s.metricsURL(), token)
+		if body = content; err == nil && code != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", code, content)
+		}
+		return err
+	}); err != nil {
+		s.Fatalf("reading metrics: %v", err)
+	}
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, "controller_runtime_reconcile_errors_total{") {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64)
+		if err != nil {
+			s.Fatalf("parsing %q: %v", line, err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// operatorErrorLog returns the errors that the operator has logged since a time.
+func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
+	s.Helper()
+	output, err := exec.CommandContext(s.ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,
+		"logs", "--since-time="+since.UTC().Format(time.RFC3339), s.operatorPod().Name).Output()
+	if err != nil {
+		s.Fatalf("reading the operator's log: %v", err)
+	}
+	for line := range strings.Lines(string(output)) {
+		if strings.Contains(line, `"level":"ERROR"`) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
