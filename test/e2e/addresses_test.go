@@ -38,9 +38,7 @@ func TestEachReplicaIsReachedAtItsOwnAddress(t *testing.T) {
 			t.Errorf("%s on %s has the address %s", name, p.Spec.NodeName, own.Address)
 		}
 		s.awaitAnswer(own, name)
-		if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-			t.Errorf("files in %s (-want +got):\n%s", name, diff)
-		}
+		s.checkFilesAt(own)
 		l := s.awaitListener("listener-"+name, 1)
 		if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{own}, l.Status.IngressAddresses); diff != "" {
 			t.Errorf("addresses (-Pod +Listener):\n%s", diff)
@@ -89,9 +87,7 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 	class := s.createClass(unpinned())
 	set := statefulSet("web", 1, byClass(class.Name))
 	s.create(set)
-	before := s.awaitReady("web-0")
-	old := s.awaitPodListener(before, "listener").IngressAddresses[0]
-	s.awaitAnswer(old, "web-0")
+	before, old := s.awaitReachable("web-0")
 
 	// While there is no Pod, the Listener keeps the address.
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](0) })
@@ -113,7 +109,7 @@ func TestAnAddressFollowsAPodThatIsNotPinned(t *testing.T) {
 		t.Errorf("on %s the Pod has the address %+v; before, it was %+v", after.Spec.NodeName, moved, old)
 	}
 	s.awaitAnswer(moved, "web-0")
-	mustAwait(s, &listenersv1alpha1.Listener{}, "listener-web-0", func(l *listenersv1alpha1.Listener) bool {
+	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("listener-web-0"), func(l *listenersv1alpha1.Listener) bool {
 		return len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == moved.Address
 	})
 }
@@ -174,7 +170,7 @@ func TestTwoListenersInOnePod(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
 	s.createBootstrapListener("cluster-internal")
-	s.create(pod("broker", map[string]map[string]string{"own": byClass(class.Name), "shared": byName("bootstrap")}))
+	s.create(podWith("broker", ephemeral("own", byClass(class.Name)), ephemeral("shared", byName("bootstrap"))))
 	p := s.awaitReady("broker")
 	own, shared := s.awaitPodListener(p, "own").IngressAddresses[0], s.awaitPodListener(p, "shared").IngressAddresses[0]
 	if want := fmt.Sprintf("bootstrap.%s.svc.cluster.local", s.namespace); shared.Address != want || shared.Ports["http"] != 8080 {
@@ -199,9 +195,8 @@ func TestAPortCanBeUDP(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	s.create(pod("game", map[string]map[string]string{"listener": byClass(class.Name)}))
-	own := s.awaitPodListener(s.awaitReady("game"), "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "game")
+	s.create(pod("game", byClass(class.Name)))
+	_, own := s.awaitReachable("game")
 	s.awaitAnswerOverUDP(own, "game")
 }
 
@@ -213,20 +208,20 @@ func TestOnlyListedPortsAreReachedFromOutside(t *testing.T) {
 	spec := unpinned()
 	spec.Ports = []string{"kafka", "http"}
 	class := s.createClass(spec)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	checkOnlyHTTP(s, s.awaitReady("web"), "web-listener")
 
 	annotations := byClass(class.Name)
 	annotations[names.AnnotationPorts] = "http, admin"
-	s.create(pod("typo", map[string]map[string]string{"listener": annotations}))
+	s.create(pod("typo", annotations))
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "typo-listener", listenersv1alpha1.ReasonInvalidClaim, `"admin"`, "http, echo"))
 
 	// Without a list of the class, the claim decides.
 	s.patch(class, func() { class.Spec.Ports = nil })
 	annotations[names.AnnotationPorts] = "http"
-	s.create(pod("claimed", map[string]map[string]string{"listener": annotations}))
+	s.create(pod("claimed", annotations))
 	checkOnlyHTTP(s, s.awaitReady("claimed"), "claimed-listener")
-	mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return len(service.Spec.Ports) == 2 })
+	mustAwait(s, &corev1.Service{}, s.key("web-listener"), func(service *corev1.Service) bool { return len(service.Spec.Ports) == 2 })
 }
 
 // checkOnlyHTTP checks that clients outside reach only the port http of a Pod.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -118,9 +119,9 @@ func listFor(o client.Object) (client.ObjectList, error) {
 	return list.(client.ObjectList), nil
 }
 
-func mustAwait[T client.Object](s *scenario, o T, name string, condition func(T) bool) T {
+func mustAwait[T client.Object](s *scenario, o T, key client.ObjectKey, condition func(T) bool) T {
 	s.Helper()
-	found, err := await(s.timeoutContext(), o, s.key(name), condition)
+	found, err := await(s.timeoutContext(), o, key, condition)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func mustAwaitDeleted[T client.Object](s *scenario, o T, key client.ObjectKey) {
 // awaitReady waits until a Pod is ready, and is none of those before.
 func (s *scenario) awaitReady(name string, before ...*corev1.Pod) *corev1.Pod {
 	s.Helper()
-	return mustAwait(s, &corev1.Pod{}, name, func(p *corev1.Pod) bool {
+	return mustAwait(s, &corev1.Pod{}, s.key(name), func(p *corev1.Pod) bool {
 		for _, b := range before {
 			if p.UID == b.UID {
 				return false
@@ -145,6 +146,14 @@ func (s *scenario) awaitReady(name string, before ...*corev1.Pod) *corev1.Pod {
 		}
 		return isReady(p)
 	})
+}
+
+// checkNotRestarted fails the test unless a Pod is ready and neither it nor its container was replaced.
+func (s *scenario) checkNotRestarted(p *corev1.Pod) {
+	s.Helper()
+	if now := s.awaitReady(p.Name); now.UID != p.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
+		s.Errorf("Pod %s was restarted", p.Name)
+	}
 }
 
 func isReady(p *corev1.Pod) bool {
@@ -156,25 +165,36 @@ func isReady(p *corev1.Pod) bool {
 	return false
 }
 
+// isRolledOut reports whether a DaemonSet runs its current template on all of its nodes.
+func isRolledOut(d *appsv1.DaemonSet) bool {
+	return d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled &&
+		d.Status.NumberReady == d.Status.DesiredNumberScheduled
+}
+
 // awaitListener waits until a Listener has this number of addresses.
 func (s *scenario) awaitListener(name string, addresses int) *listenersv1alpha1.Listener {
 	s.Helper()
-	return mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
+	return mustAwait(s, &listenersv1alpha1.Listener{}, s.key(name), func(l *listenersv1alpha1.Listener) bool {
 		return l.Status != nil && l.Status.IngressAddresses != nil && len(l.Status.IngressAddresses) == addresses
 	})
 }
 
-// awaitCondition waits until a Listener's condition has this status and reason, and returns its message.
-func (s *scenario) awaitCondition(name, kind string, status metav1.ConditionStatus, reason string) string {
+// awaitCondition waits until a Listener's condition has this status and reason, and these words in its message, and
+// returns the message.
+func (s *scenario) awaitCondition(name, kind string, status metav1.ConditionStatus, reason string, words ...string) (message string) {
 	s.Helper()
-	l := mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
+	mustAwait(s, &listenersv1alpha1.Listener{}, s.key(name), func(l *listenersv1alpha1.Listener) bool {
 		if l.Status == nil {
 			return false
 		}
 		c := meta.FindStatusCondition(l.Status.Conditions, kind)
-		return c != nil && c.Status == status && c.Reason == reason
+		if c == nil || c.Status != status || c.Reason != reason || !containsAll(c.Message, words) {
+			return false
+		}
+		message = c.Message
+		return true
 	})
-	return meta.FindStatusCondition(l.Status.Conditions, kind).Message
+	return message
 }
 
 // awaitEvent waits for an event on an object with this reason and these words in its note, and returns the note.
@@ -222,13 +242,37 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 	return nil
 }
 
+// eventually is eventually for the timeout of a scenario, which fails with the last error.
+func (s *scenario) eventually(try func(context.Context) error) {
+	s.Helper()
+	if err := eventually(s.timeoutContext(), try); err != nil {
+		s.Fatal(err)
+	}
+}
+
 // awaitPodListener waits until a Pod's PodListeners object has an address for one of its volumes, and returns the
 // entry.
 func (s *scenario) awaitPodListener(p *corev1.Pod, volume string) listenersv1alpha1.PodListener {
 	s.Helper()
-	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID),
-		func(l *listenersv1alpha1.PodListeners) bool {
-			return len(l.Spec.Listeners[volume].IngressAddresses) > 0
-		})
+	return s.awaitEntry(p, volume, func(entry listenersv1alpha1.PodListener) bool { return len(entry.IngressAddresses) > 0 })
+}
+
+// awaitEntry waits until a Pod's PodListeners object has an entry for one of its volumes that meets the condition.
+func (s *scenario) awaitEntry(p *corev1.Pod, volume string, condition func(listenersv1alpha1.PodListener) bool) listenersv1alpha1.PodListener {
+	s.Helper()
+	key := s.key(listenersv1alpha1.PodListenersName(p.UID))
+	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, key, func(l *listenersv1alpha1.PodListeners) bool {
+		return condition(l.Spec.Listeners[volume])
+	})
 	return found.Spec.Listeners[volume]
+}
+
+// awaitReachable waits until a Pod is ready, and a client outside of the cluster reaches it at the address that its
+// PodListeners object has for its volume "listener".
+func (s *scenario) awaitReachable(name string, before ...*corev1.Pod) (*corev1.Pod, listenersv1alpha1.IngressAddress) {
+	s.Helper()
+	p := s.awaitReady(name, before...)
+	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
+	s.awaitAnswer(own, name)
+	return p, own
 }

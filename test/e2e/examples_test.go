@@ -55,15 +55,13 @@ func quickStart(t *testing.T) {
 		if err := os.Remove(requests); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		s.eventually(func(ctx context.Context) error {
 			got, err := fetch(ctx, externalClient, url)
 			if err == nil && !strings.HasPrefix(url, "http://"+got+":") {
 				t.Errorf("%s is answered with %q", url, got)
 			}
 			return err
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 	}
 	if blocks < 6 {
 		t.Errorf("the page has %d blocks", blocks)
@@ -83,15 +81,13 @@ func TestTheSamplesRun(t *testing.T) {
 	for i := range 3 {
 		p := s.awaitReady(fmt.Sprintf("web-%d", i))
 		own := s.awaitPodListener(p, "listener").IngressAddresses[0]
-		if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+		s.eventually(func(ctx context.Context) error {
 			got, err := request(ctx, own, "/default-address/address")
 			if err == nil && strings.TrimSpace(got) != own.Address {
 				err = fmt.Errorf("the server has the address %q, want %q", got, own.Address)
 			}
 			return err
-		}); err != nil {
-			t.Error(err)
-		}
+		})
 		if shared := s.awaitPodListener(p, "shared"); len(shared.IngressAddresses) == 0 {
 			t.Errorf("%s has no address that it shares", p.Name)
 		}

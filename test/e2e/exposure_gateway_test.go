@@ -4,20 +4,13 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"net"
-	"net/http"
-	"strconv"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 
@@ -55,31 +48,11 @@ func (s *scenario) byGateway(kind listenersv1alpha1.GatewayRouteKind, host liste
 	}}
 }
 
-// awaitByHost waits until a client outside reaches a Pod through Traefik at an address, whose host name leads to
-// Traefik as a name server would tell. With TLS, the certificate is that of the Pod, for this host.
-func (s *scenario) awaitByHost(scheme, port string, a listenersv1alpha1.IngressAddress, want string) {
+// awaitByHost waits until a client outside reaches a Pod through Traefik at a host name. The port has the name of the
+// scheme. With https, the certificate is that of the Pod, for this host.
+func (s *scenario) awaitByHost(scheme string, a listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(openshift.authority.Cert)
-	by := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{RootCAs: roots},
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return testbed.ClientDial(ctx, network, net.JoinHostPort(traefikAddress(), strconv.Itoa(int(a.Ports[port]))))
-		},
-	}}
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		if name, err := fetch(ctx, by, scheme+"://"+a.Address+"/whoami"); err != nil || name != want {
-			return fmt.Errorf("%q answered, want %s: %w", name, want, err)
-		}
-		raw, err := fetch(ctx, by, scheme+"://"+a.Address+"/files")
-		if err != nil {
-			return err
-		}
-		return checkFiles(raw, a)
-	}); err != nil {
-		s.Fatalf("from outside, %s: %v", a.Address, err)
-	}
+	s.awaitThroughTraefik(trustAuthority(), scheme+"://"+hostPort(a, scheme), a, want)
 }
 
 // removeReplica removes the last replica of a StatefulSet, and its claim with the Listener.
@@ -106,7 +79,7 @@ func TestEachReplicaIsReachedThroughAGatewayByItsHost(t *testing.T) {
 		name := fmt.Sprintf("broker-%d", i)
 		s.awaitReady(name)
 		hosts[name] = hostAddress(name+"."+s.namespace+".gateway.example.test", "https", traefik.TLSPort)
-		s.awaitByHost("https", "https", hosts[name], name)
+		s.awaitByHost("https", hosts[name], name)
 	}
 
 	// The load balancer withdraws the address of Traefik, and so of the Gateway, and assigns it again.
@@ -118,14 +91,12 @@ func TestEachReplicaIsReachedThroughAGatewayByItsHost(t *testing.T) {
 	}
 	defer pool(traefikAddress() + "-" + traefikAddress())
 	pool()
-	message := s.awaitCondition("listener-broker-1", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForGateway)
-	if !containsAll(message, []string{"Gateway " + s.namespace + "/edge", "no address in its status"}) {
-		t.Errorf("condition: %s", message)
-	}
+	s.awaitCondition("listener-broker-1", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForGateway,
+		"Gateway "+s.namespace+"/edge", "no address in its status")
 	pool(traefikAddress() + "-" + traefikAddress())
 	for name, address := range hosts {
 		s.awaitHosts("listener-"+name, address.Address)
-		s.awaitByHost("https", "https", address, name)
+		s.awaitByHost("https", address, name)
 		if p := s.awaitReady(name); p.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("Pod %s was restarted", name)
 		}
@@ -167,10 +138,8 @@ func TestEachReplicaIsReachedThroughAGatewayByItsPort(t *testing.T) {
 	reach()
 
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](3) })
-	message := s.awaitCondition("listener-broker-2", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNoGatewayListener)
-	if !containsAll(message, []string{"first: TCPRoute " + s.namespace + "/listener-broker-", "add a listener to a Gateway"}) {
-		t.Errorf("condition: %s", message)
-	}
+	s.awaitCondition("listener-broker-2", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNoGatewayListener,
+		"first: TCPRoute "+s.namespace+"/listener-broker-", "add a listener to a Gateway")
 	t.Logf("event: %s", s.awaitEvent("Listener", "listener-broker-2", listenersv1alpha1.ReasonNoGatewayListener))
 	s.patch(gateway, func() {
 		gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayListener("third", gatewayv1.TCPProtocolType, ports[2]))
@@ -181,28 +150,20 @@ func TestEachReplicaIsReachedThroughAGatewayByItsPort(t *testing.T) {
 	// The Gateway loses a listener, and gets it again.
 	all := gateway.Spec.Listeners
 	s.patch(gateway, func() { gateway.Spec.Listeners = all[:2] })
-	message = s.awaitCondition("listener-broker-2", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonGatewayRouteNotAccepted)
-	if !containsAll(message, []string{"has no listener third with protocol TCP", "add it again"}) {
-		t.Errorf("condition: %s", message)
-	}
+	s.awaitCondition("listener-broker-2", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonGatewayRouteNotAccepted,
+		"has no listener third with protocol TCP", "add it again")
 	s.awaitHosts("listener-broker-0", traefikAddress())
 	s.patch(gateway, func() { gateway.Spec.Listeners = all })
 	s.awaitHosts("listener-broker-2", traefikAddress())
 	reach()
 
 	// A route is deleted while the operator restarts.
-	operator := s.operatorPod()
-	restarts := operator.Status.ContainerStatuses[0].RestartCount
-	s.killOnNode(operator.Spec.NodeName, "/operator")
+	_, awaitRestart := s.killOperator()
 	deleted := &gatewayv1alpha2.TCPRoute{}
 	s.get(deleted, s.key("listener-broker-1-http"))
 	s.remove(deleted)
-	mustAwait(s, &gatewayv1alpha2.TCPRoute{}, deleted.Name, func(again *gatewayv1alpha2.TCPRoute) bool { return again.UID != deleted.UID })
-	if _, err := await(s.timeoutContext(), &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
-		return p.Status.ContainerStatuses[0].RestartCount > restarts && isReady(p)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(s, &gatewayv1alpha2.TCPRoute{}, s.key(deleted.Name), func(again *gatewayv1alpha2.TCPRoute) bool { return again.UID != deleted.UID })
+	awaitRestart()
 	reach()
 
 	s.removeReplica(set, 2)

@@ -28,15 +28,6 @@ func atHostPorts(pinned bool) listenersv1alpha1.ListenerClassSpec {
 	}
 }
 
-// allowHostPorts lets the Pods of the scenario use host ports and the network of the node, which the restricted Pod
-// security standard forbids.
-func (s *scenario) allowHostPorts() {
-	s.Helper()
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
-	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
-}
-
 // withHostPorts gives the ports of the test server consecutive host ports.
 func withHostPorts(spec *corev1.PodSpec, first int32) {
 	for i := range spec.Containers[0].Ports {
@@ -65,7 +56,7 @@ func (s *scenario) awaitHostPorts(p *corev1.Pod, answer string, ports map[string
 func TestEachReplicaIsReachedAtItsHostPorts(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	s.allowHostPorts()
+	s.allowPrivileged()
 	class := s.createClass(atHostPorts(false))
 	set := statefulSet("data", 2, byClass(class.Name))
 	withHostPorts(&set.Spec.Template.Spec, replicaPort)
@@ -92,7 +83,7 @@ func TestEachReplicaIsReachedAtItsHostPorts(t *testing.T) {
 		t.Errorf("the Pod still runs on %s", after.Spec.NodeName)
 	}
 	s.awaitHostPorts(after, "data-0", ports)
-	mustAwait(s, &listenersv1alpha1.Listener{}, "listener-data-0", func(l *listenersv1alpha1.Listener) bool {
+	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("listener-data-0"), func(l *listenersv1alpha1.Listener) bool {
 		return len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == testbed.NodeIP(nodeOf(after))
 	})
 }
@@ -102,7 +93,7 @@ func TestEachReplicaIsReachedAtItsHostPorts(t *testing.T) {
 func TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	s.allowHostPorts()
+	s.allowPrivileged()
 	class := s.createClass(atHostPorts(true))
 	set := statefulSet("data", 1, byClass(class.Name))
 	set.Spec.Template.Spec.HostNetwork = true
@@ -130,7 +121,7 @@ func TestAPinnedPodInTheNetworkOfItsNodeKeepsItsAddress(t *testing.T) {
 func TestThreeReplicasWithHostPortsShareOneListener(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	s.allowHostPorts()
+	s.allowPrivileged()
 	class := s.createClass(atHostPorts(false))
 	s.createBootstrapListener(class.Name)
 	set := statefulSet("data", 3, byName("bootstrap"))
@@ -160,7 +151,7 @@ func TestAPodWithoutHostPortsWaits(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(atHostPorts(false))
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	words := []string{s.namespace + "/web declares no hostPort", `"http" (8080/TCP)`, `"echo" (9090/UDP)`, "hostNetwork: true"}
 	t.Logf("event: %s", s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress, words...))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonNoHostPorts)

@@ -103,12 +103,9 @@ func (s *scenario) setPoolOf(namespaces []string, addresses ...string) {
 // returns it.
 func (s *scenario) awaitPodAddress(p *corev1.Pod, address string) listenersv1alpha1.IngressAddress {
 	s.Helper()
-	found := mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID),
-		func(l *listenersv1alpha1.PodListeners) bool {
-			addresses := l.Spec.Listeners["listener"].IngressAddresses
-			return len(addresses) == 1 && addresses[0].Address == address
-		})
-	entry := found.Spec.Listeners["listener"]
+	entry := s.awaitEntry(p, "listener", func(entry listenersv1alpha1.PodListener) bool {
+		return len(entry.IngressAddresses) == 1 && entry.IngressAddresses[0].Address == address
+	})
 	if entry.Scope != listenersv1alpha1.ListenerScopeCluster {
 		s.Errorf("the address of the load balancer has the scope %s", entry.Scope)
 	}
@@ -124,11 +121,9 @@ func TestAPodHasTheAddressOfItsLoadBalancer(t *testing.T) {
 	s := newScenario(t)
 	class := s.createBalancedClass(nil)
 	first, second := s.freeAddress(), s.freeAddress()
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
-	if !containsAll(message, []string{metallb.LoadBalancerClass, class.Name}) {
-		t.Errorf("the condition does not say who has to act: %s", message)
-	}
+	s.create(pod("web", byClass(class.Name)))
+	s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer,
+		metallb.LoadBalancerClass, class.Name)
 	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress, metallb.LoadBalancerClass)
 
 	s.setPool(first)
@@ -158,9 +153,7 @@ func TestAPodHasTheAddressOfItsLoadBalancer(t *testing.T) {
 	s.setPool(second)
 	s.awaitPodAddress(p, second)
 	s.awaitAnswer(moved, "web")
-	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the Pod was restarted")
-	}
+	s.checkNotRestarted(p)
 }
 
 // TestAReplicaWaitsUntilAnExhaustedPoolIsExtended: the others keep their addresses, and each replica is reached at its
@@ -227,16 +220,14 @@ func TestALoadBalancerServesOnlyItsClass(t *testing.T) {
 	other := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-other"}, Spec: loadBalanced()}
 	s.create(other)
 	s.Cleanup(func() { _ = api.Delete(context.WithoutCancel(s.ctx), other) })
-	s.create(pod("unserved", map[string]map[string]string{"listener": byClass(other.Name)}))
+	s.create(pod("unserved", byClass(other.Name)))
 	s.awaitCondition("unserved-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
 	addresses := []string{s.freeAddress(), s.freeAddress()}
 	s.setPool(addresses...)
-	s.create(pod("served", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("served", byClass(class.Name)))
 	s.awaitAnswer(s.awaitPodAddress(s.awaitReady("served"), addresses[0]), "served")
-	message := s.awaitCondition("unserved-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
-	if !containsAll(message, []string{*other.Spec.LoadBalancerClass}) {
-		t.Errorf("the condition does not say who has to act: %s", message)
-	}
+	s.awaitCondition("unserved-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer,
+		*other.Spec.LoadBalancerClass)
 }
 
 // TestALoadBalancerHasTCPAndUDPPortsAtOneAddress: the ports of a Listener may have different protocols.
@@ -246,7 +237,7 @@ func TestALoadBalancerHasTCPAndUDPPortsAtOneAddress(t *testing.T) {
 	class := s.createBalancedClass(nil)
 	address := s.freeAddress()
 	s.setPool(address)
-	s.create(pod("game", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("game", byClass(class.Name)))
 	own := s.awaitPodAddress(s.awaitReady("game"), address)
 	s.awaitAnswer(own, "game")
 	s.awaitAnswerOverUDP(own, "game")
@@ -308,7 +299,7 @@ func (s *scenario) awaitAnnouncer(service, other string) string {
 	statuses := &unstructured.UnstructuredList{}
 	statuses.SetGroupVersionKind(schema.GroupVersionKind{Group: "metallb.io", Version: "v1beta1", Kind: "ServiceL2StatusList"})
 	var announcer string
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		if err := api.List(ctx, statuses, client.InNamespace(metallb.Namespace)); err != nil {
 			return err
 		}
@@ -322,9 +313,7 @@ func (s *scenario) awaitAnnouncer(service, other string) string {
 			}
 		}
 		return errors.New("no node announces Service " + strconv.Quote(service))
-	}); err != nil {
-		s.Fatal(err)
-	}
+	})
 	return announcer
 }
 
@@ -346,7 +335,7 @@ func TestReplicasShareTheAddressOfALoadBalancer(t *testing.T) {
 
 	set := statefulSet("broker", 3, byClass(class.Name))
 	s.create(set)
-	other.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	other.create(pod("web", byClass(class.Name)))
 	addresses, taken := map[string]listenersv1alpha1.IngressAddress{}, map[int32]string{}
 	reach := func() {
 		t.Helper()
@@ -374,31 +363,24 @@ func TestReplicasShareTheAddressOfALoadBalancer(t *testing.T) {
 	reach()
 
 	s.patch(set, func() { set.Spec.Replicas = ptr.To[int32](4) })
-	message := s.awaitCondition("listener-broker-3", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonSharedPortsExhausted)
-	if !containsAll(message, []string{"9000-9007", "extend spec.loadBalancer.sharing.portRange of ListenerClass " + class.Name}) {
-		t.Errorf("condition: %s", message)
-	}
+	s.awaitCondition("listener-broker-3", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonSharedPortsExhausted,
+		"9000-9007", "extend spec.loadBalancer.sharing.portRange of ListenerClass "+class.Name)
 	t.Logf("event: %s", s.awaitEvent("Listener", "listener-broker-3", listenersv1alpha1.ReasonSharedPortsExhausted))
 
-	operator := s.operatorPod()
-	restarts := operator.Status.ContainerStatuses[0].RestartCount
+	var awaitRestart func()
 	for i, name := range []string{"broker-0", "broker-1"} {
 		if i == 1 {
-			s.killOnNode(operator.Spec.NodeName, "/operator")
+			_, awaitRestart = s.killOperator()
 		}
 		service := &corev1.Service{}
 		s.get(service, s.key("listener-"+name))
 		deleted := service.UID
 		s.remove(service)
-		mustAwait(s, &corev1.Service{}, service.Name, func(again *corev1.Service) bool {
+		mustAwait(s, &corev1.Service{}, s.key(service.Name), func(again *corev1.Service) bool {
 			return again.UID != deleted && len(again.Status.LoadBalancer.Ingress) == 1
 		})
 	}
-	if _, err := await(s.timeoutContext(), &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
-		return p.Status.ContainerStatuses[0].RestartCount > restarts && isReady(p)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	awaitRestart()
 	reach()
 
 	s.patch(class, func() { class.Spec.LoadBalancer.Sharing.PortRange = fmt.Sprintf("%d-%d", first, last+2) })

@@ -114,23 +114,21 @@ func resolve(ctx context.Context, name string) ([]string, error) {
 // awaitName waits until a name leads to these addresses, for a client outside.
 func (s *scenario) awaitName(name string, addresses ...string) {
 	s.Helper()
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		got, err := resolve(ctx, name)
 		if diff := cmp.Diff(addresses, got); err == nil && diff != "" {
 			err = fmt.Errorf("addresses of %s (-want +got):\n%s", name, diff)
 		}
 		return err
-	}); err != nil {
-		s.Fatal(err)
-	}
+	})
 }
 
 // awaitNamed waits until a Pod is published by name, and at an address after it, and a client outside that resolves the
 // name reaches the Pod, which has both in its files.
 func (s *scenario) awaitNamed(pod *corev1.Pod, name, address string) {
 	s.Helper()
-	mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(pod.UID), func(l *listenersv1alpha1.PodListeners) bool {
-		addresses := l.Spec.Listeners["listener"].IngressAddresses
+	s.awaitEntry(pod, "listener", func(entry listenersv1alpha1.PodListener) bool {
+		addresses := entry.IngressAddresses
 		return len(addresses) == 2 && addresses[0].Address == name && addresses[0].AddressType == listenersv1alpha1.AddressTypeHostname &&
 			addresses[1].Address == address && addresses[0].Ports["http"] == 8080
 	})
@@ -138,7 +136,7 @@ func (s *scenario) awaitNamed(pod *corev1.Pod, name, address string) {
 	ports := map[string]int32{"http": 8080, "echo": 9090}
 	named := listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports}
 	through := listenersv1alpha1.IngressAddress{Address: address, AddressType: listenersv1alpha1.AddressTypeIP, Ports: ports}
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		addresses, err := resolve(ctx, name)
 		if err != nil || len(addresses) == 0 {
 			return fmt.Errorf("resolving %s: %q, %w", name, addresses, err)
@@ -148,9 +146,7 @@ func (s *scenario) awaitNamed(pod *corev1.Pod, name, address string) {
 			err = fmt.Errorf("%q answered at %s", got, name)
 		}
 		return err
-	}); err != nil {
-		s.Fatal(err)
-	}
+	})
 	s.awaitFilesAt(through, named, through)
 }
 

@@ -69,7 +69,7 @@ func (s *scenario) readFilesAt(r *testRouter, base string) map[string]string {
 func (s *scenario) awaitFiles(r *testRouter, volume string, addresses ...listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	base := strings.TrimSuffix(urlOf(addresses[0], slices.Sorted(maps.Keys(addresses[0].Ports))[0], ""), "/")
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		a, err := r.request(ctx, base+"/files")
 		if err != nil {
 			return err
@@ -83,15 +83,12 @@ func (s *scenario) awaitFiles(r *testRouter, volume string, addresses ...listene
 		}
 		return nil
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 // awaitHosts waits until a Listener has the addresses of these hosts, in this order.
 func (s *scenario) awaitHosts(name string, hosts ...string) *listenersv1alpha1.Listener {
 	s.Helper()
-	return mustAwait(s, &listenersv1alpha1.Listener{}, name, func(l *listenersv1alpha1.Listener) bool {
+	return mustAwait(s, &listenersv1alpha1.Listener{}, s.key(name), func(l *listenersv1alpha1.Listener) bool {
 		return l.Status != nil && slices.Equal(hostsOf(l), hosts)
 	})
 }
@@ -127,7 +124,7 @@ func TestRoutesAreUsedWhileTheyAreServed(t *testing.T) {
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 	}))
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonNotServed)
 	t.Logf("condition without Routes: %s", message)
 
@@ -234,26 +231,24 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 		// OpenShift generates the host: <name of the Route>-<namespace>.
 		"chosen": routed(listenersv1alpha1.RouteExposure{Termination: listenersv1alpha1.RouteTerminationEdge, Ports: []string{"http"}}),
 	})
-	volumes := map[string]map[string]string{}
+	var volumes []corev1.Volume
 	for volume, class := range classes {
-		volumes[volume] = byClass(class.Name)
+		volumes = append(volumes, ephemeral(volume, byClass(class.Name)))
 	}
-	p := pod("web", volumes)
+	p := podWith("web", volumes...)
 	addTLS(&p.Spec)
 	s.create(p)
 	p = s.awaitReady("web")
 
 	ofRouter := []string{"*." + appsDomain}
 	mistaken := s.awaitPodListener(p, "mistaken").IngressAddresses[0]
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		_, err := openshift.apps.request(ctx, urlOf(mistaken, "http", "/whoami"))
 		if err != nil && strings.Contains(err.Error(), "HTTP response to HTTPS client") {
 			return nil
 		}
 		return fmt.Errorf("TLS passed through to a port without TLS: error is %w", err)
-	}); err != nil {
-		t.Error(err)
-	}
+	})
 	for volume, want := range map[string]struct {
 		address listenersv1alpha1.IngressAddress
 		answers map[string]answer // by scheme
@@ -297,7 +292,7 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, HostTemplate: "{listener}.{namespace}." + appsDomain, Ports: []string{"http"},
 	}))
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonRouteNotAdmitted)
 	words := "HostAlreadyClaimed: a route in another namespace holds " + host + " and is older than web-listener-http"
 	if !strings.Contains(message, words) {
@@ -316,8 +311,8 @@ func TestAPodWaitsForARejectedRoute(t *testing.T) {
 // a resolution of one second, and of two Routes with the same one either may get the host.
 func (s *scenario) awaitAdmitted(route *routev1.Route) {
 	s.Helper()
-	mustAwait(s, &routev1.Route{}, route.Name, func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	mustAwait(s, &routev1.Route{}, s.key(route.Name), func(r *routev1.Route) bool { return len(r.Status.Ingress) > 0 })
+	s.eventually(func(ctx context.Context) error {
 		probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "probe"}}
 		if err := api.Create(ctx, probe, client.DryRunAll); err != nil {
 			return err
@@ -327,9 +322,6 @@ func (s *scenario) awaitAdmitted(route *routev1.Route) {
 		}
 		return nil
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
 }
 
 // TestFilesFollowTheHostAndTheRouter: the host in the class changes, the router is deleted, and another one is created.
@@ -344,7 +336,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 		Labels: shard, Routers: []string{"third"},
 	}))
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	p := s.awaitReady("web")
 	host := "web." + s.namespace + "." + thirdDomain
 	s.awaitHosts("web-listener", host)
@@ -383,9 +375,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	back := "web." + s.namespace + ".fourth.example.test"
 	s.awaitHosts("web-listener", back)
 	s.awaitFiles(fourth, "listener", hostAddress(back, "http", 80))
-	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the Pod was restarted")
-	}
+	s.checkNotRestarted(p)
 }
 
 // TestTheClassSelectsTheRouters: two routers admit the same Route, each with its own host.
@@ -396,7 +386,7 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 	class := s.createClass(routed(listenersv1alpha1.RouteExposure{
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"}, Labels: internalShard,
 	}))
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	s.awaitReady("web")
 	apps, internal := "web."+s.namespace+"."+appsDomain, "web."+s.namespace+"."+internalDomain
 	l := s.awaitListener("web-listener", 2)
@@ -420,7 +410,7 @@ func TestTheClassSelectsTheRouters(t *testing.T) {
 
 	// A Listener waits if no router of the class admits its Route, although another router serves it.
 	s.patch(class, func() { class.Spec.Route.Labels = map[string]string{"type": "other"} })
-	mustAwait(s, &routev1.Route{}, "web-listener-http", func(r *routev1.Route) bool { return r.Labels["type"] == "other" })
+	mustAwait(s, &routev1.Route{}, s.key("web-listener-http"), func(r *routev1.Route) bool { return r.Labels["type"] == "other" })
 	openshift.internal.removeFromRoutes(s)
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)
 	t.Logf("condition outside of the shard: %s", message)
@@ -543,9 +533,9 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 	}))
 	host := "web." + s.namespace + "." + appsDomain
-	s.create(pod("web", map[string]map[string]string{"first": byClass(class.Name), "second": byClass(class.Name)}))
+	s.create(podWith("web", ephemeral("first", byClass(class.Name)), ephemeral("second", byClass(class.Name))))
 	// Either may be the first.
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		var first, second listenersv1alpha1.Listener
 		if err := errors.Join(api.Get(ctx, s.key("web-first"), &first), api.Get(ctx, s.key("web-second"), &second)); err != nil {
 			return err
@@ -564,9 +554,6 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // TestOnlyCustomHostsRequirePermission: without the permission to set hosts, classes that leave the host to OpenShift

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,17 +63,6 @@ type mounter struct {
 // requestPeriod is the time between an answer and the next request to a replica.
 const requestPeriod = 50 * time.Millisecond
 
-// loadClient allows for nodes that have other work: a late answer is not lost.
-var loadClient = &http.Client{
-	Timeout: 30 * time.Second,
-	Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return testbed.ClientDial(ctx, network, address)
-		},
-	},
-}
-
 // startSteadyLoad starts the load, and waits until all replicas answer.
 func startSteadyLoad(s *scenario) *steadyLoad {
 	s.Helper()
@@ -118,7 +105,7 @@ func (l *steadyLoad) stop() {
 // request requests the name of the replica from outside of the cluster.
 func (r *replica) request(ctx context.Context) {
 	sent := time.Now()
-	got, err := requestWith(ctx, loadClient, r.address, "/whoami")
+	got, err := requestWith(ctx, patientClient, r.address, "/whoami")
 	if ctx.Err() != nil {
 		return
 	}
@@ -161,7 +148,7 @@ func (l *steadyLoad) mount(ctx context.Context, m *mounter) {
 
 // podOn returns a Pod with a listener volume that runs on a node.
 func (l *steadyLoad) podOn(node, name string) *corev1.Pod {
-	p := pod(name, map[string]map[string]string{"listener": byClass(l.class)})
+	p := pod(name, byClass(l.class))
 	p.Namespace, p.Spec.NodeSelector = l.namespace, map[string]string{corev1.LabelHostname: node}
 	return p
 }

@@ -241,7 +241,7 @@ func fullDisk(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 func manyPods(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, error) {
 	pods := make([]*corev1.Pod, 100)
 	for i := range pods {
-		pods[i] = pod(fmt.Sprintf("many-%d", i), map[string]map[string]string{"listener": byClass(l.class)})
+		pods[i] = pod(fmt.Sprintf("many-%d", i), byClass(l.class))
 		s.create(pods[i])
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, recoveryTimeout)
@@ -263,11 +263,11 @@ func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) 
 	ending := newScenario(s.TB)
 	pods := make([]*corev1.Pod, 30)
 	for i := range pods {
-		pods[i] = pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(l.class)})
+		pods[i] = pod(fmt.Sprintf("web-%d", i), byClass(l.class))
 		ending.create(pods[i])
 	}
 	for _, p := range pods {
-		mustAwait(ending, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+		mustAwait(ending, &corev1.Pod{}, ending.key(p.Name), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	}
 	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
 	return func(ctx context.Context) error {
@@ -409,8 +409,7 @@ func awaitOperator(ctx context.Context, image string) error {
 // awaitAgents waits until only agents of this image run, and are ready.
 func awaitAgents(ctx context.Context, image string) error {
 	_, err := await(ctx, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
-		return d.Spec.Template.Spec.Containers[0].Image == image && d.Status.ObservedGeneration == d.Generation &&
-			d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberReady == d.Status.DesiredNumberScheduled
+		return d.Spec.Template.Spec.Containers[0].Image == image && isRolledOut(d)
 	})
 	return err
 }
@@ -464,7 +463,7 @@ func TestFaultsUnderLoad(t *testing.T) {
 			continue
 		}
 		if !t.Run(f.name, func(t *testing.T) {
-			s := &scenario{TB: t, ctx: t.Context(), namespace: l.namespace}
+			s := l.within(t)
 			time.Sleep(delay) // the fault happens at a random time of a mount
 			if got := l.with(s, f, node); !t.Failed() {
 				passed[f.name] = got

@@ -63,17 +63,16 @@ func TestTheOperatorInstalledByHelm(t *testing.T) {
 	h := newHelmScenario(t)
 	h.takeOverCRDs()
 	config := h.installChart()
-	h.create(pod("web", map[string]map[string]string{"listener": byClass(h.class)}))
-	own := h.awaitPodListener(h.awaitReady("web"), "listener").IngressAddresses[0]
-	h.awaitAnswer(own, "web")
+	h.create(pod("web", byClass(h.class)))
+	_, own := h.awaitReachable("web")
 	before := h.service("web")
 
 	h.upgradeChart(config)
 	h.checkUnchanged(before, own)
 	h.reinstallChart()
 	h.checkUnchanged(before, own)
-	h.create(pod("late", map[string]map[string]string{"listener": byClass(h.class)}))
-	h.awaitAnswer(h.awaitPodListener(h.awaitReady("late"), "listener").IngressAddresses[0], "late")
+	h.create(pod("late", byClass(h.class)))
+	h.awaitReachable("late")
 	h.uninstallChart()
 }
 
@@ -218,7 +217,7 @@ func (h *helmScenario) reinstallChart() {
 	if !strings.Contains(out, "kept due to the resource policy") {
 		h.Errorf("helm uninstall prints:\n%s", out)
 	}
-	h.awaitAnswer(h.awaitPodListener(h.awaitReady("web"), "listener").IngressAddresses[0], "web")
+	h.awaitReachable("web")
 	h.mustRun("install", h.release, h.next)
 	h.awaitAvailableWith(nextImage)
 	uid := agents.UID
@@ -264,22 +263,15 @@ func (h *helmScenario) uninstallChart() {
 func (h *helmScenario) awaitAvailableWith(image string) *operatorv1alpha1.ListenerOperator {
 	h.Helper()
 	if _, err := await(h.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: h.operators, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
-		return d.Spec.Template.Spec.Containers[0].Image == image && d.Status.ObservedGeneration == d.Generation &&
-			d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && int(d.Status.NumberReady) == len(testbed.Nodes())
+		return d.Spec.Template.Spec.Containers[0].Image == image && isRolledOut(d) && int(d.Status.NumberReady) == len(testbed.Nodes())
 	}); err != nil {
 		out, _ := kubectl(context.WithoutCancel(h.ctx), "--namespace", h.operators, "get", "deployments,daemonsets,pods,events", "-o", "wide")
 		h.Fatal(err, out)
 	}
-	config, err := await(h.timeoutContext(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName},
-		func(o *operatorv1alpha1.ListenerOperator) bool {
-			return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
-				meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionProgressing) &&
-				int(o.Status.NodeAgent.Ready) == len(testbed.Nodes())
-		})
-	if err != nil {
-		h.Fatal(err)
-	}
-	return config
+	key := client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}
+	return mustAwait(h.scenario, &operatorv1alpha1.ListenerOperator{}, key, func(o *operatorv1alpha1.ListenerOperator) bool {
+		return isAvailableOnAllNodes(o) && meta.IsStatusConditionFalse(o.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+	})
 }
 
 // service returns the Service of a Pod's volume.

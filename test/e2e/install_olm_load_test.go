@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -110,10 +109,6 @@ func (m *olmScenario) startLoad(pods map[string]userData) *load {
 	return l
 }
 
-// patientClient is an HTTP client outside of the cluster with a longer timeout, so that requests do not fail because
-// the machine is busy. Addresses that nothing serves refuse connections immediately.
-var patientClient = &http.Client{Timeout: 30 * time.Second, Transport: externalClient.Transport}
-
 // sendRequests requests the name of a Pod repeatedly.
 func (l *load) sendRequests(ctx context.Context, want string, a listenersv1alpha1.IngressAddress) {
 	for ctx.Err() == nil {
@@ -137,7 +132,7 @@ func (l *load) sendRequests(ctx context.Context, want string, a listenersv1alpha
 // startPods creates and deletes Pods one after another.
 func (l *load) startPods(ctx context.Context, m *olmScenario) {
 	for i := 0; ctx.Err() == nil; i++ {
-		p := pod(fmt.Sprintf("mount-%d", i), map[string]map[string]string{"listener": byClass("external-unstable")})
+		p := pod(fmt.Sprintf("mount-%d", i), byClass("external-unstable"))
 		p.Namespace = m.namespace
 		began := time.Now()
 		err := createAndDelete(context.WithoutCancel(ctx), p)

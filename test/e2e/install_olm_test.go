@@ -54,6 +54,7 @@ func TestTheOperatorUnderOLM(t *testing.T) {
 		t.Skip("needs a cluster of its own with the Operator Lifecycle Manager: make test-olm")
 	}
 	m := &olmScenario{scenario: newScenario(t), t: t}
+	m.timeout *= 3 // because OLM takes longer
 	m.publishReleases(mustRelease(t, "0.1.0"))
 
 	m.step("it installs into any namespace, and reports a missing label", (*olmScenario).installAnywhere)
@@ -89,27 +90,19 @@ type olmScenario struct {
 	objectsBefore map[string]bool
 }
 
-// timeoutContext returns a context with a longer timeout than that of scenario, because OLM takes longer.
-func (m *olmScenario) timeoutContext() context.Context {
-	ctx, cancel := context.WithTimeout(m.ctx, 3*timeout)
-	m.Cleanup(cancel)
-	return ctx
-}
-
 // step runs a subtest, and ends the test if it fails, because the following steps depend on it.
 func (m *olmScenario) step(name string, run func(*olmScenario)) {
 	m.Helper()
-	outer, whole := *m.scenario, m.t
+	outer, whole := m.scenario, m.t
 	ok := whole.Run(name, func(t *testing.T) {
-		inner := outer
-		inner.TB, inner.ctx = t, t.Context()
-		m.scenario, m.t = &inner, t
+		m.scenario, m.t = outer.within(t), t
 		began := time.Now()
 		run(m)
 		t.Logf("took %s", time.Since(began).Round(time.Second))
 	})
-	m.scenario, m.t = &outer, whole
+	m.scenario, m.t = outer, whole
 	if !ok {
+		m.dumpOLM()
 		m.FailNow()
 	}
 }
@@ -179,14 +172,10 @@ func (m *olmScenario) subscribe() {
 // awaitInstalled waits until OLM has installed the latest release.
 func (m *olmScenario) awaitInstalled() {
 	m.Helper()
-	if _, err := await(m.timeoutContext(), &operatorsv1alpha1.ClusterServiceVersion{},
-		client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator + ".v" + m.latest().version},
-		func(csv *operatorsv1alpha1.ClusterServiceVersion) bool {
-			return csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded
-		}); err != nil {
-		m.dumpOLM()
-		m.Fatal(err)
-	}
+	key := client.ObjectKey{Namespace: m.operatorNamespace, Name: names.Operator + ".v" + m.latest().version}
+	mustAwait(m.scenario, &operatorsv1alpha1.ClusterServiceVersion{}, key, func(csv *operatorsv1alpha1.ClusterServiceVersion) bool {
+		return csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded
+	})
 }
 
 // awaitAvailable waits until the operator of the latest release reports that its agents are updated and ready on all
@@ -203,12 +192,7 @@ func (m *olmScenario) awaitAvailable() *operatorv1alpha1.ListenerOperator {
 // awaitConfig waits until ListenerOperator/cluster meets the condition.
 func (m *olmScenario) awaitConfig(condition func(*operatorv1alpha1.ListenerOperator) bool) *operatorv1alpha1.ListenerOperator {
 	m.Helper()
-	o, err := await(m.timeoutContext(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, condition)
-	if err != nil {
-		m.dumpOLM()
-		m.Fatal(err)
-	}
-	return o
+	return mustAwait(m.scenario, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, condition)
 }
 
 // awaitDegraded waits until the condition Degraded has the reason, and returns its message.
@@ -234,8 +218,7 @@ func (m *olmScenario) dumpOLM() {
 		{"get", "subscriptions,installplans", "-n", m.operatorNamespace, "-o", "yaml"},
 		{"get", "events", "-n", m.operatorNamespace},
 	} {
-		out, _ := kubectl(context.WithoutCancel(m.ctx), args...)
-		m.Logf("kubectl %s:\n%s", strings.Join(args, " "), out)
+		m.logKubectl(context.WithoutCancel(m.ctx), args...)
 	}
 }
 
@@ -296,7 +279,7 @@ func (m *olmScenario) install() {
 	m.subscribe()
 	subscribed := time.Now()
 	// A Pod may be created before the operator runs.
-	m.create(pod("first", map[string]map[string]string{"listener": byClass("external-unstable")}))
+	m.create(pod("first", byClass("external-unstable")))
 	m.awaitInstalled()
 	m.Logf("Subscription created to CSV Succeeded: %s", time.Since(subscribed).Round(time.Second))
 	m.checkNoConversionWebhook()
@@ -318,7 +301,7 @@ func (m *olmScenario) upgrade(next release) {
 	m.create(statefulSet("broker", 3, byClass(class)))
 	for i := range 3 {
 		name := fmt.Sprintf("broker-%d", i)
-		m.awaitAnswer(m.awaitPodListener(m.awaitReady(name), "listener").IngressAddresses[0], name)
+		m.awaitReachable(name)
 	}
 	before := m.collectUserData()
 	agents := m.daemonSet()
@@ -376,15 +359,10 @@ func (m *olmScenario) configure() {
 // awaitAgentsWith waits until all agents are ready with the environment variable and the toleration.
 func (m *olmScenario) awaitAgentsWith(variable corev1.EnvVar, toleration corev1.Toleration) {
 	m.Helper()
-	if _, err := await(m.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.NodeAgent},
-		func(d *appsv1.DaemonSet) bool {
-			agent := d.Spec.Template.Spec
-			return slices.Contains(agent.Containers[0].Env, variable) && slices.Contains(agent.Tolerations, toleration) &&
-				d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled &&
-				d.Status.NumberReady == d.Status.DesiredNumberScheduled
-		}); err != nil {
-		m.Fatal(err)
-	}
+	mustAwait(m.scenario, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: m.operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
+		agent := d.Spec.Template.Spec
+		return slices.Contains(agent.Containers[0].Env, variable) && slices.Contains(agent.Tolerations, toleration) && isRolledOut(d)
+	})
 }
 
 // reinstall deletes the Subscription and the CSV, which removes the operator but not its agents, checks that Pods can
@@ -405,8 +383,8 @@ func (m *olmScenario) reinstall() {
 	delete(before, "first")
 	m.checkUserData(before)
 	m.checkNotRecreated(agents)
-	m.create(pod("late", map[string]map[string]string{"listener": byClass("external-unstable")}))
-	m.awaitAnswer(m.awaitPodListener(m.awaitReady("late"), "listener").IngressAddresses[0], "late")
+	m.create(pod("late", byClass("external-unstable")))
+	m.awaitReachable("late")
 }
 
 // move installs the operator in another namespace, after deleting the Subscription and the CSV. Its agents follow, and
@@ -422,7 +400,7 @@ func (m *olmScenario) move() {
 	m.awaitAvailable()
 	mustAwaitDeleted(m.scenario, left, client.ObjectKeyFromObject(left))
 	m.checkUserData(before)
-	m.create(pod("moved", map[string]map[string]string{"listener": byClass("external-unstable")}))
+	m.create(pod("moved", byClass("external-unstable")))
 	moved := m.awaitReady("moved")
 	m.awaitAnswer(m.awaitPodListener(moved, "listener").IngressAddresses[0], "moved")
 	m.remove(moved)
@@ -478,9 +456,7 @@ func (m *olmScenario) uninstall() {
 		mustAwaitDeleted(m.scenario, crd, client.ObjectKeyFromObject(crd))
 	}
 	// OLM recreates them until it has observed the deletion of the CRDs.
-	if err := eventually(m.timeoutContext(), func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) }); err != nil {
-		m.Error(err)
-	}
+	m.eventually(func(ctx context.Context) error { return errors.Join(m.deleteOperators(ctx), m.findTraces()) })
 }
 
 // deleteOperators deletes the Operator objects, in which OLM lists the components of an operator, one for each
@@ -544,10 +520,4 @@ func (m *olmScenario) removeTopologyLabels() {
 	if _, err := kubectl(m.ctx, "label", "nodes", "--all", names.TopologyKey+"-"); err != nil {
 		m.Fatal(err)
 	}
-}
-
-// kubectl runs kubectl on the cluster, and returns its standard output.
-func kubectl(ctx context.Context, args ...string) (string, error) {
-	out, err := output(ctx, "", nil, testbed.Kubectl(), append([]string{"--kubeconfig=" + testbed.Kubeconfig()}, args...)...)
-	return string(out), err
 }

@@ -76,9 +76,7 @@ func (m *olmScenario) listObjects() map[string]bool {
 // description has one of the prefixes.
 func (m *olmScenario) awaitNoTraces(except ...string) {
 	m.Helper()
-	if err := eventually(m.timeoutContext(), func(ctx context.Context) error { return errors.Join(m.deleteOrphans(ctx), m.findTraces(except...)) }); err != nil {
-		m.Error(err)
-	}
+	m.eventually(func(ctx context.Context) error { return errors.Join(m.deleteOrphans(ctx), m.findTraces(except...)) })
 }
 
 // findTraces returns an error about objects that did not exist before the installation, except for those whose

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -54,13 +53,10 @@ func isAvailableOnAllNodes(config *operatorv1alpha1.ListenerOperator) bool {
 // the configuration.
 func (s *scenario) awaitDeletionRefused(config *operatorv1alpha1.ListenerOperator, words string) {
 	s.Helper()
-	if _, err := await(s.timeoutContext(), &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config),
-		func(o *operatorv1alpha1.ListenerOperator) bool {
-			c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-			return !o.DeletionTimestamp.IsZero() && c != nil && c.Reason == operatorv1alpha1.ReasonVolumesInUse && strings.Contains(c.Message, words)
-		}); err != nil {
-		s.Fatal(err)
-	}
+	mustAwait(s, &operatorv1alpha1.ListenerOperator{}, client.ObjectKeyFromObject(config), func(o *operatorv1alpha1.ListenerOperator) bool {
+		c := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+		return !o.DeletionTimestamp.IsZero() && c != nil && c.Reason == operatorv1alpha1.ReasonVolumesInUse && strings.Contains(c.Message, words)
+	})
 }
 
 // awaitUninstalled waits until the configuration is deleted, and checks that the objects that it owned are deleted.
@@ -86,13 +82,13 @@ func (s *scenario) awaitUninstalled(config *operatorv1alpha1.ListenerOperator) {
 // agentUIDs returns the uids of the Pods of all agents, sorted.
 func (s *scenario) agentUIDs() []types.UID {
 	s.Helper()
-	var pods corev1.PodList
-	if err := api.List(s.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
-		s.Fatalf("listing the agents: %v", err)
+	agents, err := podsOf(s.ctx, "node-agent")
+	if err != nil {
+		s.Fatal(err)
 	}
 	var uids []types.UID
-	for i := range pods.Items {
-		uids = append(uids, pods.Items[i].UID)
+	for _, a := range agents {
+		uids = append(uids, a.UID)
 	}
 	slices.Sort(uids)
 	return uids
@@ -102,10 +98,8 @@ func (s *scenario) agentUIDs() []types.UID {
 func (s *scenario) createReachablePod() (*listenersv1alpha1.ListenerClass, *corev1.Pod, listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	class := s.createClass(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	p := s.awaitReady("web")
-	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "web")
+	s.create(pod("web", byClass(class.Name)))
+	p, own := s.awaitReachable("web")
 	return class, p, own
 }
 
@@ -119,11 +113,9 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	config := s.getConfig()
 	s.remove(config, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	s.awaitDeletionRefused(config, fmt.Sprintf("Pods %s/web", s.namespace))
-	if _, err := await(s.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
+	mustAwait(s, &appsv1.DaemonSet{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent}, func(d *appsv1.DaemonSet) bool {
 		return d.DeletionTimestamp.IsZero() && int(d.Status.NumberReady) == len(testbed.Nodes())
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	s.awaitAnswer(own, "web")
 
 	s.remove(p)
@@ -138,20 +130,15 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	s := newScenario(t)
 	_, p, _ := s.createReachablePod()
-	operator := &appsv1.Deployment{}
-	s.get(operator, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
 	config := s.getConfig()
-	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](0) })
 	t.Cleanup(func() {
+		operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: names.Operator}}
 		replicas := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))
 		if err := api.Patch(context.Background(), operator, replicas); err != nil {
 			t.Error(err)
 		}
 	})
-	if _, err := await(s.timeoutContext(), &appsv1.Deployment{}, client.ObjectKeyFromObject(operator),
-		func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 }); err != nil {
-		t.Fatal(err)
-	}
+	s.scaleOperator(0)
 	before := s.agentUIDs()
 	s.remove(config)
 	s.remove(p)
@@ -160,7 +147,7 @@ func TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown(t *testing.T) {
 	if after := s.agentUIDs(); !slices.Equal(before, after) {
 		t.Errorf("agents were %v and are %v", before, after)
 	}
-	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](1) })
+	s.scaleOperator(1)
 	s.awaitUninstalled(config)
 }
 
@@ -184,7 +171,7 @@ func TestADeletionByMistakeCanBeReverted(t *testing.T) {
 	if after := s.agentUIDs(); !slices.Equal(before, after) {
 		t.Errorf("agents were %v and are %v", before, after)
 	}
-	next := pod("next", map[string]map[string]string{"listener": byClass(class.Name)})
+	next := pod("next", byClass(class.Name))
 	s.create(next)
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("next"), "listener").IngressAddresses[0], "next")
+	s.awaitReachable("next")
 }

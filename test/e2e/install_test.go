@@ -71,16 +71,13 @@ func TestInstallationFollowsOptionalAPIsAndManagementState(t *testing.T) {
 	}
 
 	s.setManagementState(operatorv1alpha1.Managed)
-	s.awaitConfig(func(o *operatorv1alpha1.ListenerOperator) bool {
-		return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
-			int(o.Status.NodeAgent.Ready) == len(testbed.Nodes())
-	})
+	s.awaitConfig(isAvailableOnAllNodes)
 	if err := s.getter(constraints)(s.ctx); err != nil {
 		t.Error(err)
 	}
 	class := s.createClass(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+	s.create(pod("web", byClass(class.Name)))
+	s.awaitReachable("web")
 }
 
 // optionalObject returns an object of an optional API, for reading.
@@ -127,23 +124,16 @@ func TestInstalledObjectsAreRepaired(t *testing.T) {
 	agents := &appsv1.DaemonSet{}
 	s.get(agents, client.ObjectKey{Namespace: operatorNamespace, Name: names.NodeAgent})
 	s.patch(agents, func() { agents.Spec.Template.Spec.Containers[0].Args = []string{"--nonsense"} })
-	if _, err := await(s.timeoutContext(), &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents), func(d *appsv1.DaemonSet) bool {
-		return !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--nonsense") && d.Status.ObservedGeneration == d.Generation &&
-			d.Status.UpdatedNumberScheduled == d.Status.DesiredNumberScheduled && d.Status.NumberReady == d.Status.DesiredNumberScheduled
-	}); err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(s, &appsv1.DaemonSet{}, client.ObjectKeyFromObject(agents), func(d *appsv1.DaemonSet) bool {
+		return !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--nonsense") && isRolledOut(d)
+	})
 	driver, storage := &storagev1.CSIDriver{}, &storagev1.StorageClass{}
 	for _, o := range []client.Object{driver, storage} {
 		s.get(o, client.ObjectKey{Name: names.Driver})
 		s.remove(o)
 	}
-	if _, err := await(s.timeoutContext(), &storagev1.CSIDriver{}, client.ObjectKeyFromObject(driver), func(d *storagev1.CSIDriver) bool { return d.UID != driver.UID }); err != nil {
-		t.Error(err)
-	}
-	if _, err := await(s.timeoutContext(), &storagev1.StorageClass{}, client.ObjectKeyFromObject(storage), func(c *storagev1.StorageClass) bool { return c.UID != storage.UID }); err != nil {
-		t.Error(err)
-	}
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+	mustAwait(s, &storagev1.CSIDriver{}, client.ObjectKeyFromObject(driver), func(d *storagev1.CSIDriver) bool { return d.UID != driver.UID })
+	mustAwait(s, &storagev1.StorageClass{}, client.ObjectKeyFromObject(storage), func(c *storagev1.StorageClass) bool { return c.UID != storage.UID })
+	s.create(pod("web", byClass(class.Name)))
+	s.awaitReachable("web")
 }

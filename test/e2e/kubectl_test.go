@@ -65,8 +65,8 @@ func TestThePluginRunsInKubectl(t *testing.T) {
 	}
 
 	class := s.createClass(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
+	s.create(pod("web", byClass(class.Name)))
+	_, own := s.awaitReachable("web")
 	endpoint := net.JoinHostPort(own.Address, strconv.Itoa(int(own.Ports["http"])))
 	if out, status := run("listener", "get", "--namespace", s.namespace); status != 0 || !strings.Contains(out, "web") || !strings.Contains(out, endpoint) {
 		t.Errorf("kubectl listener get: status %d, want a line with %s\n%s", status, endpoint, out)
@@ -127,11 +127,10 @@ func expectFields(t *testing.T, lines []string, texts ...string) {
 // kubectl runs kubectl in the namespace of the scenario, and returns the lines of its output.
 func (s *scenario) kubectl(args ...string) []string {
 	s.Helper()
-	cmd := exec.CommandContext(s.ctx, testbed.Kubectl(), append([]string{"--kubeconfig", testbed.Kubeconfig(), "-n", s.namespace}, args...)...)
-	output, err := cmd.CombinedOutput()
+	output, err := kubectl(s.ctx, append([]string{"-n", s.namespace}, args...)...)
 	if err != nil {
-		s.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+		s.Fatal(err)
 	}
 	s.Logf("kubectl %s:\n%s", strings.Join(args, " "), output)
-	return strings.Split(strings.TrimSpace(string(output)), "\n")
+	return strings.Split(strings.TrimSpace(output), "\n")
 }

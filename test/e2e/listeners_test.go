@@ -25,9 +25,7 @@ func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
 	s.create(statefulSet("web", 1, byClass(class.Name)))
-	first := s.awaitReady("web-0")
-	own := s.awaitPodListener(first, "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "web-0")
+	first, own := s.awaitReachable("web-0")
 	s.remove(class)
 	message := s.awaitCondition("listener-web-0", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotFound)
 	t.Logf("condition: %s", message)
@@ -36,9 +34,7 @@ func TestListenersKeepTheirAddressesWhenTheClassIsDeleted(t *testing.T) {
 		t.Errorf("addresses (-before +after):\n%s", diff)
 	}
 	s.awaitAnswer(own, "web-0")
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	s.checkFilesAt(own)
 	s.remove(first)
 	again := s.awaitPodListener(s.awaitReady("web-0", first), "listener").IngressAddresses[0]
 	s.awaitAnswer(again, "web-0")
@@ -55,7 +51,7 @@ func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
 	spec := unpinned()
 	spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"scenario": s.namespace}}}
 	class := s.createClass(spec)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonNamespaceNotAllowed, "does not allow namespace "+s.namespace)
 	var services corev1.ServiceList
 	if err := api.List(s.ctx, &services, client.InNamespace(s.namespace)); err != nil || len(services.Items) > 0 {
@@ -67,8 +63,7 @@ func TestTheClassLimitsWhoUsesItAndHow(t *testing.T) {
 		namespace.Labels = maps.Clone(namespace.Labels)
 		namespace.Labels["scenario"] = s.namespace
 	})
-	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "web")
+	_, own := s.awaitReachable("web")
 
 	var l listenersv1alpha1.Listener
 	s.get(&l, s.key("web-listener"))
@@ -94,7 +89,7 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}},
 	}
 	s.create(foreign)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	t.Logf("condition: %s", s.awaitCondition("web-listener",
 		listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonForeignService))
 	var after corev1.Service
@@ -103,7 +98,7 @@ func TestForeignServiceIsNeverModified(t *testing.T) {
 		t.Errorf("the Service was changed: %+v", after)
 	}
 	s.remove(foreign)
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+	s.awaitReachable("web")
 }
 
 // TestADeletedListenerIsCreatedAgain: an administrator deletes the Listener of a running Pod. The operator creates it
@@ -114,12 +109,12 @@ func TestADeletedListenerIsCreatedAgain(t *testing.T) {
 	_, p, _ := s.createReachablePod()
 	deleted := s.awaitListener("web-listener", 1)
 	s.remove(deleted)
-	again := mustAwait(s, &listenersv1alpha1.Listener{}, "web-listener", func(l *listenersv1alpha1.Listener) bool {
+	again := mustAwait(s, &listenersv1alpha1.Listener{}, s.key("web-listener"), func(l *listenersv1alpha1.Listener) bool {
 		return l.UID != deleted.UID && l.Status != nil && len(l.Status.IngressAddresses) == 1
 	})
 	s.awaitAnswer(again.Status.IngressAddresses[0], "web")
-	mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID), func(l *listenersv1alpha1.PodListeners) bool {
-		return cmp.Equal(l.Spec.Listeners["listener"].IngressAddresses, again.Status.IngressAddresses)
+	s.awaitEntry(p, "listener", func(entry listenersv1alpha1.PodListener) bool {
+		return cmp.Equal(entry.IngressAddresses, again.Status.IngressAddresses)
 	})
 	var events eventsv1.EventList
 	if err := api.List(s.ctx, &events, client.InNamespace(s.namespace)); err != nil {
@@ -144,7 +139,7 @@ func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 	if out, err := kubectl(s.timeoutContext(), "--namespace", s.namespace, "delete", "service", deleted.Name); err != nil {
 		t.Fatalf("deleting the Service: %v\n%s", err, out)
 	}
-	again := mustAwait(s, &corev1.Service{}, deleted.Name, func(service *corev1.Service) bool { return service.UID != deleted.UID })
+	again := mustAwait(s, &corev1.Service{}, s.key(deleted.Name), func(service *corev1.Service) bool { return service.UID != deleted.UID })
 	for _, port := range deleted.Spec.Ports {
 		if got := nodePort(again, port.Name); got != port.NodePort {
 			t.Errorf("the node port of %s is %d, want %d", port.Name, got, port.NodePort)
@@ -155,7 +150,5 @@ func TestADeletedServiceGetsItsNodePortsAgain(t *testing.T) {
 	if diff := cmp.Diff(before.Status, s.awaitListener("web-listener", 1).Status); diff != "" {
 		t.Errorf("status of the Listener (-before +after):\n%s", diff)
 	}
-	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the Pod was restarted")
-	}
+	s.checkNotRestarted(p)
 }

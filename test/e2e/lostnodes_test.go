@@ -52,7 +52,7 @@ func (s *scenario) awaitReplica(before ...*corev1.Pod) brokerReplica {
 	if diff := cmp.Diff(wantFiles("listener", r.address), s.readFiles(r.address)); diff != "" {
 		s.Errorf("files (-want +got):\n%s", diff)
 	}
-	mustAwait(s, &listenersv1alpha1.Listener{}, "listener-broker-0", func(l *listenersv1alpha1.Listener) bool {
+	mustAwait(s, &listenersv1alpha1.Listener{}, s.key("listener-broker-0"), func(l *listenersv1alpha1.Listener) bool {
 		r.Listener = l.UID
 		return l.Status != nil && len(l.Status.IngressAddresses) == 1 && l.Status.IngressAddresses[0].Address == r.address.Address
 	})
@@ -85,12 +85,10 @@ func (s *scenario) awaitPinned(node string) {
 	s.Helper()
 	var pvc corev1.PersistentVolumeClaim
 	s.get(&pvc, s.key("listener-broker-0"))
-	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
+	mustAwait(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: pvc.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
 		return pv.Status.Phase == corev1.VolumeBound && slices.Equal(index.PinnedNodes(pv), []string{node})
-	}); err != nil {
-		s.Fatal(err)
-	}
-	mustAwait(s, &corev1.PersistentVolumeClaim{}, pvc.Name, func(pvc *corev1.PersistentVolumeClaim) bool { return pvc.Status.Phase == corev1.ClaimBound })
+	})
+	mustAwait(s, &corev1.PersistentVolumeClaim{}, s.key(pvc.Name), func(pvc *corev1.PersistentVolumeClaim) bool { return pvc.Status.Phase == corev1.ClaimBound })
 }
 
 // cordon cordons nodes until the function that it returns is called, or the test ends.
@@ -236,8 +234,8 @@ func TestAPreferredVolumeLeavesAFullNode(t *testing.T) {
 	}
 	scale(0)
 	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(before.pod))
-	blocker := pod("blocker", nil)
-	blocker.Spec.NodeSelector = map[string]string{corev1.LabelHostname: before.pod.Spec.NodeName}
+	blocker := podWith("blocker")
+	blocker.Spec.NodeSelector = onNode(before.pod.Spec.NodeName)
 	s.create(blocker)
 	s.awaitReady("blocker")
 	scale(1)
@@ -259,10 +257,7 @@ func TestAVolumeDeletedByHandIsCreatedAgain(t *testing.T) {
 	old := pv.UID
 	s.remove(pv)
 	s.patch(pv, func() { pv.Finalizers = nil })
-	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName},
-		func(pv *corev1.PersistentVolume) bool { return pv.UID != old }); err != nil {
-		t.Fatal(err)
-	}
+	mustAwait(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool { return pv.UID != old })
 	s.awaitEvent("PersistentVolumeClaim", claim.Name, listenersv1alpha1.ReasonVolumeRestored, claim.Spec.VolumeName)
 	s.awaitPinned(before.pod.Spec.NodeName)
 	s.awaitAnswer(before.address, "broker-0")
@@ -290,9 +285,9 @@ func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, node := range []int{nodes[0], lost} {
-		p := pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byName("bootstrap")})
+		p := pod(fmt.Sprintf("web-%d", i), byName("bootstrap"))
 		p.Spec.NodeName = "" // the volume is provisioned only if the scheduler selects the node
-		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(node)}
+		p.Spec.NodeSelector = onNode(testbed.NodeName(node))
 		s.create(p)
 		s.awaitReady(p.Name)
 	}

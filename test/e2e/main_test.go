@@ -28,7 +28,6 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -168,10 +167,7 @@ func install(ctx context.Context) error {
 		return err
 	}
 	_, err = await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName},
-		func(o *operatorv1alpha1.ListenerOperator) bool {
-			return meta.IsStatusConditionTrue(o.Status.Conditions, operatorv1alpha1.ConditionAvailable) &&
-				int(o.Status.NodeAgent.Ready) == len(testbed.Nodes())
-		})
+		isAvailableOnAllNodes)
 	if err != nil {
 		_ = command(context.WithoutCancel(ctx), root, testbed.Kubectl(), "-n", operatorNamespace, "get", "pods,daemonsets,events")
 		return fmt.Errorf("waiting for the operator to be available: %w", err)

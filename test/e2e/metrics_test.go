@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,11 +89,7 @@ func (s *scenario) token(account string) string {
 	s.Helper()
 	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}
 	s.create(sa)
-	request := &authenticationv1.TokenRequest{}
-	if err := api.SubResource("token").Create(s.ctx, sa, request); err != nil {
-		s.Fatalf("requesting a token for %s: %v", account, err)
-	}
-	return request.Status.Token
+	return s.tokenOf(s.namespace, account)
 }
 
 // metrics requests metrics, with the token unless it is empty, and returns the status code and the body.
@@ -124,7 +119,7 @@ func TestEveryQueryOfTheDashboardHasAResult(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned()).Name
 	s.createBootstrapListener(class) // without an address
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class)}))
+	s.create(pod("web", byClass(class)))
 	s.awaitReady("web")
 	s.allowMetrics("reader")
 	token := s.token("reader")
@@ -132,9 +127,7 @@ func TestEveryQueryOfTheDashboardHasAResult(t *testing.T) {
 	store := &queries.Store{}
 	// Rates take two scrapes; Prometheus' times need not be real.
 	for _, at := range []time.Time{begin.Add(-2 * time.Minute), begin} {
-		if err := eventually(s.timeoutContext(), func(ctx context.Context) error { return s.scrape(ctx, store, token, at) }); err != nil {
-			t.Fatal(err)
-		}
+		s.eventually(func(ctx context.Context) error { return s.scrape(ctx, store, token, at) })
 	}
 	raw, err := os.ReadFile("../../config/dashboard/grafana-dashboard.json")
 	if err != nil {
@@ -167,12 +160,11 @@ func TestEveryQueryOfTheDashboardHasAResult(t *testing.T) {
 // scrape adds the metrics of the operator and of all node agents to a store, with the labels of the ServiceMonitor.
 func (s *scenario) scrape(ctx context.Context, store *queries.Store, token string, at time.Time) error {
 	targets := map[string]map[string]string{s.metricsURL(): {"job": names.MetricsService, "namespace": operatorNamespace, "pod": "operator"}}
-	var agents corev1.PodList
-	if err := api.List(ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
+	agents, err := podsOf(ctx, "node-agent")
+	if err != nil {
 		return err
 	}
-	for i := range agents.Items {
-		a := &agents.Items[i]
+	for _, a := range agents {
 		targets["http://"+net.JoinHostPort(a.Status.PodIP, "8081")+"/metrics"] = map[string]string{
 			"job": names.NodeAgent, "namespace": operatorNamespace, "pod": a.Name, "node": a.Spec.NodeName,
 		}

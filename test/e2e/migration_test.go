@@ -36,9 +36,7 @@ import (
 // release and a namespace of its own. Their Pods do nothing.
 func (s *scenario) startStackable() []client.Object {
 	s.Helper()
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
-	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
+	s.allowPrivileged()
 	labels := func(role string) map[string]string {
 		return map[string]string{"app.kubernetes.io/name": "listener-operator", "app.kubernetes.io/instance": "sdp", "app.kubernetes.io/role": role}
 	}
@@ -97,12 +95,12 @@ func (s *scenario) awaitTakenOver() {
 func TestTheOperatorWaitsForTheEndOfStackables(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	s.create(pod("before", map[string]map[string]string{"listener": byClass(class.Name)}))
-	before := s.awaitPodListener(s.awaitReady("before"), "listener").IngressAddresses[0]
+	s.create(pod("before", byClass(class.Name)))
+	_, before := s.awaitReachable("before")
 
 	workloads := s.startStackable()
 	s.awaitWaiting()
-	s.create(pod("after", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("after", byClass(class.Name)))
 	s.awaitAnswer(before, "before")
 
 	for _, o := range workloads {
@@ -137,7 +135,7 @@ func TestRunningPodsAreTakenOverFromStackable(t *testing.T) {
 		s.remove(o)
 	}
 	s.awaitTakenOver()
-	mustAwait(s, &listenersv1alpha1.PodListeners{}, listenersv1alpha1.PodListenersName(p.UID), func(l *listenersv1alpha1.PodListeners) bool {
+	mustAwait(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)), func(l *listenersv1alpha1.PodListeners) bool {
 		return l.Spec.NodeName == p.Spec.NodeName && l.Spec.Listeners["listener"].ListenerName == "web-listener"
 	})
 	s.checkTakenOver(p, own, before)
@@ -159,14 +157,12 @@ func (s *scenario) uninstall(config *operatorv1alpha1.ListenerOperator) {
 	mustAwaitDeleted(s, &corev1.ConfigMap{}, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
 	s.patch(config, func() { config.Finalizers = nil })
 	s.remove(config)
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error { // which the garbage collector deletes
+	s.eventually(func(ctx context.Context) error { // which the garbage collector deletes
 		if agents := s.agentUIDs(); len(agents) > 0 {
 			return fmt.Errorf("agents still exist: %v", agents)
 		}
 		return nil
-	}); err != nil {
-		s.Fatal(err)
-	}
+	})
 	policy := client.ObjectKey{Name: names.PodListenersPolicy}
 	mustAwaitDeleted(s, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, policy)
 	mustAwaitDeleted(s, &admissionregistrationv1.ValidatingAdmissionPolicy{}, policy)
@@ -327,14 +323,12 @@ func (s *scenario) podListenersOfStackable(p *corev1.Pod, own listenersv1alpha1.
 			"listener": {Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: []listenersv1alpha1.IngressAddress{own}},
 		}},
 	}
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		if err := client.IgnoreNotFound(api.Delete(ctx, &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: replaced.Name}})); err != nil {
 			return err
 		}
 		return api.Create(ctx, replaced.DeepCopy(), client.FieldOwner(names.FieldManagerDefault))
-	}); err != nil {
-		s.Fatal(err)
-	}
+	})
 }
 
 // filesOfStackable replaces the content of a volume by plain files and a link (contract 1.4).
@@ -407,13 +401,9 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 	if after.UID != before.UID || !cmp.Equal(after.Spec.Ports, before.Spec.Ports) || after.Spec.ClusterIP != before.Spec.ClusterIP {
 		s.Errorf("the Service was %+v and is %+v", before, after)
 	}
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		s.Errorf("files (-want +got):\n%s", diff)
-	}
+	s.checkFilesAt(own)
 	s.awaitAnswer(own, p.Name)
-	if now := s.awaitReady(p.Name); now.UID != p.UID || now.Status.ContainerStatuses[0].RestartCount != 0 {
-		s.Error("the Pod was restarted")
-	}
+	s.checkNotRestarted(p)
 	s.checkNoConversionWebhook()
 	storage, driver := &storagev1.StorageClass{}, &storagev1.CSIDriver{}
 	s.get(storage, client.ObjectKey{Name: names.Driver})
@@ -435,11 +425,9 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 	}
 	claim := &corev1.PersistentVolumeClaim{}
 	s.get(claim, s.key(before.Name))
-	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
+	mustAwait(s, &corev1.PersistentVolume{}, client.ObjectKey{Name: claim.Spec.VolumeName}, func(pv *corev1.PersistentVolume) bool {
 		return !slices.Contains(pv.Finalizers, finalizerOfStackable)
-	}); err != nil {
-		s.Error(err)
-	}
+	})
 }
 
 // TestCRDsOfStackableAreTakenOver: the CustomResourceDefinitions of Stackable's listener operator have a conversion
@@ -548,12 +536,9 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 		t.Errorf("the Pod runs on %s, its volume is pinned to node-2", p.Spec.NodeName)
 	}
 	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "web-0")
-	if _, err := await(s.timeoutContext(), &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name},
-		func(pv *corev1.PersistentVolume) bool {
-			return !slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
-		}); err != nil {
-		t.Error(err)
-	}
+	mustAwait(s, &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name}, func(pv *corev1.PersistentVolume) bool {
+		return !slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
+	})
 	s.remove(set)
 	mustAwaitDeleted(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))
 	s.remove(claim)

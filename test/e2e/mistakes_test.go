@@ -19,11 +19,11 @@ import (
 func TestMistakesShowOnThePod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	s.create(pod("missing", map[string]map[string]string{"listener": byClass(s.namespace)}))
+	s.create(pod("missing", byClass(s.namespace)))
 	t.Logf("event: %s", s.awaitEvent("Pod", "missing", listenersv1alpha1.ReasonClassNotFound, s.namespace))
-	s.create(pod("misspelled", map[string]map[string]string{"listener": {"listener.stackable.tech/listener-class": s.namespace}}))
+	s.create(pod("misspelled", map[string]string{"listener.stackable.tech/listener-class": s.namespace}))
 	t.Logf("event: %s", s.awaitEvent("Pod", "misspelled", listenersv1alpha1.ReasonInvalidClaim, "did you mean", names.AnnotationListenerClass))
-	s.create(pod("elsewhere", map[string]map[string]string{"listener": byName("shop/web")}))
+	s.create(pod("elsewhere", byName("shop/web")))
 	t.Logf("event: %s", s.awaitEvent("Pod", "elsewhere", listenersv1alpha1.ReasonInvalidName, "name alone"))
 }
 
@@ -57,7 +57,7 @@ func TestSilentMistakesAreReported(t *testing.T) {
 		Spec:       listenersv1alpha1.ListenerSpec{ClassName: &class.Name, Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 8080}}},
 	}
 	s.create(shared)
-	s.create(pod("client", map[string]map[string]string{"listener": byName("shared")}))
+	s.create(pod("client", byName("shared")))
 	s.awaitReady("client")
 	s.remove(shared)
 	t.Logf("event: %s", s.awaitEvent("Pod", "client", listenersv1alpha1.ReasonListenerNotFound, "shared"))
@@ -67,13 +67,12 @@ func TestSilentMistakesAreReported(t *testing.T) {
 func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(s.namespace)}))
+	s.create(pod("web", byClass(s.namespace)))
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
 	created := time.Now()
 	s.createClass(unpinned())
-	own := s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0]
-	t.Logf("ready %s after the class was created", time.Since(created).Round(time.Millisecond))
-	s.awaitAnswer(own, "web")
+	s.awaitReachable("web")
+	t.Logf("reached %s after the class was created", time.Since(created).Round(time.Millisecond))
 }
 
 // TestAMissingListenerIsUsedOnceItIsCreated: the same for a Listener that a claim names, which has no class at first.
@@ -81,7 +80,7 @@ func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byName("late")}))
+	s.create(pod("web", byName("late")))
 	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonListenerNotFound)
 	late := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "late"},
@@ -91,7 +90,7 @@ func TestAMissingListenerIsUsedOnceItIsCreated(t *testing.T) {
 	s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotSet)
 	s.awaitCondition("late", listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonClassNotSet)
 	s.patch(late, func() { late.Spec.ClassName = &class.Name })
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("web"), "listener").IngressAddresses[0], "web")
+	s.awaitReachable("web")
 }
 
 // TestAnInvalidClaimIsReported: each of these Pods waits, and an event on its claim says why.
@@ -101,7 +100,7 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 	class := s.createClass(unpinned())
 	both := byClass(class.Name)
 	maps.Copy(both, byName("other"))
-	noPorts := pod("no-ports", map[string]map[string]string{"listener": byClass(class.Name)})
+	noPorts := pod("no-ports", byClass(class.Name))
 	noPorts.Spec.Containers[0].Ports = nil
 	foreign := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "conflict-listener"}}
 	s.create(foreign)
@@ -109,11 +108,11 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 		pod    *corev1.Pod
 		reason string
 	}{
-		{pod("neither", map[string]map[string]string{"listener": nil}), listenersv1alpha1.ReasonInvalidClaim},
-		{pod("both", map[string]map[string]string{"listener": both}), listenersv1alpha1.ReasonInvalidClaim},
+		{pod("neither", nil), listenersv1alpha1.ReasonInvalidClaim},
+		{pod("both", both), listenersv1alpha1.ReasonInvalidClaim},
 		{noPorts, listenersv1alpha1.ReasonNoPorts},
-		{pod("0-starts-with-a-digit", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonInvalidName},
-		{pod("conflict", map[string]map[string]string{"listener": byClass(class.Name)}), listenersv1alpha1.ReasonForeignListener},
+		{pod("0-starts-with-a-digit", byClass(class.Name)), listenersv1alpha1.ReasonInvalidName},
+		{pod("conflict", byClass(class.Name)), listenersv1alpha1.ReasonForeignListener},
 	} {
 		s.create(tc.pod)
 		t.Logf("%s: %s", tc.pod.Name, s.awaitEvent("PersistentVolumeClaim", tc.pod.Name+"-listener", tc.reason))
@@ -130,13 +129,11 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	p := podWith("inline", corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+	p := podWith("inline", corev1.Volume{Name: "listener", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
 		Driver: names.Driver, VolumeAttributes: byClass("external-unstable"),
-	}})
+	}}})
 	// Inline CSI volumes of this driver are not permitted in restricted namespaces.
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
-	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
+	s.allowPrivileged()
 	s.create(p)
 	note := s.awaitEvent("Pod", "inline", "FailedMount", "InvalidArgument", "inline", "volumeClaimTemplate", "storageClassName "+names.Driver)
 	t.Logf("event: %s", note)

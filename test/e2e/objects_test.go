@@ -89,30 +89,43 @@ func podSpec(volumes ...string) corev1.PodSpec {
 	}
 }
 
-// pod returns a Pod that runs the test server. volumes are its ephemeral listener volumes, with the annotations of
-// their claims.
-func pod(name string, volumes map[string]map[string]string) *corev1.Pod {
-	spec := podSpec()
-	for volume, annotations := range volumes {
-		spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts,
-			corev1.VolumeMount{Name: volume, MountPath: "/listeners/" + volume})
-		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
-			Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
-				ObjectMeta: metav1.ObjectMeta{Annotations: annotations, Labels: map[string]string{"app": name}},
-				Spec:       claimSpec(),
-			}},
-		}})
-	}
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Spec: spec}
+// pod returns a Pod that runs the test server, with the ephemeral listener volume "listener", whose claim has these
+// annotations.
+func pod(name string, claim map[string]string) *corev1.Pod {
+	return podWith(name, ephemeral("listener", claim))
 }
 
-// podWith returns a Pod that runs the test server, with one volume, "listener".
-func podWith(name string, source corev1.VolumeSource) *corev1.Pod {
-	p := pod(name, nil)
-	p.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: source}}
-	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "listener", MountPath: "/listeners/listener"}}
-	return p
+// podWith returns a Pod that runs the test server and mounts these volumes.
+func podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
+	labels := map[string]string{"app": name}
+	var mounted []string
+	for _, v := range volumes {
+		mounted = append(mounted, v.Name)
+		if v.Ephemeral != nil {
+			v.Ephemeral.VolumeClaimTemplate.Labels = labels
+		}
+	}
+	spec := podSpec(mounted...)
+	spec.Volumes = volumes
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec}
 }
+
+// ephemeral returns an ephemeral listener volume whose claim has these annotations.
+func ephemeral(name string, claim map[string]string) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Annotations: claim}, Spec: claimSpec()},
+	}}}
+}
+
+// claimed returns the volume "listener" with a claim that exists.
+func claimed(claim string) corev1.Volume {
+	return corev1.Volume{Name: "listener", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+	}}
+}
+
+// onNode returns the node selector of Pods that run on a node.
+func onNode(name string) map[string]string { return map[string]string{corev1.LabelHostname: name} }
 
 // statefulSet returns a StatefulSet that runs the test server, and has a claim with these annotations for each replica.
 func statefulSet(name string, replicas int32, annotations map[string]string) *appsv1.StatefulSet {

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,15 +18,30 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// externalClient is an HTTP client outside of the cluster.
-var externalClient = &http.Client{
-	Timeout: 3 * time.Second,
-	Transport: &http.Transport{
+// externalClient and patientClient are HTTP clients outside of the cluster. The patient one allows for nodes that have
+// other work: a late answer is not lost.
+var (
+	externalClient = clientOf("", 3*time.Second, nil)
+	patientClient  = clientOf("", 30*time.Second, nil)
+)
+
+// clientOf returns an HTTP client outside of the cluster that resolves all hosts to an IP address, as a name server
+// would tell, unless that is empty.
+func clientOf(ip string, timeout time.Duration, trust *tls.Config) *http.Client {
+	return &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DisableKeepAlives: true,
+		TLSClientConfig:   trust,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if ip != "" {
+				_, port, err := net.SplitHostPort(address)
+				if err != nil {
+					return nil, err
+				}
+				address = net.JoinHostPort(ip, port)
+			}
 			return testbed.ClientDial(ctx, network, address)
 		},
-	},
+	}}
 }
 
 // request sends one request from outside of the cluster to an address of a Listener, and returns the body.
@@ -129,19 +145,26 @@ func (s *scenario) readFiles(a listenersv1alpha1.IngressAddress) map[string]stri
 	return files
 }
 
+// checkFilesAt fails the test unless the test server, which is reached at this address, reads it and no other in its
+// volume "listener".
+func (s *scenario) checkFilesAt(own listenersv1alpha1.IngressAddress) {
+	s.Helper()
+	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
+		s.Errorf("files at %s (-want +got):\n%s", own.Address, diff)
+	}
+}
+
 // awaitFilesAt waits until the test server, which is reached through an address from outside of the cluster, reads
 // exactly these addresses in its volume "listener".
 func (s *scenario) awaitFilesAt(through listenersv1alpha1.IngressAddress, want ...listenersv1alpha1.IngressAddress) {
 	s.Helper()
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		raw, err := request(ctx, through, "/files")
 		if err != nil {
 			return err
 		}
 		return checkFiles(raw, want...)
-	}); err != nil {
-		s.Fatal(err)
-	}
+	})
 }
 
 // checkFiles returns an error unless the files that the test server has read are those of exactly these addresses in

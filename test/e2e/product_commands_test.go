@@ -41,7 +41,7 @@ func (s *scenario) shell(command string) {
 		s.Fatal(err)
 	}
 	command = "kubectl config set-context --current --namespace " + s.namespace + "\n" + command
-	cmd := exec.CommandContext(s.productContext(), "sh", "-euc", command)
+	cmd := exec.CommandContext(s.timeoutContext(), "sh", "-euc", command)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+own, "PATH="+filepath.Dir(testbed.Kubectl())+":"+os.Getenv("PATH"))
 	output, err := cmd.CombinedOutput()
 	s.Logf("$ %s\n%s", command, output)
@@ -109,7 +109,7 @@ func (s *scenario) loseNode(node int, deleteNode func() error, set, port string)
 	}
 	var moved []string
 	for _, pod := range lost {
-		s.awaitSuccessor(pod)
+		s.awaitReady(pod.Name, pod)
 		moved = append(moved, pod.Name)
 	}
 	s.Logf("these Pods have moved: %q", moved)

@@ -47,7 +47,7 @@ func TestProductHDFS(t *testing.T) {
 	if err := deleteNode(); err != nil {
 		t.Fatal(err)
 	}
-	moved := s.awaitSuccessor(added)
+	moved := s.awaitReady(added.Name, added)
 	if moved.Spec.NodeName == added.Spec.NodeName {
 		t.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)
 	}
@@ -74,7 +74,7 @@ var errOtherDataNode = errors.New("the client may not use this DataNode")
 func (h *hdfsOf) use(content string, dataNodes int) {
 	h.Helper()
 	var used []string
-	h.eventually("writing to each DataNode, and reading from it", func(context.Context) error {
+	h.eventually(func(context.Context) error {
 		if err := h.write(content, dataNodes); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (h *hdfsOf) use(content string, dataNodes int) {
 		return nil
 	})
 	h.files = append(h.files, content)
-	h.eventually("reading all files", func(context.Context) error {
+	h.eventually(func(context.Context) error {
 		for i, want := range h.files {
 			if err := h.read(i, want, testbed.ClientDial); err != nil {
 				return err
@@ -111,13 +111,6 @@ func (h *hdfsOf) readFrom(only, content string) error {
 		}
 		return testbed.ClientDial(ctx, network, address)
 	})
-}
-
-func (h *hdfsOf) eventually(what string, try func(context.Context) error) {
-	h.Helper()
-	if err := eventually(h.productContext(), try); err != nil {
-		h.Fatalf("%s: %v", what, err)
-	}
 }
 
 // dial is how a client connects.

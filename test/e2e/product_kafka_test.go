@@ -40,7 +40,7 @@ func TestProductKafka(t *testing.T) {
 	if err := deleteNode(); err != nil {
 		t.Fatal(err)
 	}
-	moved := s.awaitSuccessor(added)
+	moved := s.awaitReady(added.Name, added)
 	if moved.Spec.NodeName == added.Spec.NodeName {
 		t.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)
 	}
@@ -94,7 +94,7 @@ func (k *kafka) use(value string, brokers int32) {
 // awaitBrokers waits until the client learns exactly the addresses in the Listeners of these brokers.
 func (k *kafka) awaitBrokers(client *kgo.Client, brokers int32) {
 	k.Helper()
-	if err := eventually(k.productContext(), func(ctx context.Context) error {
+	if err := eventually(k.timeoutContext(), func(ctx context.Context) error {
 		want, got := map[int32]string{}, map[int32]string{}
 		for broker := range brokers {
 			var err error
@@ -121,7 +121,7 @@ func (k *kafka) awaitBrokers(client *kgo.Client, brokers int32) {
 // write writes a record to a topic, which it creates on these brokers if it is the first one.
 func (k *kafka) write(client *kgo.Client, topic string, brokers []int32, value string) {
 	k.Helper()
-	ctx := k.productContext()
+	ctx := k.timeoutContext()
 	if len(k.written[topic]) == 0 {
 		assignment := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
 		assignment.Replicas = brokers
@@ -154,7 +154,7 @@ func (k *kafka) read(topic, bootstrap string) {
 		k.Fatal(err)
 	}
 	defer client.Close()
-	ctx := k.productContext()
+	ctx := k.timeoutContext()
 	var got []string
 	for len(got) < len(k.written[topic]) && ctx.Err() == nil {
 		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { got = append(got, string(r.Value)) })

@@ -74,7 +74,7 @@ func (s *scenario) usePostgreSQL(when string, servers int) {
 	}
 	all := strings.Join(slices.Sorted(maps.Values(endpoints)), ",")
 	value := start.Format(time.RFC3339Nano)
-	if err := eventually(s.productContext(), func(ctx context.Context) error {
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		if err := query(ctx, all, "read-write", func(c *pgx.Conn) error {
 			_, err := c.Exec(ctx, "CREATE TABLE IF NOT EXISTS written (value text); INSERT INTO written VALUES ('"+value+"')")
 			return err

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +43,7 @@ func newRecipe(t *testing.T, ref string, build func(context.Context) (image.Spec
 		t.Fatal(err)
 	}
 	s := newScenario(t)
+	s.timeout = productTimeout
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.logProducts()
@@ -59,10 +59,7 @@ func (s *scenario) logProducts() {
 		s.Errorf("listing the Pods: %v", err)
 	}
 	for i := range pods.Items {
-		cmd := exec.Command(testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", s.namespace, "logs", pods.Items[i].Name,
-			"--all-containers", "--tail=30")
-		output, _ := cmd.CombinedOutput()
-		s.Logf("logs of %s:\n%s", pods.Items[i].Name, output)
+		s.logKubectl(context.Background(), "-n", s.namespace, "logs", pods.Items[i].Name, "--all-containers", "--tail=30")
 	}
 }
 
@@ -127,31 +124,12 @@ func claimsOf(template, set string, replicas int) []string {
 	return claims
 }
 
-// productContext returns a context with the timeout for products.
-func (s *scenario) productContext() context.Context {
-	ctx, cancel := context.WithTimeout(s.ctx, productTimeout)
-	s.Cleanup(cancel)
-	return ctx
-}
-
 // awaitReplicas waits until a StatefulSet has exactly this number of replicas, and all are ready.
 func (s *scenario) awaitReplicas(name string, replicas int32) {
 	s.Helper()
-	if _, err := await(s.productContext(), &appsv1.StatefulSet{}, s.key(name), func(set *appsv1.StatefulSet) bool {
+	mustAwait(s, &appsv1.StatefulSet{}, s.key(name), func(set *appsv1.StatefulSet) bool {
 		return set.Status.ObservedGeneration == set.Generation && set.Status.Replicas == replicas && set.Status.ReadyReplicas == replicas
-	}); err != nil {
-		s.Fatal(err)
-	}
-}
-
-// awaitSuccessor waits until the successor of a Pod of a StatefulSet is ready.
-func (s *scenario) awaitSuccessor(of *corev1.Pod) *corev1.Pod {
-	s.Helper()
-	p, err := await(s.productContext(), &corev1.Pod{}, s.key(of.Name), func(p *corev1.Pod) bool { return p.UID != of.UID && isReady(p) })
-	if err != nil {
-		s.Fatal(err)
-	}
-	return p
+	})
 }
 
 // restart deletes a Pod of a StatefulSet, and waits until its successor is ready.
@@ -160,7 +138,7 @@ func (s *scenario) restart(name string) {
 	p := &corev1.Pod{}
 	s.get(p, s.key(name))
 	s.remove(p)
-	s.awaitSuccessor(p)
+	s.awaitReady(name, p)
 }
 
 // scale scales a StatefulSet, and waits until all its replicas are ready, and no others are left.

@@ -86,7 +86,7 @@ func (s *scenario) useRedis(c *redis.ClusterClient, when string, members int) {
 		s.Fatalf("%s, the Listeners have the addresses %q, want %d", when, want, members)
 	}
 	value := start.Format(time.RFC3339Nano)
-	if err := eventually(s.productContext(), func(ctx context.Context) error {
+	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
 		c.ReloadState(ctx)
 		return checkRedis(ctx, c, want, value)
 	}); err != nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,9 +20,7 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinned())
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
-	p := s.awaitReady("broker-0")
-	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "broker-0")
+	p, own := s.awaitReachable("broker-0")
 	node := nodeOf(p)
 	if err := testbed.StopNode(s.ctx, node); err != nil {
 		t.Fatal(err)
@@ -38,9 +35,7 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 	if after := s.awaitReady("broker-0"); after.UID != p.UID {
 		t.Errorf("the Pod was replaced: its uid was %s and is %s", p.UID, after.UID)
 	}
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	s.checkFilesAt(own)
 	if err := testbed.Ready(s.timeoutContext()); err != nil {
 		t.Error(err)
 	}
@@ -57,13 +52,11 @@ func TestTheKubeletRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.awaitAnswer(own, "broker-0")
-	next := pod("next", map[string]map[string]string{"listener": byClass(class.Name)})
-	next.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.Spec.NodeName}
+	next := pod("next", byClass(class.Name))
+	next.Spec.NodeSelector = onNode(p.Spec.NodeName)
 	s.create(next)
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("next"), "listener").IngressAddresses[0], "next")
-	if after := s.awaitReady("broker-0"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the first Pod was restarted")
-	}
+	s.awaitReachable("next")
+	s.checkNotRestarted(p)
 }
 
 // TestAnAgentUpdatesVolumesAfterItsRestart: addresses that changed while no agent ran on the node are written when it
@@ -73,8 +66,8 @@ func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
 	spec := loadBalanced()
 	spec.PreferredAddressType = listenersv1alpha1.PreferredAddressTypeIP
 	class := s.createClass(spec)
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
-	service := mustAwait(s, &corev1.Service{}, "web-listener", func(service *corev1.Service) bool { return nodePort(service, "http") > 0 })
+	s.create(pod("web", byClass(class.Name)))
+	service := mustAwait(s, &corev1.Service{}, s.key("web-listener"), func(service *corev1.Service) bool { return nodePort(service, "http") > 0 })
 	s.assignAddress(service, "192.0.2.30")
 	p := s.awaitReady("web")
 	through := listenersv1alpha1.IngressAddress{Address: testbed.NodeIP(nodeOf(p)), Ports: map[string]int32{"http": nodePort(service, "http")}}
@@ -93,7 +86,7 @@ func TestAnAgentUpdatesVolumesAfterItsRestart(t *testing.T) {
 func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	s.create(pod("web", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("web", byClass(class.Name)))
 	p := s.awaitReady("web")
 	if err := testbed.StopKubelet(s.ctx, nodeOf(p)); err != nil {
 		t.Fatal(err)
@@ -110,35 +103,26 @@ func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 // agentOn returns the Pod of the node agent on a node.
 func (s *scenario) agentOn(node string) *corev1.Pod {
 	s.Helper()
-	var agents corev1.PodList
-	if err := api.List(s.ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
-		s.Fatalf("listing the agents: %v", err)
-	}
-	for i := range agents.Items {
-		if agents.Items[i].Spec.NodeName == node && agents.Items[i].DeletionTimestamp == nil {
-			return &agents.Items[i]
+	agents, err := podsOf(s.ctx, "node-agent")
+	for i := range agents {
+		if agents[i].Spec.NodeName == node && agents[i].DeletionTimestamp == nil {
+			return &agents[i]
 		}
 	}
-	s.Fatalf("no agent on %s", node)
+	s.Fatalf("no agent on %s: %v", node, err)
 	return nil
 }
 
 // awaitNewAgent waits until another agent than the given one is ready on its node.
 func (s *scenario) awaitNewAgent(old *corev1.Pod) {
 	s.Helper()
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		var agents corev1.PodList
-		if err := api.List(ctx, &agents, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "node-agent"}); err != nil {
-			return err
-		}
-		for i := range agents.Items {
-			if a := &agents.Items[i]; a.Spec.NodeName == old.Spec.NodeName && a.UID != old.UID && isReady(a) {
+	s.eventually(func(ctx context.Context) error {
+		agents, err := podsOf(ctx, "node-agent")
+		for i := range agents {
+			if a := &agents[i]; a.Spec.NodeName == old.Spec.NodeName && a.UID != old.UID && isReady(a) {
 				return nil
 			}
 		}
-		return fmt.Errorf("no new agent on %s", old.Spec.NodeName)
+		return errors.Join(fmt.Errorf("no new agent on %s", old.Spec.NodeName), err)
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
 }

@@ -5,7 +5,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -25,19 +23,13 @@ import (
 func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	s.create(pod("before", map[string]map[string]string{"listener": byClass(class.Name)}))
-	before := s.awaitPodListener(s.awaitReady("before"), "listener").IngressAddresses[0]
-	operator := &appsv1.Deployment{}
-	s.get(operator, client.ObjectKey{Namespace: operatorNamespace, Name: "listener-operator"})
-	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](0) })
-	if _, err := await(s.timeoutContext(), &appsv1.Deployment{}, client.ObjectKeyFromObject(operator),
-		func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 }); err != nil {
-		t.Fatal(err)
-	}
-	s.create(pod("meanwhile", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("before", byClass(class.Name)))
+	_, before := s.awaitReachable("before")
+	s.scaleOperator(0)
+	s.create(pod("meanwhile", byClass(class.Name)))
 	s.awaitAnswer(before, "before")
-	s.patch(operator, func() { operator.Spec.Replicas = ptr.To[int32](1) })
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("meanwhile"), "listener").IngressAddresses[0], "meanwhile")
+	s.scaleOperator(1)
+	s.awaitReachable("meanwhile")
 	s.awaitAnswer(before, "before")
 }
 
@@ -46,17 +38,11 @@ func TestPodsRunWhileTheOperatorIsDown(t *testing.T) {
 func TestAKilledOperatorKeepsItsLease(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	operator := s.operatorPod()
 	before := s.operatorLease()
-	restarts := operator.Status.ContainerStatuses[0].RestartCount
-	s.killOnNode(operator.Spec.NodeName, "/operator")
-	if _, err := await(s.timeoutContext(), &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
-		return p.Status.ContainerStatuses[0].RestartCount > restarts && isReady(p)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	s.create(pod("after", map[string]map[string]string{"listener": byClass(class.Name)}))
-	s.awaitAnswer(s.awaitPodListener(s.awaitReady("after"), "listener").IngressAddresses[0], "after")
+	operator, awaitRestart := s.killOperator()
+	awaitRestart()
+	s.create(pod("after", byClass(class.Name)))
+	s.awaitReachable("after")
 	after := s.operatorLease()
 	if !strings.HasSuffix(*after.Spec.HolderIdentity, "_"+string(operator.UID)) || *after.Spec.HolderIdentity != *before.Spec.HolderIdentity {
 		t.Errorf("the lease was held by %q and is held by %q", *before.Spec.HolderIdentity, *after.Spec.HolderIdentity)
@@ -77,23 +63,31 @@ func (s *scenario) operatorLease() *coordinationv1.Lease {
 // operatorPod waits until the operator's Pod is ready, and returns it.
 func (s *scenario) operatorPod() (operator *corev1.Pod) {
 	s.Helper()
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
-		var pods corev1.PodList
-		if err := api.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
-			return fmt.Errorf("listing the operator's Pods: %w", err)
-		}
-		for i := range pods.Items {
-			if pods.Items[i].DeletionTimestamp == nil && isReady(&pods.Items[i]) {
-				operator = &pods.Items[i]
+	s.eventually(func(ctx context.Context) error {
+		pods, err := podsOf(ctx, "operator")
+		for i := range pods {
+			if pods[i].DeletionTimestamp == nil && isReady(&pods[i]) {
+				operator = &pods[i]
 				return nil
 			}
 		}
-		return errors.New("the operator has no ready Pod")
+		return errors.Join(errors.New("the operator has no ready Pod"), err)
 	})
-	if err != nil {
-		s.Fatal(err)
-	}
 	return operator
+}
+
+// killOperator kills the program of the operator's Pod, which it returns, with a function that waits until the
+// container that replaces it is ready.
+func (s *scenario) killOperator() (operator *corev1.Pod, awaitRestart func()) {
+	s.Helper()
+	operator = s.operatorPod()
+	s.killOnNode(operator.Spec.NodeName, "/operator")
+	return operator, func() {
+		s.Helper()
+		mustAwait(s, &corev1.Pod{}, client.ObjectKeyFromObject(operator), func(p *corev1.Pod) bool {
+			return p.Status.ContainerStatuses[0].RestartCount > operator.Status.ContainerStatuses[0].RestartCount && isReady(p)
+		})
+	}
 }
 
 // killOnNode kills the programs of containers on a node whose command line starts like this.
@@ -104,20 +98,29 @@ func (s *scenario) killOnNode(node, command string) {
 	}
 }
 
+// scaleOperator scales the operator, and waits until it has stopped if that is to zero.
+func (s *scenario) scaleOperator(replicas int32) {
+	s.Helper()
+	operator := &appsv1.Deployment{}
+	s.get(operator, client.ObjectKey{Namespace: operatorNamespace, Name: names.Operator})
+	s.patch(operator, func() { operator.Spec.Replicas = &replicas })
+	if replicas == 0 {
+		mustAwait(s, operator, client.ObjectKeyFromObject(operator), func(d *appsv1.Deployment) bool { return d.Status.Replicas == 0 })
+	}
+}
+
 // operatorPods returns the restart counts of the operator's Pods by uid.
 func (s *scenario) operatorPods() map[string]int32 {
 	s.Helper()
-	var pods corev1.PodList
-	if err := api.List(s.ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{"app.kubernetes.io/component": "operator"}); err != nil {
+	pods, err := podsOf(s.ctx, "operator")
+	if err != nil {
 		s.Fatal(err)
 	}
 	restarts := map[string]int32{}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if p.DeletionTimestamp != nil || len(p.Status.ContainerStatuses) == 0 {
-			continue
+	for _, p := range pods {
+		if p.DeletionTimestamp == nil && len(p.Status.ContainerStatuses) > 0 {
+			restarts[string(p.UID)] = p.Status.ContainerStatuses[0].RestartCount
 		}
-		restarts[string(p.UID)] = p.Status.ContainerStatuses[0].RestartCount
 	}
 	return restarts
 }
@@ -127,7 +130,7 @@ func (s *scenario) operatorPods() map[string]int32 {
 func (s *scenario) awaitRestartedOn(node string, before map[string]int32) {
 	s.Helper()
 	options := &client.ListOptions{
-		Namespace: operatorNamespace, LabelSelector: labels.SelectorFromSet(labels.Set{"app.kubernetes.io/component": "operator"}),
+		Namespace: operatorNamespace, LabelSelector: labels.SelectorFromSet(labels.Set{componentLabel: "operator"}),
 	}
 	for uid, restarts := range before {
 		if _, err := watchUntil(s.timeoutContext(), &corev1.Pod{}, options, func(kind watch.EventType, p *corev1.Pod) bool {

@@ -41,16 +41,16 @@ func TestPodsRestartOneAtATimeWhenTheirAddressChanges(t *testing.T) {
 	}})
 	s.create(statefulSet("broker", 3, byClass(class.Name)))
 	template := func(name string) (*metav1.LabelSelector, corev1.PodTemplateSpec) {
-		p := pod(name, map[string]map[string]string{"listener": byClass(class.Name)})
+		p := pod(name, byClass(class.Name))
 		return &metav1.LabelSelector{MatchLabels: p.Labels}, corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: p.Labels}, Spec: p.Spec}
 	}
 	deployment, daemons := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "front"}}, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "edge"}}
 	deployment.Spec.Selector, deployment.Spec.Template = template("front")
 	daemons.Spec.Selector, daemons.Spec.Template = template("edge")
-	daemons.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(testbed.Nodes()[0])}
+	daemons.Spec.Template.Spec.NodeSelector = onNode(testbed.NodeName(testbed.Nodes()[0]))
 	s.create(deployment)
 	s.create(daemons)
-	s.create(pod("single", map[string]map[string]string{"listener": byClass(class.Name)}))
+	s.create(pod("single", byClass(class.Name)))
 
 	before := map[string]*corev1.Pod{}
 	for _, name := range []string{"broker-0", "broker-1", "broker-2", "single"} {
@@ -91,15 +91,13 @@ func TestPodsRestartOneAtATimeWhenTheirAddressChanges(t *testing.T) {
 // awaitStarted waits until the test server at an address says that it has read this address when it started.
 func (s *scenario) awaitStarted(at listenersv1alpha1.IngressAddress, want string) {
 	s.Helper()
-	if err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		got, err := request(ctx, at, "/started")
 		if err == nil && got != want {
 			err = fmt.Errorf("the program started with %s, want %s", got, want)
 		}
 		return err
-	}); err != nil {
-		s.Fatal(err)
-	}
+	})
 }
 
 // awaitReadyOf waits until a Pod with the label app is ready, other than the one with this uid, and returns it.

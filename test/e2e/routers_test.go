@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -200,23 +199,16 @@ func (r *testRouter) removeFromRoutes(s *scenario) {
 // client returns an HTTP client outside of the cluster that resolves every host to the router, and follows no
 // redirects.
 func (r *testRouter) client() *http.Client {
+	c := clientOf(testbed.NodeIP(r.node), 5*time.Second, trustAuthority())
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c
+}
+
+// trustAuthority returns the configuration of clients that trust the CA of routers and Pods.
+func trustAuthority() *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(openshift.authority.Cert)
-	return &http.Client{
-		Timeout:       5 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{RootCAs: roots},
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				_, port, err := net.SplitHostPort(address)
-				if err != nil {
-					return nil, err
-				}
-				return testbed.ClientDial(ctx, network, net.JoinHostPort(testbed.NodeIP(r.node), port))
-			},
-		},
-	}
+	return &tls.Config{RootCAs: roots}
 }
 
 // answer is the response to a request.

@@ -7,20 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// timeout is how long a scenario waits for one change. It allows for a machine that has other work.
+// timeout is how long most scenarios wait for one change. It allows for a machine that has other work.
 const timeout = 2 * time.Minute
 
 // scenario is a test or benchmark with its own namespace.
@@ -28,6 +28,8 @@ type scenario struct {
 	testing.TB
 	ctx       context.Context
 	namespace string
+	// timeout is how long it waits for one change.
+	timeout time.Duration
 }
 
 // endedNamespaces are those of scenarios that have ended.
@@ -38,9 +40,9 @@ var endedNamespaces sync.Map
 // gone then; Kubernetes deletes a namespace after some seconds, for which awaitEndedNamespaces waits.
 func newScenario(t testing.TB) *scenario {
 	t.Helper()
-	s := &scenario{TB: t, ctx: t.Context()}
+	s := &scenario{TB: t, ctx: t.Context(), timeout: timeout}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "scenario-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+		GenerateName: "scenario-", Labels: map[string]string{podSecurity: "restricted"},
 	}}
 	s.create(namespace)
 	s.namespace = namespace.Name
@@ -59,6 +61,13 @@ func newScenario(t testing.TB) *scenario {
 		endedNamespaces.Store(namespace.Name, t.Name())
 	})
 	return s
+}
+
+// within returns the scenario for a subtest.
+func (s *scenario) within(t *testing.T) *scenario {
+	inner := *s
+	inner.TB, inner.ctx = t, t.Context()
+	return &inner
 }
 
 // deletePods deletes all Pods and claims of the scenario, and waits until they are gone.
@@ -97,20 +106,38 @@ func awaitEndedNamespaces(ctx context.Context) error {
 // dump logs the objects of the namespace, and the logs of the operator and its agents.
 func (s *scenario) dump(ctx context.Context) {
 	for _, args := range [][]string{
-		{"get", "pods,persistentvolumeclaims,listeners,podlisteners,services", "-o", "wide"},
-		{"get", "listeners,podlisteners", "-o", "yaml"},
-		{"get", "events", "--sort-by=.metadata.creationTimestamp"},
+		{"-n", s.namespace, "get", "pods,persistentvolumeclaims,listeners,podlisteners,services", "-o", "wide"},
+		{"-n", s.namespace, "get", "listeners,podlisteners", "-o", "yaml"},
+		{"-n", s.namespace, "get", "events", "--sort-by=.metadata.creationTimestamp"},
+		{"-n", operatorNamespace, "logs", "--prefix", "--tail=40", "-l", componentLabel + "=operator"},
+		{"-n", operatorNamespace, "logs", "--prefix", "--tail=40", "-l", componentLabel + "=node-agent"},
 	} {
-		cmd := exec.CommandContext(ctx, testbed.Kubectl(), append([]string{"--kubeconfig", testbed.Kubeconfig(), "-n", s.namespace}, args...)...)
-		output, _ := cmd.CombinedOutput()
-		s.Logf("kubectl %s:\n%s", strings.Join(args, " "), output)
+		s.logKubectl(ctx, args...)
 	}
-	for _, selector := range []string{"app.kubernetes.io/component=operator", "app.kubernetes.io/component=node-agent"} {
-		cmd := exec.CommandContext(ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,
-			"logs", "--prefix", "--tail=40", "-l", selector)
-		output, _ := cmd.CombinedOutput()
-		s.Logf("logs of %s:\n%s", selector, output)
+}
+
+// kubectl runs kubectl on the cluster, and returns its standard output.
+func kubectl(ctx context.Context, args ...string) (string, error) {
+	out, err := output(ctx, "", nil, testbed.Kubectl(), append([]string{"--kubeconfig=" + testbed.Kubeconfig()}, args...)...)
+	return string(out), err
+}
+
+// logKubectl logs what kubectl prints, for the diagnosis of a failure.
+func (s *scenario) logKubectl(ctx context.Context, args ...string) {
+	out, err := kubectl(ctx, args...)
+	s.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+}
+
+// componentLabel is the label by which the Pods of the operator and of the node agents are told apart.
+const componentLabel = "app.kubernetes.io/component"
+
+// podsOf returns the Pods of a component: "operator" or "node-agent".
+func podsOf(ctx context.Context, component string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := api.List(ctx, &pods, client.InNamespace(operatorNamespace), client.MatchingLabels{componentLabel: component}); err != nil {
+		return nil, fmt.Errorf("listing the Pods of the %s: %w", component, err)
 	}
+	return pods.Items, nil
 }
 
 func (s *scenario) key(name string) client.ObjectKey {
@@ -119,7 +146,7 @@ func (s *scenario) key(name string) client.ObjectKey {
 
 // timeoutContext returns a context with the timeout.
 func (s *scenario) timeoutContext() context.Context {
-	ctx, cancel := context.WithTimeout(s.ctx, timeout)
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout)
 	s.Cleanup(cancel)
 	return ctx
 }
@@ -156,4 +183,24 @@ func (s *scenario) patch(o client.Object, change func()) {
 	if err := api.Patch(s.ctx, o, client.MergeFrom(before)); err != nil {
 		s.Fatalf("changing %T %s: %v", o, o.GetName(), err)
 	}
+}
+
+// allowPrivileged lets the Pods of the scenario do what the restricted Pod security standard forbids, such as using
+// host ports.
+func (s *scenario) allowPrivileged() {
+	s.Helper()
+	namespace := &corev1.Namespace{}
+	s.get(namespace, client.ObjectKey{Name: s.namespace})
+	s.patch(namespace, func() { namespace.Labels[podSecurity] = "privileged" })
+}
+
+// tokenOf returns a token of a ServiceAccount.
+func (s *scenario) tokenOf(namespace, account string) string {
+	s.Helper()
+	sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+	request := &authenticationv1.TokenRequest{}
+	if err := api.SubResource("token").Create(s.ctx, sa, request); err != nil {
+		s.Fatalf("requesting a token of %s: %v", account, err)
+	}
+	return request.Status.Token
 }

@@ -11,7 +11,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -44,38 +43,26 @@ func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
 		}
 		return errors.Join(errs...)
 	}
-	if err := eventually(s.timeoutContext(), denied); err != nil {
-		t.Fatal(err)
-	}
+	s.eventually(denied)
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
 		o.SetName(names.Operator + ".daemonsets")
 		if err := api.Delete(s.ctx, o); err != nil {
 			t.Fatal(err)
 		}
-		if err := eventually(s.timeoutContext(), s.getter(o)); err != nil {
-			t.Fatal(err)
-		}
+		s.eventually(s.getter(o))
 	}
-	if err := eventually(s.timeoutContext(), denied); err != nil {
-		t.Fatal(err)
-	}
+	s.eventually(denied)
 }
 
 // withTokenOf returns a client that has nothing but a token of a ServiceAccount.
 func (s *scenario) withTokenOf(namespace, account string) client.Client {
 	s.Helper()
-	sa := &corev1.ServiceAccount{}
-	sa.Namespace, sa.Name = namespace, account
-	request := &authenticationv1.TokenRequest{}
-	if err := api.SubResource("token").Create(s.ctx, sa, request); err != nil {
-		s.Fatalf("requesting a token of %s: %v", account, err)
-	}
 	admin, err := testbed.RESTConfig()
 	if err != nil {
 		s.Fatal(err)
 	}
 	config := rest.AnonymousClientConfig(admin)
-	config.BearerToken = request.Status.Token
+	config.BearerToken = s.tokenOf(namespace, account)
 	c, err := client.New(config, client.Options{Scheme: api.Scheme()})
 	if err != nil {
 		s.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,18 +42,14 @@ func TestDeletedPodListenersAreRecreated(t *testing.T) {
 	deleted := &listenersv1alpha1.PodListeners{}
 	s.get(deleted, s.key(listenersv1alpha1.PodListenersName(p.UID)))
 	s.remove(deleted)
-	recreated := mustAwait(s, &listenersv1alpha1.PodListeners{}, deleted.Name, func(l *listenersv1alpha1.PodListeners) bool {
+	recreated := mustAwait(s, &listenersv1alpha1.PodListeners{}, s.key(deleted.Name), func(l *listenersv1alpha1.PodListeners) bool {
 		return l.UID != deleted.UID && len(l.Spec.Listeners["listener"].IngressAddresses) > 0
 	})
 	if diff := cmp.Diff(deleted.Spec, recreated.Spec); diff != "" {
 		t.Errorf("spec of the PodListeners (-before +after):\n%s", diff)
 	}
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	if after := s.awaitReady("web"); after.UID != p.UID || after.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Error("the Pod was restarted")
-	}
+	s.checkFilesAt(own)
+	s.checkNotRestarted(p)
 	s.remove(p)
 	mustAwaitDeleted(s, deleted, client.ObjectKeyFromObject(deleted))
 	s.awaitPodDirRemoved(p)
@@ -67,23 +62,19 @@ func TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(pinned())
 	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "shared", Annotations: byClass(class.Name)}, Spec: claimSpec()})
-	shared := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"}}
-	first := podWith("first", shared)
-	first.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(1)}
+	first := podWith("first", claimed("shared"))
+	first.Spec.NodeSelector = onNode(testbed.NodeName(1))
 	s.create(first)
-	own := s.awaitPodListener(s.awaitReady("first"), "listener").IngressAddresses[0]
-	s.awaitAnswer(own, "first")
+	_, own := s.awaitReachable("first")
 
-	second := podWith("second", shared)
+	second := podWith("second", claimed("shared"))
 	second.Spec.NodeName = testbed.NodeName(2) // past the scheduler, which knows better
 	s.create(second)
 	s.awaitEvent("Pod", "second", listenersv1alpha1.ReasonWaitingForAddress, "is pinned to node "+testbed.NodeName(1))
 	s.remove(second)
 	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(second))
 	s.awaitAnswer(own, "first")
-	if diff := cmp.Diff(wantFiles("listener", own), s.readFiles(own)); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	s.checkFilesAt(own)
 }
 
 // TestANamespaceCanBeDeletedWhileVolumesAreMounted: Pods whose mounts wait for an address do not delay the deletion.
@@ -92,7 +83,7 @@ func TestANamespaceCanBeDeletedWhileVolumesAreMounted(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(loadBalanced())
 	for _, name := range []string{"a", "b", "c"} {
-		s.create(pod(name, map[string]map[string]string{"listener": byClass(class.Name)}))
+		s.create(pod(name, byClass(class.Name)))
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		s.awaitEvent("Pod", name, listenersv1alpha1.ReasonWaitingForAddress)
@@ -108,7 +99,7 @@ func TestAnEphemeralVolumeIsDeletedWithItsPod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(unpinned())
-	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	p := pod("web", byClass(class.Name))
 	s.create(p)
 	p = s.awaitReady("web")
 	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
@@ -137,7 +128,7 @@ func TestAFreshVolumeIsReportedOnce(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
 	listeners, podListeners := s.versions(&listenersv1alpha1.ListenerList{}), s.versions(&listenersv1alpha1.PodListenersList{})
-	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	p := pod("web", byClass(class.Name))
 	s.create(p)
 	s.awaitReady("web")
 	s.awaitListener("web-listener", 1)
@@ -203,8 +194,8 @@ func TestAMountTakesFewWrites(t *testing.T) {
 	var writes map[string]float64
 	for _, name := range []string{"first", "again"} {
 		before := s.ourWrites()
-		p := podWith(name, corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "kept"}})
-		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.NodeName(1)}
+		p := podWith(name, claimed("kept"))
+		p.Spec.NodeSelector = onNode(testbed.NodeName(1))
 		s.create(p)
 		s.remove(s.awaitReady(name))
 		mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
@@ -266,11 +257,9 @@ func (s *scenario) ourWrites() map[string]float64 {
 func TestAHostilePodCannotPreventItsDeletion(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	namespace := &corev1.Namespace{}
-	s.get(namespace, client.ObjectKey{Name: s.namespace})
-	s.patch(namespace, func() { namespace.Labels["pod-security.kubernetes.io/enforce"] = "privileged" })
+	s.allowPrivileged()
 	class := s.createClass(unpinned())
-	p := pod("messy", map[string]map[string]string{"listener": byClass(class.Name)})
+	p := pod("messy", byClass(class.Name))
 	p.Spec.SecurityContext = nil
 	p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](0)}
 	p.Spec.Containers[0].Args = []string{"mess"}
@@ -288,10 +277,10 @@ func TestAPodCanBeDeletedWhileItsVolumeIsMounted(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(loadBalanced())
-	p := pod("web", map[string]map[string]string{"listener": byClass(class.Name)})
+	p := pod("web", byClass(class.Name))
 	s.create(p)
 	s.awaitEvent("Pod", "web", listenersv1alpha1.ReasonWaitingForAddress)
-	p = mustAwait(s, &corev1.Pod{}, "web", func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+	p = mustAwait(s, &corev1.Pod{}, s.key("web"), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	s.remove(p)
 	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 	mustAwaitDeleted(s, &listenersv1alpha1.Listener{}, s.key("web-listener"))
@@ -353,7 +342,7 @@ func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
 	before := s.operatorErrors(token)
 	started := metav1.Now()
 	for i := range burst {
-		s.create(pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)}))
+		s.create(pod(fmt.Sprintf("web-%d", i), byClass(class.Name)))
 	}
 	for i := range burst {
 		s.awaitReady(fmt.Sprintf("web-%d", i))
@@ -362,11 +351,11 @@ func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
 	ending := newScenario(t)
 	pods := make([]*corev1.Pod, burst)
 	for i := range pods {
-		pods[i] = pod(fmt.Sprintf("web-%d", i), map[string]map[string]string{"listener": byClass(class.Name)})
+		pods[i] = pod(fmt.Sprintf("web-%d", i), byClass(class.Name))
 		ending.create(pods[i])
 	}
 	for i, p := range pods { // the kubelets are mounting
-		pods[i] = mustAwait(ending, &corev1.Pod{}, p.Name, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
+		pods[i] = mustAwait(ending, &corev1.Pod{}, ending.key(p.Name), func(p *corev1.Pod) bool { return p.Spec.NodeName != "" })
 	}
 	deleted := time.Now()
 	ending.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ending.namespace}})
@@ -387,7 +376,7 @@ func TestABurstOfPodsAndTheEndOfTheirNamespaceAreNoErrors(t *testing.T) {
 // awaitNoVolumes waits until no PersistentVolume has a claim in the namespace.
 func (s *scenario) awaitNoVolumes() {
 	s.Helper()
-	err := eventually(s.timeoutContext(), func(ctx context.Context) error {
+	s.eventually(func(ctx context.Context) error {
 		var volumes corev1.PersistentVolumeList
 		if err := api.List(ctx, &volumes); err != nil {
 			return err
@@ -399,9 +388,6 @@ func (s *scenario) awaitNoVolumes() {
 		}
 		return nil
 	})
-	if err != nil {
-		s.Error(err)
-	}
 }
 
 // operatorErrors returns how many reconcile errors the operator has counted.
@@ -433,12 +419,11 @@ func (s *scenario) operatorErrors(token string) (sum float64) {
 // operatorErrorLog returns the errors that the operator has logged since a time.
 func (s *scenario) operatorErrorLog(since metav1.Time) (lines []string) {
 	s.Helper()
-	output, err := exec.CommandContext(s.ctx, testbed.Kubectl(), "--kubeconfig", testbed.Kubeconfig(), "-n", operatorNamespace,
-		"logs", "--since-time="+since.UTC().Format(time.RFC3339), s.operatorPod().Name).Output()
+	output, err := kubectl(s.ctx, "-n", operatorNamespace, "logs", "--since-time="+since.UTC().Format(time.RFC3339), s.operatorPod().Name)
 	if err != nil {
 		s.Fatalf("reading the operator's log: %v", err)
 	}
-	for line := range strings.Lines(string(output)) {
+	for line := range strings.Lines(output) {
 		if strings.Contains(line, `"level":"ERROR"`) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
