@@ -6,6 +6,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/listener-operator/listener-operator/hack/command"
 	"github.com/listener-operator/listener-operator/hack/objects"
 )
 
@@ -47,14 +49,7 @@ func main() {
 	flag.StringVar(&options.Created, "created", "", "time of the release, for example 2026-01-31T12:00:00Z (default: that in config/)")
 	flag.StringVar(&options.Output, "output", "", "directory for bundle/ and bundle.Dockerfile (default: the repository)")
 	flag.Parse()
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = run(options, ".", os.Stdin)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(context.Context) error { return run(options, ".", os.Stdin) })
 }
 
 // run generates the bundle from a stream of manifests and the files of the repository in dir.

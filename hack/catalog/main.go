@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/listener-operator/listener-operator/hack/command"
@@ -55,19 +54,13 @@ func main() {
 		return nil
 	})
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = run(ctx, options, renderWith(opm))
-	}
-	if err == nil {
-		_, err = command.Run(ctx, opm, "validate", options.Output+"/"+configs)
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error {
+		if err := run(ctx, options, renderWith(opm)); err != nil {
+			return err
+		}
+		_, err := command.Run(ctx, opm, "validate", options.Output+"/"+configs)
+		return err
+	})
 }
 
 // run generates the catalogue.

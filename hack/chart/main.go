@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/blang/semver/v4"
 
 	"github.com/listener-operator/listener-operator/hack/archive"
+	"github.com/listener-operator/listener-operator/hack/command"
 	"github.com/listener-operator/listener-operator/hack/objects"
 )
 
@@ -38,14 +40,7 @@ func main() {
 	flag.StringVar(&o.Image, "image", "", "image of the release")
 	flag.StringVar(&o.Output, "output", "dist", "directory for the archive")
 	flag.Parse()
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = run(o, os.Stdin)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(context.Context) error { return run(o, os.Stdin) })
 }
 
 // run generates the chart from a stream of manifests and the files of the repository in the working directory.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -11,19 +12,14 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/command"
 )
 
 func main() {
 	dir := flag.String("C", "config/crd/bases", "`directory` of the definitions, from the root of the repository")
 	flag.Parse()
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = run(*dir)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(context.Context) error { return run(*dir) })
 }
 
 // run rewrites all YAML files in a directory.

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 
@@ -47,16 +46,7 @@ func main() {
 	flag.StringVar(&o.URL, "url", "", "address of the directory that the archives will be published in")
 	flag.StringVar(&o.Output, "output", "dist/plugin", "directory for the archives and the manifest; it is replaced")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = run(ctx, o, platforms())
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error { return run(ctx, o, platforms()) })
 }
 
 // platform is a system that the plugin is built for.

@@ -9,9 +9,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
 
+	"github.com/listener-operator/listener-operator/hack/command"
 	"github.com/listener-operator/listener-operator/hack/image"
 )
 
@@ -25,16 +25,9 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = run(ctx, dir, output, strings.Split(platforms, ","), flag.Args())
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error {
+		return run(ctx, dir, output, strings.Split(platforms, ","), flag.Args())
+	})
 }
 
 // run collects the licenses of packages of the module in dir.

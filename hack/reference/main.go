@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"maps"
@@ -16,20 +17,15 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/listener-operator/listener-operator/hack/command"
 )
 
 func main() {
 	dir := flag.String("C", "config/crd/bases", "`directory` of the definitions, from the root of the repository")
 	out := flag.String("o", "docs/api.md", "`file` to write, from the root of the repository")
 	flag.Parse()
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = run(*dir, *out)
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(context.Context) error { return run(*dir, *out) })
 }
 
 func run(dir, out string) error {

@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -50,19 +49,12 @@ func main() {
 	flag.StringVar(&options.URL, "url", "", "where the archives of the kubectl plugin will be published (default: the release in the repository)")
 	flag.StringVar(&options.Opm, "opm", "opm", "path of the program opm")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := os.Chdir("..") // `go -C hack run` starts it in hack/, and paths are relative to the repository's root.
-	if err == nil {
-		err = options.complete(ctx)
-	}
-	if err == nil {
-		err = run(ctx, options)
-	}
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\n", err)
-		os.Exit(1)
-	}
+	command.Main(func(ctx context.Context) error {
+		if err := options.complete(ctx); err != nil {
+			return err
+		}
+		return run(ctx, options)
+	})
 }
 
 // complete validates the options, and sets the commit and its time.
