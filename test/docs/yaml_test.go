@@ -18,8 +18,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 )
 
-func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
-
 // files are kinds of files that programs read, and that no API server serves.
 var files = map[string]bool{"ImageSetConfiguration": true}
 
