@@ -82,14 +82,14 @@ type command struct {
 var verbs = map[string]verb{
 	"up":            up,
 	"down":          down,
-	"status":        status,
-	"kubeconfig":    kubeconfig,
-	"kubectl":       kubectl,
-	"client":        client,
-	"node":          node,
-	"load-image":    loadImage,
-	"olm":           installOLM,
-	"load-balancer": installLoadBalancer,
+	"status":        onCluster(status),
+	"kubeconfig":    onCluster(kubeconfig),
+	"kubectl":       onCluster(kubectl),
+	"client":        onCluster(client),
+	"node":          onCluster(node),
+	"load-image":    onCluster(loadImage),
+	"olm":           onCluster(installOLM),
+	"load-balancer": onCluster(installLoadBalancer),
 	"build-tools":   buildTools,
 	"stop-node":     onNode((*cluster.Cluster).StopNode),
 	"start-node":    onNode((*cluster.Cluster).StartNode),
@@ -158,11 +158,7 @@ func down(ctx context.Context, c command, _ []string) error {
 	return cluster.Down(ctx, c.name, c.stderr)
 }
 
-func status(ctx context.Context, c command, _ []string) error {
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
-	}
+func status(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
 	components, err := k.Status()
 	if err != nil {
 		return err
@@ -186,46 +182,30 @@ func status(ctx context.Context, c command, _ []string) error {
 	return nil
 }
 
-func kubeconfig(_ context.Context, c command, _ []string) error {
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
-	}
+func kubeconfig(_ context.Context, k *cluster.Cluster, c command, _ []string) error {
 	fmt.Fprintln(c.stdout, k.Kubeconfig())
 	return nil
 }
 
-func kubectl(ctx context.Context, c command, args []string) error {
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
-	}
+func kubectl(ctx context.Context, k *cluster.Cluster, _ command, args []string) error {
 	args = append([]string{"--kubeconfig=" + k.Kubeconfig()}, args...)
 	return attach(exec.CommandContext(ctx, k.Kubectl(), args...))
 }
 
-func client(ctx context.Context, c command, args []string) error {
+func client(ctx context.Context, k *cluster.Cluster, _ command, args []string) error {
 	if len(args) == 0 {
 		return errors.New("client: want a command")
-	}
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
 	}
 	return attach(k.ClientCommand(ctx, args[0], args[1:]...))
 }
 
-func node(ctx context.Context, c command, args []string) error {
+func node(ctx context.Context, k *cluster.Cluster, _ command, args []string) error {
 	if len(args) < 2 {
 		return errors.New("node: want a node's number and a command")
 	}
 	number, err := strconv.Atoi(args[0])
 	if err != nil {
 		return fmt.Errorf("parsing the node's number: %w", err)
-	}
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
 	}
 	return attach(k.NodeCommand(ctx, number, args[1], args[2:]...))
 }
@@ -236,13 +216,9 @@ func attach(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
-func loadImage(ctx context.Context, c command, _ []string) error {
+func loadImage(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
 	if (c.tar == "") == (c.ref == "") {
 		return errors.New("load-image: want either --tar or --ref")
-	}
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
 	}
 	if c.tar != "" {
 		return k.LoadArchive(ctx, c.tar)
@@ -250,19 +226,11 @@ func loadImage(ctx context.Context, c command, _ []string) error {
 	return k.LoadImage(ctx, c.ref, c.image)
 }
 
-func installOLM(ctx context.Context, c command, _ []string) error {
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
-	}
+func installOLM(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
 	return olm.Install(ctx, k, c.stderr)
 }
 
-func installLoadBalancer(ctx context.Context, c command, _ []string) error {
-	k, err := cluster.Open(c.name)
-	if err != nil {
-		return err
-	}
+func installLoadBalancer(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
 	if err := metallb.Install(ctx, k, c.stderr); err != nil {
 		return err
 	}
@@ -285,7 +253,7 @@ func buildTools(ctx context.Context, c command, names []string) error {
 
 // onNode returns a verb that calls a method with a node's number.
 func onNode(do func(*cluster.Cluster, context.Context, int) error) verb {
-	return func(ctx context.Context, c command, args []string) error {
+	return onCluster(func(ctx context.Context, k *cluster.Cluster, _ command, args []string) error {
 		if len(args) != 1 {
 			return errors.New("want a node's number")
 		}
@@ -293,10 +261,17 @@ func onNode(do func(*cluster.Cluster, context.Context, int) error) verb {
 		if err != nil {
 			return fmt.Errorf("parsing the node's number: %w", err)
 		}
+		return do(k, ctx, number)
+	})
+}
+
+// onCluster returns a verb that opens the cluster, which has to exist.
+func onCluster(do func(context.Context, *cluster.Cluster, command, []string) error) verb {
+	return func(ctx context.Context, c command, args []string) error {
 		k, err := cluster.Open(c.name)
 		if err != nil {
 			return err
 		}
-		return do(k, ctx, number)
+		return do(ctx, k, c, args)
 	}
 }
