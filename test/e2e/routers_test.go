@@ -43,6 +43,7 @@ const (
 var openshift struct {
 	programs sync.Once
 	platform sync.Once
+	routers  sync.Mutex
 	// authority is the CA of the certificates of routers and Pods. Clients trust it.
 	authority *pki.Authority
 	program   string
@@ -54,17 +55,19 @@ var openshift struct {
 // internalShard has the labels of the Routes that the router "internal" serves in addition to the router "default".
 var internalShard = map[string]string{"type": "internal"}
 
-// ensureRouters makes the cluster serve Routes, and starts two routers, which the following tests share.
+// ensureRouters makes the cluster serve Routes, and starts two routers, which the following tests share. They end with
+// their nodes, which other tests stop.
 func (s *scenario) ensureRouters() {
 	s.Helper()
 	prepareRouters(s.TB)
-	openshift.platform.Do(func() {
-		serveRoutes(s.TB)
+	openshift.platform.Do(func() { serveRoutes(s.TB) })
+	openshift.routers.Lock()
+	defer openshift.routers.Unlock()
+	if !openshift.apps.runs() {
 		openshift.apps = startRouter(s.TB, testRouter{name: "default", domain: appsDomain, node: 1})
+	}
+	if !openshift.internal.runs() {
 		openshift.internal = startRouter(s.TB, testRouter{name: "internal", domain: internalDomain, node: 2, shard: internalShard})
-	})
-	if openshift.internal == nil {
-		s.Fatal("another test has failed to start the routers")
 	}
 }
 
@@ -115,7 +118,7 @@ func buildRouter(ctx context.Context) error {
 func stopRouters() error {
 	var errs []error
 	for _, r := range []*testRouter{openshift.apps, openshift.internal} {
-		if r != nil {
+		if r.runs() {
 			errs = append(errs, r.stop())
 		}
 	}
@@ -132,7 +135,8 @@ type testRouter struct {
 	shard        map[string]string
 
 	cmd *exec.Cmd
-	out io.ReadCloser
+	// ended is closed when the router has ended.
+	ended chan struct{}
 }
 
 // startRouter starts a router and waits until it serves. Its log is in the cluster's log directory.
@@ -162,7 +166,8 @@ func startRouter(t testing.TB, r testRouter) *testRouter {
 	}
 	defer func() { _ = log.Close() }()
 	r.cmd.Stderr = log
-	if r.out, err = r.cmd.StdoutPipe(); err != nil {
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := r.cmd.Start(); err != nil {
@@ -170,10 +175,29 @@ func startRouter(t testing.TB, r testRouter) *testRouter {
 	}
 	late := time.AfterFunc(timeout, func() { _ = r.signal(unix.SIGKILL) })
 	defer late.Stop()
-	if line, err := bufio.NewReader(r.out).ReadString('\n'); line != "serving\n" {
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "serving\n" {
 		t.Fatalf("router %s does not serve (%v), see %s", r.name, err, log.Name())
 	}
+	r.ended = make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, out) // until what it has started has ended, too
+		_ = r.cmd.Wait()                // it is killed
+		close(r.ended)
+	}()
 	return &r
+}
+
+// runs reports whether a router has been started and has not ended.
+func (r *testRouter) runs() bool {
+	if r == nil {
+		return false
+	}
+	select {
+	case <-r.ended:
+		return false
+	default:
+		return true
+	}
 }
 
 func (r *testRouter) signal(s unix.Signal) error { return unix.Kill(-r.cmd.Process.Pid, s) }
@@ -183,9 +207,8 @@ func (r *testRouter) stop() error {
 	if err := r.signal(unix.SIGTERM); err != nil {
 		return fmt.Errorf("stopping router %s: %w", r.name, err)
 	}
-	_, err := io.Copy(io.Discard, r.out)
-	_ = r.cmd.Wait() // it was killed
-	return err
+	<-r.ended
+	return nil
 }
 
 // removeFromRoutes removes the router's entries from the status of all Routes, as OpenShift does for a deleted router.
