@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,6 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 var (
@@ -232,10 +232,7 @@ func (m *model) claim(name string) *corev1.PersistentVolumeClaim {
 func claimOf(namespace, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{names.AnnotationProvisioner: names.Driver}},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(names.Driver), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-		},
+		Spec:       objects.ClaimSpec(""),
 	}
 }
 
@@ -245,9 +242,7 @@ func (m *model) pod(number int) *corev1.Pod {
 		ObjectMeta: m.meta(fmt.Sprintf("pod-%d", number)),
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 80}}}},
-			Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprintf("claim-%d", number)},
-			}}},
+			Volumes:    []corev1.Volume{objects.ClaimVolume("listener", fmt.Sprintf("claim-%d", number))},
 		},
 	}
 }
@@ -604,7 +599,7 @@ func (c *cluster) collect(ctx context.Context, w *world) {
 	}
 	alive := map[types.UID]bool{}
 	var dependents []client.Object
-	for _, all := range [][]client.Object{objects(w.listeners), objects(w.claims), objects(w.volumes), objects(w.pods), objects(w.services), objects(w.podListeners)} {
+	for _, all := range [][]client.Object{sliceOf(w.listeners), sliceOf(w.claims), sliceOf(w.volumes), sliceOf(w.pods), sliceOf(w.services), sliceOf(w.podListeners)} {
 		for _, o := range all {
 			alive[o.GetUID()] = true
 			if len(o.GetOwnerReferences()) > 0 {
@@ -630,7 +625,7 @@ func (c *cluster) gone(ctx context.Context, owner metav1.OwnerReference) bool {
 	return apierrors.IsNotFound(err) || err == nil && o.UID != owner.UID
 }
 
-func objects[T any, P interface {
+func sliceOf[T any, P interface {
 	*T
 	client.Object
 }](all map[string]P) []client.Object {

@@ -12,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -25,6 +24,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // writes records the writes of an operator.
@@ -103,10 +103,7 @@ func newMoving(t *testing.T) *moving {
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.namespace, Name: "web", Annotations: map[string]string{
 			names.AnnotationListenerName: m.listener.Name, names.AnnotationProvisioner: names.Driver,
 		}},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(names.Driver), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-		},
+		Spec: objects.ClaimSpec(""),
 	}
 	m.create(
 		// As the chart's: one ServiceAccount for both.

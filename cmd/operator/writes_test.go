@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +19,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // When many Pods start at once, each write delays all of them. Only the number of writes of a status depends on timing:
@@ -73,16 +73,10 @@ func TestAPodWithAFreshVolumeTakesFewWrites(t *testing.T) {
 // createPodWithFreshClaim creates a Pod with an ephemeral volume, and its claim, as Kubernetes does.
 func createPodWithFreshClaim(t *testing.T, c client.Client, namespace, name string) error {
 	t.Helper()
-	claim := corev1.PersistentVolumeClaimSpec{
-		StorageClassName: ptr.To(names.Driver), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-	}
 	annotations := map[string]string{names.AnnotationListenerClass: namespace}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}},
-		Volumes: []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: claim},
-		}}}},
+		Volumes:    []corev1.Volume{objects.EphemeralVolume("listener", annotations)},
 	}}
 	if err := c.Create(t.Context(), pod); err != nil {
 		return err
@@ -90,7 +84,7 @@ func createPodWithFreshClaim(t *testing.T, c client.Client, namespace, name stri
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: pod.UID, Controller: ptr.To(true)}
 	return c.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name + "-listener", Annotations: annotations, OwnerReferences: []metav1.OwnerReference{owner},
-	}, Spec: claim})
+	}, Spec: objects.ClaimSpec("")})
 }
 
 // writeCounter counts the requests of a client that the API server has accepted and that are no reads, apart from those

@@ -50,11 +50,7 @@ func newWorld() *world {
 			Name: "listener-web-0", Namespace: "shop", UID: "claim-uid", Labels: map[string]string{"app": "web"},
 			Annotations: map[string]string{names.AnnotationProvisioner: names.Driver, names.AnnotationListenerClass: "stable"},
 		},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			VolumeName: "pvc-claim-uid", StorageClassName: ptr.To(names.Driver),
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-		},
+		Spec: objects.ClaimSpec("pvc-claim-uid"),
 	}
 	w := &world{
 		class: &listenersv1alpha1.ListenerClass{

@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,20 +112,15 @@ func (b *boundPod) expose(l *listenersv1alpha1.Listener, port int32) {
 func (b *boundPod) claim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 	b.Helper()
 	annotations := map[string]string{annotation: value}
-	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}
-	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	pvc := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(names.Driver), AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: size},
-			VolumeName: b.namespace + "-" + name,
-		},
+		Spec:       objects.ClaimSpec(b.namespace + "-" + name),
 	}
 	b.create(pvc)
 	b.create(&corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: pvc.Spec.VolumeName},
 		Spec: corev1.PersistentVolumeSpec{
-			StorageClassName: names.Driver, AccessModes: modes, Capacity: size,
+			StorageClassName: names.Driver, AccessModes: pvc.Spec.AccessModes, Capacity: pvc.Spec.Resources.Requests,
 			ClaimRef: &corev1.ObjectReference{Namespace: b.namespace, Name: name, UID: pvc.UID},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: names.Driver, VolumeHandle: pvc.Spec.VolumeName, VolumeAttributes: annotations,

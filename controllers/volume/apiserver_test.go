@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,11 +85,7 @@ func newClaim(name, annotation, value string) *corev1.PersistentVolumeClaim {
 			"volume.kubernetes.io/selected-node":       "node-1",
 			"volume.kubernetes.io/storage-provisioner": names.Driver,
 		}},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(names.Driver),
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-		},
+		Spec: objects.ClaimSpec(""),
 	}
 }
 

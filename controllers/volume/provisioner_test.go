@@ -48,11 +48,7 @@ func newWorld() *world {
 				Name: "listener-web-0", Namespace: "shop", UID: "claim-uid",
 				Annotations: map[string]string{names.AnnotationListenerClass: "public", "note": "kept"},
 			},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				StorageClassName: ptr.To(names.Driver),
-				AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-				Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-			},
+			Spec: objects.ClaimSpec(""),
 		},
 		pod: &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "web-0", Namespace: "shop", UID: "pod-uid"},

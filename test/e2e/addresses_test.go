@@ -17,6 +17,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // TestEachReplicaIsReachedAtItsOwnAddress covers the operator's main use: a client outside of the cluster reaches each
@@ -170,7 +171,7 @@ func TestTwoListenersInOnePod(t *testing.T) {
 	s := newScenario(t)
 	class := s.createClass(unpinned())
 	s.createBootstrapListener("cluster-internal")
-	s.create(podWith("broker", ephemeral("own", byClass(class.Name)), ephemeral("shared", byName("bootstrap"))))
+	s.create(podWith("broker", objects.EphemeralVolume("own", byClass(class.Name)), objects.EphemeralVolume("shared", byName("bootstrap"))))
 	p := s.awaitReady("broker")
 	own, shared := s.awaitPodListener(p, "own").IngressAddresses[0], s.awaitPodListener(p, "shared").IngressAddresses[0]
 	if want := fmt.Sprintf("bootstrap.%s.svc.cluster.local", s.namespace); shared.Address != want || shared.Ports["http"] != 8080 {

@@ -29,6 +29,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
@@ -233,7 +234,7 @@ func TestTLSTerminationFollowsTheClass(t *testing.T) {
 	})
 	var volumes []corev1.Volume
 	for volume, class := range classes {
-		volumes = append(volumes, ephemeral(volume, byClass(class.Name)))
+		volumes = append(volumes, objects.EphemeralVolume(volume, byClass(class.Name)))
 	}
 	p := podWith("web", volumes...)
 	addTLS(&p.Spec)
@@ -533,7 +534,7 @@ func TestTwoListenersCannotShareAHost(t *testing.T) {
 		Termination: listenersv1alpha1.RouteTerminationNone, SubdomainTemplate: "{podName}.{namespace}", Ports: []string{"http"},
 	}))
 	host := "web." + s.namespace + "." + appsDomain
-	s.create(podWith("web", ephemeral("first", byClass(class.Name)), ephemeral("second", byClass(class.Name))))
+	s.create(podWith("web", objects.EphemeralVolume("first", byClass(class.Name)), objects.EphemeralVolume("second", byClass(class.Name))))
 	// Either may be the first.
 	s.eventually(func(ctx context.Context) error {
 		var first, second listenersv1alpha1.Listener

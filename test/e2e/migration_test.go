@@ -30,6 +30,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // startStackable creates the DaemonSet and the Deployment of Stackable's listener operator, with the names of a Helm
@@ -503,7 +504,7 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	class := s.createClass(pinned())
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Annotations: byClass(class.Name), Labels: map[string]string{"app": "web"}},
-		Spec:       claimSpec(),
+		Spec:       objects.ClaimSpec(""),
 	}
 	claim.Spec.VolumeName = "stackable-" + s.namespace
 	s.create(claim)

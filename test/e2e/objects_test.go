@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -15,6 +14,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // createClass creates a ListenerClass, named like the scenario's namespace, and deletes it at the end of the test.
@@ -50,15 +50,6 @@ func byName(name string) map[string]string {
 	return map[string]string{names.AnnotationListenerName: name}
 }
 
-// claimSpec returns the spec of the claims that product operators create.
-func claimSpec() corev1.PersistentVolumeClaimSpec {
-	return corev1.PersistentVolumeClaimSpec{
-		StorageClassName: ptr.To(names.Driver),
-		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-	}
-}
-
 // podSpec returns the spec of a Pod that runs the test server and mounts these volumes, which the caller has to define.
 func podSpec(volumes ...string) corev1.PodSpec {
 	server := corev1.Container{
@@ -92,7 +83,7 @@ func podSpec(volumes ...string) corev1.PodSpec {
 // pod returns a Pod that runs the test server, with the ephemeral listener volume "listener", whose claim has these
 // annotations.
 func pod(name string, claim map[string]string) *corev1.Pod {
-	return podWith(name, ephemeral("listener", claim))
+	return podWith(name, objects.EphemeralVolume("listener", claim))
 }
 
 // podWith returns a Pod that runs the test server and mounts these volumes.
@@ -108,20 +99,6 @@ func podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
 	spec := podSpec(mounted...)
 	spec.Volumes = volumes
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec}
-}
-
-// ephemeral returns an ephemeral listener volume whose claim has these annotations.
-func ephemeral(name string, claim map[string]string) corev1.Volume {
-	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{ObjectMeta: metav1.ObjectMeta{Annotations: claim}, Spec: claimSpec()},
-	}}}
-}
-
-// claimed returns the volume "listener" with a claim that exists.
-func claimed(claim string) corev1.Volume {
-	return corev1.Volume{Name: "listener", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-	}}
 }
 
 // onNode returns the node selector of Pods that run on a node.
@@ -140,7 +117,7 @@ func statefulSet(name string, replicas int32, annotations map[string]string) *ap
 			Template:            corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec("listener")},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
 				ObjectMeta: metav1.ObjectMeta{Name: "listener", Annotations: annotations, Labels: labels},
-				Spec:       claimSpec(),
+				Spec:       objects.ClaimSpec(""),
 			}},
 		},
 	}

@@ -32,6 +32,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // TestDeletedPodListenersAreRecreated: with the same addresses, and without affecting the Pod.
@@ -61,13 +62,13 @@ func TestAPinnedVolumeBelongsToTheNodeOfItsFirstPod(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	class := s.createClass(pinned())
-	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "shared", Annotations: byClass(class.Name)}, Spec: claimSpec()})
-	first := podWith("first", claimed("shared"))
+	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "shared", Annotations: byClass(class.Name)}, Spec: objects.ClaimSpec("")})
+	first := podWith("first", objects.ClaimVolume("listener", "shared"))
 	first.Spec.NodeSelector = onNode(testbed.NodeName(1))
 	s.create(first)
 	_, own := s.awaitReachable("first")
 
-	second := podWith("second", claimed("shared"))
+	second := podWith("second", objects.ClaimVolume("listener", "shared"))
 	second.Spec.NodeName = testbed.NodeName(2) // past the scheduler, which knows better
 	s.create(second)
 	s.awaitEvent("Pod", "second", listenersv1alpha1.ReasonWaitingForAddress, "is pinned to node "+testbed.NodeName(1))
@@ -190,11 +191,11 @@ func TestAMountTakesFewWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	class := s.createClass(unpinned())
-	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: byClass(class.Name)}, Spec: claimSpec()})
+	s.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "kept", Annotations: byClass(class.Name)}, Spec: objects.ClaimSpec("")})
 	var writes map[string]float64
 	for _, name := range []string{"first", "again"} {
 		before := s.ourWrites()
-		p := podWith(name, claimed("kept"))
+		p := podWith(name, objects.ClaimVolume("listener", "kept"))
 		p.Spec.NodeSelector = onNode(testbed.NodeName(1))
 		s.create(p)
 		s.remove(s.awaitReady(name))

@@ -20,6 +20,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/test/cluster"
 	"github.com/listener-operator/listener-operator/test/install"
 )
@@ -185,7 +186,7 @@ func newService(name string) *corev1.Service {
 }
 
 func newClaim(name string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations()}, Spec: claimSpec(names.Driver)}
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations()}, Spec: objects.ClaimSpec("")}
 }
 
 // newHostPath returns a PersistentVolume of Kubernetes' simplest kind for a static claim.
@@ -206,11 +207,11 @@ func newStaticClaim(name string) *corev1.PersistentVolumeClaim {
 }
 
 func claimed(name string) corev1.VolumeSource {
-	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+	return objects.ClaimVolume(volumeName, name).VolumeSource
 }
 
 func ephemeral(storageClass string) corev1.VolumeSource {
-	return corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
-		ObjectMeta: metav1.ObjectMeta{Annotations: annotations()}, Spec: claimSpec(storageClass),
-	}}}
+	source := objects.EphemeralVolume(volumeName, annotations()).VolumeSource
+	source.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName = &storageClass
+	return source
 }

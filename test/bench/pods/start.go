@@ -11,13 +11,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 	"github.com/listener-operator/listener-operator/test/await"
 )
 
@@ -27,12 +26,11 @@ const stepTimeout = 3 * time.Minute
 // settling is how long the requests that follow the start of a Pod, such as events, are still counted.
 const settling = 300 * time.Millisecond
 
+// claimSpec returns the spec of a claim with another StorageClass.
 func claimSpec(storageClass string) corev1.PersistentVolumeClaimSpec {
-	return corev1.PersistentVolumeClaimSpec{
-		StorageClassName: ptr.To(storageClass),
-		AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-	}
+	spec := objects.ClaimSpec("")
+	spec.StorageClassName = &storageClass
+	return spec
 }
 
 // started is a Pod whose container runs.

@@ -5,13 +5,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 const (
@@ -54,12 +53,7 @@ func newClaim(namespace, name string, labels map[string]string) *corev1.Persiste
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Labels: labels, Annotations: map[string]string{names.AnnotationListenerClass: className},
 		},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(names.Driver),
-			VolumeName:       "pvc-" + namespace + "-" + name,
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")}},
-		},
+		Spec: objects.ClaimSpec("pvc-" + namespace + "-" + name),
 	}
 }
 
@@ -93,9 +87,7 @@ func newPod(namespace, name, claimName, node string, labels map[string]string) *
 				Name: "web", Image: "web:1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
 				VolumeMounts: []corev1.VolumeMount{{Name: volumeName, MountPath: "/listener", ReadOnly: true}},
 			}},
-			Volumes: []corev1.Volume{{Name: volumeName, VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName},
-			}}},
+			Volumes: []corev1.Volume{objects.ClaimVolume(volumeName, claimName)},
 		},
 	}
 }
