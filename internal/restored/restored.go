@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,11 +61,14 @@ func (d *detector) RoundTrip(request *http.Request) (*http.Response, error) {
 	return expired(request, found)
 }
 
-// listOne returns the request for a list of one object of what a request watches. Without a selector it costs the API
-// server the reading of one object.
+// listOne returns the request for a list of one object of what a request watches. It costs the API server the reading
+// of one object, because it has no selector but a name, without which a client may be forbidden to list.
 func listOne(watch *http.Request) *http.Request {
-	list := watch.Clone(watch.Context())
-	list.URL.RawQuery = url.Values{"limit": {"1"}}.Encode()
+	list, query := watch.Clone(watch.Context()), url.Values{"limit": {"1"}}
+	if name := watch.URL.Query().Get("fieldSelector"); strings.HasPrefix(name, "metadata.name=") {
+		query.Set("fieldSelector", name)
+	}
+	list.URL.RawQuery = query.Encode()
 	list.Header.Set("Accept", metadataOnly)
 	return list
 }

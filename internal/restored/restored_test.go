@@ -84,3 +84,34 @@ func TestWatchesFromAFutureResourceVersionAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestTheListHasTheNameOfTheWatch: a client that may watch only an object of one name may list no others.
+func TestTheListHasTheNameOfTheWatch(t *testing.T) {
+	for selector, want := range map[string]string{
+		"fieldSelector=metadata.name%3Dx":      "fieldSelector=metadata.name%3Dx&limit=1",
+		"fieldSelector=spec.nodeName%3Dx":      "limit=1",
+		"labelSelector=metadata.name%3Dx":      "limit=1",
+		"fieldSelector=metadata.namespace%3Dx": "limit=1",
+	} {
+		var lists []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("watch") == "" {
+				lists = append(lists, r.URL.RawQuery)
+				_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"}}`)
+			}
+		}))
+		defer server.Close()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/?"+selector+"&resourceVersion=1&watch=true", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := restored.Detect(func(error) {})(http.DefaultTransport).RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if !slices.Equal(lists, []string{want}) {
+			t.Errorf("before a watch with %s, the lists are %q, want one with %s", selector, lists, want)
+		}
+	}
+}
