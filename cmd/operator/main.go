@@ -287,7 +287,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain,
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier,
 		}).SetupWithManager},
 		{"lostnodes", (&lostnodes.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: clock.RealClock{},

@@ -17,54 +17,60 @@ type addresses struct {
 	previous bool
 }
 
-// addresses returns the addresses of the Listener. Those of its backend are published as soon as they are complete,
+// addressesOf returns the addresses of the Listener. Those of its backend are published as soon as they are complete,
 // because the first one must be right from the beginning. Until then, those of the previous exposure are published
 // while its objects exist. Once addresses were published, the remaining ones stay published.
-func (r *Reconciler) addresses(o *observed) addresses {
-	if o.class == nil || o.service == nil || o.serviceTerminating() {
+func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
+	if s.class == nil || o.service == nil || s.serviceTerminating() {
 		return addresses{}
 	}
-	desired := o.exposed(o.backend, o.forBackend(o.backend))
+	desired := exposedBy(s.backend, forAddresses(s, p, o, s.backend), s, o)
 	if desired.Complete {
 		return addresses{desired: desired, published: desired}
 	}
-	if previous, ok := r.previousExposure(o); ok {
+	if previous, ok := previousAddresses(s, p, o); ok {
 		return addresses{desired: desired, published: previous, previous: true}
 	}
 	published := desired
-	if o.listener.Status == nil || len(o.listener.Status.IngressAddresses) == 0 {
+	if s.listener.Status == nil || len(s.listener.Status.IngressAddresses) == 0 {
 		published.Addresses = nil
 	}
 	return addresses{desired: desired, published: published}
 }
 
-// previousExposure returns the addresses that the objects of another backend, or the type that the Service still has,
+func forAddresses(s *snapshot, p *plan, o *outcome, backend *exposure.Backend) *exposure.Listener {
+	l := s.forBackend(backend, o.present)
+	l.Desired = p.service
+	return l
+}
+
+// previousAddresses returns the addresses that the objects of another backend, or the type that the Service still has,
 // provide. ok is false if there are none.
-func (r *Reconciler) previousExposure(o *observed) (exposed exposure.Exposed, ok bool) {
-	for _, backend := range r.otherBackends(o) {
-		l := o.forBackend(backend)
+func previousAddresses(s *snapshot, p *plan, o *outcome) (exposed exposure.Exposed, ok bool) {
+	for _, backend := range s.others {
+		l := forAddresses(s, p, o, backend)
 		switch {
-		case !backend.PlainService() && len(l.Objects) == 0:
+		case !backend.PlainService && len(l.Objects) == 0:
 			continue
-		case backend.PlainService() && !o.serviceTypeDiffers():
+		case backend.PlainService && (o.service.Spec.Type == "" || listenersv1alpha1.ServiceType(o.service.Spec.Type) == s.class.Spec.ServiceType):
 			continue
-		case backend.PlainService():
-			l.Class = o.classWithCurrentServiceType()
+		case backend.PlainService:
+			l.Class = classWithTypeOf(o.service, s.class)
 		}
-		if e := o.exposed(backend, l); len(e.Addresses) > 0 {
+		if e := exposedBy(backend, l, s, o); len(e.Addresses) > 0 {
 			return e, true
 		}
 	}
 	return exposure.Exposed{}, false
 }
 
-// exposed returns the addresses that a backend provides. Users of the namespace may change the objects of the Listener,
-// and create others that it controls. So objects that are not known to be as desired, because they belong to another
-// backend, are being deleted, or could not be applied, keep the published addresses, but provide no others: a host is
-// published only if the template of the class, or the platform, has chosen it.
-func (o *observed) exposed(backend exposure.Backend, l *exposure.Listener) exposure.Exposed {
-	e := backend.Addresses(l)
-	if len(l.Objects) == 0 || o.applied && backend.Name() == o.backend.Name() {
+// exposedBy returns the addresses that a backend provides. Users of the namespace may change the objects of the
+// Listener, and create others that it controls. So objects that are not known to be as planned, because they belong to
+// another backend, are being deleted, or could not be applied, keep the published addresses, but provide no others: a
+// host is published only if the template of the class, or the platform, has chosen it.
+func exposedBy(backend *exposure.Backend, l *exposure.Listener, s *snapshot, o *outcome) exposure.Exposed {
+	e := backend.Addresses(l, o.placement)
+	if len(l.Objects) == 0 || o.applied && backend.Name == s.backend.Name {
 		return e
 	}
 	all := len(e.Addresses)

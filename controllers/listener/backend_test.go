@@ -23,70 +23,44 @@ import (
 // TunnelBackend.
 const TunnelAnnotation = "example.com/tunnel"
 
-// TunnelBackend is a backend that the operator does not have, with a kind of its own. Its slice makes the comparison of
-// two backends with == panic.
-type TunnelBackend struct{ Domains []string }
+// TunnelBackend returns a backend that the operator does not have, with a kind of its own.
+func TunnelBackend(domain string) *exposure.Backend {
+	kind := tunnelVersion.WithKind("Tunnel")
+	return &exposure.Backend{
+		Name: "Tunnel",
+		Exposes: func(class *listenersv1alpha1.ListenerClass) bool {
+			return class.Spec.ServiceAnnotations[TunnelAnnotation] != ""
+		},
+		Kind: &exposure.Kind{
+			GroupVersionKind: kind, Resource: "tunnels", ForeignReason: "ForeignTunnel", RejectedReason: "TunnelRejected",
+			AddToScheme: func(scheme *runtime.Scheme) error {
+				scheme.AddKnownTypes(tunnelVersion, &Tunnel{}, &TunnelList{})
+				metav1.AddToGroupVersion(scheme, tunnelVersion)
+				return nil
+			},
+		},
+		Objects: func(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
+			o := &unstructured.Unstructured{Object: map[string]any{"host": l.Name + "." + domain}}
+			o.SetGroupVersionKind(kind)
+			o.SetNamespace(l.Namespace)
+			o.SetName(l.Name)
+			exposure.SetOwner(o, l.Listener)
+			return []exposure.Desired{{Unstructured: o}}, nil
+		},
+		Addresses: func(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
+			if len(l.Objects) == 0 {
+				return exposure.Exposed{Reason: "WaitingForTunnel"}
+			}
+			return exposure.Exposed{Complete: true, Addresses: []listenersv1alpha1.IngressAddress{{
+				Address: l.Objects[0].(*Tunnel).Host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{},
+			}}}
+		},
+	}
+}
 
 // BackendsWithTunnel is what backends.All returns when TunnelBackend is added to it.
 func BackendsWithTunnel() backends.List {
-	return slices.Concat(backends.List{TunnelBackend{Domains: []string{"example.com"}}}, backends.All())
-}
-
-// Name implements exposure.Backend.
-func (TunnelBackend) Name() string { return "Tunnel" }
-
-// PlainService implements exposure.Backend.
-func (TunnelBackend) PlainService() bool { return false }
-
-// Exposes implements exposure.Backend.
-func (TunnelBackend) Exposes(class *listenersv1alpha1.ListenerClass) bool {
-	return class.Spec.ServiceAnnotations[TunnelAnnotation] != ""
-}
-
-// Kinds implements exposure.Backend.
-func (TunnelBackend) Kinds() []exposure.Kind {
-	return []exposure.Kind{{
-		GroupVersionKind: tunnelVersion.WithKind("Tunnel"), Resource: "tunnels",
-		AddToScheme: func(scheme *runtime.Scheme) error {
-			scheme.AddKnownTypes(tunnelVersion, &Tunnel{}, &TunnelList{})
-			metav1.AddToGroupVersion(scheme, tunnelVersion)
-			return nil
-		},
-		ForeignReason: "ForeignTunnel", RejectedReason: "TunnelRejected", Remedy: func(string) string { return "" },
-	}}
-}
-
-// Objects implements exposure.Backend.
-func (b TunnelBackend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
-	o := &unstructured.Unstructured{Object: map[string]any{"host": l.Name + "." + b.Domains[0]}}
-	o.SetGroupVersionKind(tunnelVersion.WithKind("Tunnel"))
-	o.SetNamespace(l.Namespace)
-	o.SetName(l.Name)
-	exposure.SetOwner(o, l.Listener)
-	return []exposure.Desired{{Unstructured: o}}, nil
-}
-
-// Scope implements exposure.Backend.
-func (TunnelBackend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
-	return listenersv1alpha1.ListenerScopeCluster
-}
-
-// References implements exposure.Backend.
-func (TunnelBackend) References(*exposure.Listener) []exposure.Reference { return nil }
-
-// PodAddresses implements exposure.Backend.
-func (TunnelBackend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
-	return nil
-}
-
-// Addresses implements exposure.Backend.
-func (TunnelBackend) Addresses(l *exposure.Listener) exposure.Exposed {
-	if len(l.Objects) == 0 {
-		return exposure.Exposed{Reason: "WaitingForTunnel"}
-	}
-	return exposure.Exposed{Complete: true, Addresses: []listenersv1alpha1.IngressAddress{{
-		Address: l.Objects[0].(*Tunnel).Host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{},
-	}}}
+	return slices.Concat(backends.List{TunnelBackend("example.com")}, backends.All())
 }
 
 var tunnelVersion = schema.GroupVersion{Group: "tunnels.example.com", Version: "v1"}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -226,13 +227,18 @@ func (unresponsiveKind) List(context.Context, client.ObjectList, ...client.ListO
 // newReconciler returns a Reconciler for a cluster that serves all kinds of the backends.
 func newReconciler(list backends.List, c client.WithWatch, recorder events.EventRecorder) *Reconciler {
 	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), Events: recorder, Backends: list}
-	r.initialize()
+	r.initialize(clock.RealClock{})
 	for _, backend := range list {
 		for _, kind := range backend.Kinds() {
-			r.kinds[kind.GroupVersionKind] = servedKind{c, kind.Version}
+			r.kinds.readers[kind.GroupVersionKind] = servedKind{c, kind.Version}
 		}
 	}
 	return r
+}
+
+// setClock makes the Reconciler measure periods with a clock.
+func setClock(r *Reconciler, c clock.PassiveClock) {
+	r.idle.clock, r.services.releasing.clock, r.previous.complete.clock, r.resync.clock = c, c, c, c
 }
 
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.
@@ -251,7 +257,7 @@ func observePorts(t *testing.T, r *Reconciler) {
 	}
 	for i := range listeners.Items {
 		created(r.nodePorts, &listeners.Items[i])
-		created(r.sharedPorts, &listeners.Items[i])
+		created(r.ports.Allocator, &listeners.Items[i])
 	}
 }
 
@@ -326,8 +332,8 @@ func terminating[T client.Object](o T) T {
 	return o
 }
 
-// outcome is the state after reconciliations.
-type outcome struct {
+// observation is the state after reconciliations.
+type observation struct {
 	listener *listenersv1alpha1.Listener
 	service  *corev1.Service // nil if it does not exist
 	routes   map[string]*routev1.Route
@@ -335,7 +341,7 @@ type outcome struct {
 	err      error // of the last reconciliation
 }
 
-func (o outcome) addresses() []string {
+func (o observation) addresses() []string {
 	addresses := []string{}
 	for _, a := range o.listener.Status.IngressAddresses {
 		addresses = append(addresses, a.Address+fmt.Sprint(a.Ports))
@@ -343,7 +349,7 @@ func (o outcome) addresses() []string {
 	return addresses
 }
 
-func (o outcome) condition(conditionType string) metav1.Condition {
+func (o observation) condition(conditionType string) metav1.Condition {
 	if c := meta.FindStatusCondition(o.listener.Status.Conditions, conditionType); c != nil {
 		return *c
 	}
@@ -365,17 +371,17 @@ func (s *state) newClient(t *testing.T) client.WithWatch {
 }
 
 // reconcile reconciles n times without a grace period. change, which may be nil, modifies the Reconciler before.
-func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, change func(*Reconciler)) outcome {
+func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, change func(*Reconciler)) observation {
 	t.Helper()
 	fake := s.newClient(t)
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
 	r := newReconciler(s.backends, c, recorder)
-	r.gracePeriod = 0
+	r.previous.gracePeriod = 0
 	if change != nil {
 		change(r)
 	}
-	o := outcome{listener: &listenersv1alpha1.Listener{}, service: &corev1.Service{}, routes: map[string]*routev1.Route{}}
+	o := observation{listener: &listenersv1alpha1.Listener{}, service: &corev1.Service{}, routes: map[string]*routev1.Route{}}
 	for range n {
 		listener := &listenersv1alpha1.Listener{}
 		if err := fake.Get(t.Context(), key, listener); err != nil {

@@ -3,264 +3,190 @@ package listener
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/host"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// hosts has the hosts that were given to Listeners, and the Listeners whose host another one has. A template gives no
-// two Listeners the same host, but the templates of two classes can. After a restart, the objects in the cache show
-// which Listener was the first. It is safe for concurrent use.
+// hosts gives each host to one Listener. A template gives no two Listeners the same host, but the templates of two
+// classes can. After a restart, the objects in the cache show which Listener was the first.
 type hosts struct {
+	reader *reader
+	// waiting are the Listeners that were refused a host.
+	waiting *waitlist
+
 	mu sync.Mutex
-	// claimants are those that have a host. They belong to one Listener.
-	claimants map[string]sets.Set[claimant]
-	// claimed are the hosts of each claimant.
-	claimed map[claimant]sets.Set[string]
-	// waiting are those that were refused a host, and waitsFor is the host of each.
-	waiting  map[string]sets.Set[claimant]
-	waitsFor map[claimant]string
+	// holders are the Listeners that have a host, and held are the hosts of each.
+	holders map[string]types.NamespacedName
+	held    map[types.NamespacedName]sets.Set[string]
 }
 
-// claimant is a Listener, and what it needs hosts for.
-type claimant struct {
-	types.NamespacedName
-	purpose string
-}
-
-const (
-	hostsOfService = "Service"
-	hostsOfObjects = "objects"
-)
-
-func newHosts() *hosts {
+func newHosts(r *reader) *hosts {
 	return &hosts{
-		claimants: map[string]sets.Set[claimant]{}, claimed: map[claimant]sets.Set[string]{},
-		waiting: map[string]sets.Set[claimant]{}, waitsFor: map[claimant]string{},
+		reader: r, waiting: newWaitlist(),
+		holders: map[string]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[string]{},
 	}
 }
 
-// setClaimed makes hosts those of a claimant, in place of all others.
-func (h *hosts) setClaimed(c claimant, hosts sets.Set[string]) {
-	for host := range h.claimed[c] {
-		remove(h.claimants, host, c)
-	}
-	delete(h.claimed, c)
-	if len(hosts) > 0 {
-		h.claimed[c] = hosts
-	}
-	for host := range hosts {
-		insert(h.claimants, host, c)
-	}
-}
-
-// setWaiting records for which host a claimant waits. It waits for none if the host is empty.
-func (h *hosts) setWaiting(c claimant, host string) {
-	remove(h.waiting, h.waitsFor[c], c)
-	delete(h.waitsFor, c)
-	if host != "" {
-		h.waitsFor[c] = host
-		insert(h.waiting, host, c)
-	}
-}
-
-func insert(claimants map[string]sets.Set[claimant], host string, c claimant) {
-	if claimants[host] == nil {
-		claimants[host] = sets.New[claimant]()
-	}
-	claimants[host].Insert(c)
-}
-
-func remove(claimants map[string]sets.Set[claimant], host string, c claimant) {
-	if claimants[host].Delete(c); len(claimants[host]) == 0 {
-		delete(claimants, host)
-	}
-}
-
-// wake returns requests for the Listeners that wait for one of the hosts.
-func (h *hosts) wake(hosts ...string) []reconcile.Request {
+// reserve makes the hosts of a plan those of the Listener, in place of those that it had. If another Listener has one,
+// the plan is refused, and the Listener is reconciled again when that may have changed. A Listener whose objects are
+// refused keeps the hosts that it had, which these objects may still have.
+func (h *hosts) reserve(ctx context.Context, s *snapshot, p *plan) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var requests []reconcile.Request
-	for _, host := range hosts {
-		for c := range h.waiting[host] {
-			requests = append(requests, reconcile.Request{NamespacedName: c.NamespacedName})
-		}
+	ofService := serviceHosts(s, p)
+	refusal, err := h.refusal(ctx, s, ofService)
+	if p.refusal = refusal; err != nil || refusal != nil {
+		return err
 	}
-	return requests
-}
-
-// wakeAll returns requests for all Listeners that wait for a host.
-func (h *hosts) wakeAll() []reconcile.Request {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var requests []reconcile.Request
-	for c := range h.waitsFor {
-		requests = append(requests, reconcile.Request{NamespacedName: c.NamespacedName})
-	}
-	return requests
-}
-
-// claimedBy returns the hosts of a Listener.
-func (h *hosts) claimedBy(listener types.NamespacedName) []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.claimed[claimant{listener, hostsOfService}].Union(h.claimed[claimant{listener, hostsOfObjects}]).UnsortedList()
-}
-
-// forget ends all claims of a Listener.
-func (h *hosts) forget(listener types.NamespacedName) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, purpose := range []string{hostsOfService, hostsOfObjects} {
-		h.setClaimed(claimant{listener, purpose}, nil)
-		h.setWaiting(claimant{listener, purpose}, "")
-	}
-}
-
-// handler returns a handler of events of Listeners that requests those that wait for a host of a Listener when that is
-// changed or deleted.
-func (h *hosts) handler() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	wake := func(o client.Object, q queue) {
-		for _, request := range h.wake(h.claimedBy(client.ObjectKeyFromObject(o))...) {
-			q.Add(request)
-		}
-	}
-	return handler.Funcs{
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { wake(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			wake(e.Object, q)
-			h.forget(client.ObjectKeyFromObject(e.Object))
-		},
-	}
-}
-
-// claimHosts makes hosts those of the Listener for a purpose, in place of those that it had. It returns a
-// *exposure.Refusal if another Listener has one of them. The Listener is then reconciled again when that may have
-// changed.
-func (r *Reconciler) claimHosts(ctx context.Context, o *observed, purpose string, hosts []string) error {
-	c := claimant{client.ObjectKeyFromObject(o.listener), purpose}
-	r.hosts.mu.Lock()
-	defer r.hosts.mu.Unlock()
-	for _, host := range hosts {
-		r.hosts.setWaiting(c, host) // before the others are read, so that no change is missed
-		holder, err := r.holderOf(ctx, o, host)
+	wanted := sets.New(ofService...)
+	if p.objectsRefusal == nil {
+		ofObjects, err := h.objectHosts(s, p)
 		if err != nil {
 			return err
 		}
-		if holder != nil {
-			return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "by ListenerClass %s the host is %s, which Listener %s has already; rename the Listener, or use a "+
-				"class whose hosts end differently", o.class.Name, host, client.ObjectKeyFromObject(holder))
+		if p.objectsRefusal, err = h.refusal(ctx, s, ofObjects); err != nil {
+			return err
 		}
+		wanted.Insert(ofObjects...)
 	}
-	r.hosts.setWaiting(c, "")
-	r.hosts.setClaimed(c, sets.New(hosts...))
+	if p.objectsRefusal != nil {
+		wanted = h.held[s.key()].Union(sets.New(ofService...))
+	}
+	h.set(s.key(), wanted)
 	return nil
 }
 
-// desiredName returns the name of the desired Service by the template of the class, if it has one.
-func desiredName(class *listenersv1alpha1.ListenerClass, service *corev1ac.ServiceApplyConfiguration) []string {
-	if class.Spec.Hostname == nil {
-		return nil
-	}
-	return []string{service.Annotations[names.AnnotationHostname]}
-}
-
-// hostsOf returns the hosts of desired objects of a backend.
-func (r *Reconciler) hostsOf(backend exposure.Backend, all []exposure.Desired) ([]string, error) {
-	var hosts []string
-	for _, kind := range backend.Kinds() {
-		if kind.Hosts == nil {
-			continue
-		}
-		for _, desired := range all {
-			if desired.GroupVersionKind().GroupKind() != kind.GroupKind() {
-				continue
-			}
-			o, err := r.typed(kind, desired)
-			if err != nil {
-				return nil, err
-			}
-			hosts = append(hosts, kind.Hosts(o)...)
-		}
-	}
-	return slices.DeleteFunc(hosts, func(host string) bool { return host == "" }), nil
-}
-
-// holderOf returns the other Listener that has a host, or nil. It is the one that got it first.
-func (r *Reconciler) holderOf(ctx context.Context, o *observed, host string) (*listenersv1alpha1.Listener, error) {
-	key := client.ObjectKeyFromObject(o.listener)
-	for c := range r.hosts.claimants[host] {
-		if c.NamespacedName == key {
-			return nil, nil //nolint:nilnil // a host has one holder, and it is this Listener
-		}
-		if holder, err := r.entitled(ctx, c.NamespacedName, host); holder != nil || err != nil {
-			return holder, err
-		}
-		r.hosts.claimed[c].Delete(host)
-		remove(r.hosts.claimants, host, c)
-	}
-	objects := r.objectsWithHost(ctx, host)
-	seen := sets.New(key)
-	for _, object := range objects {
-		other := controllingListener(object)
-		if other.Name == "" || seen.Has(other) {
-			continue
-		}
-		seen.Insert(other)
-		holder, err := r.entitled(ctx, other, host)
+// refusal returns why a Listener cannot have the hosts, because another one has one of them, or nil.
+func (h *hosts) refusal(ctx context.Context, s *snapshot, wanted []string) (*exposure.Refusal, error) {
+	for _, host := range wanted {
+		h.waiting.add(s.key(), host)
+		holder, err := h.holder(ctx, s, host)
 		if err != nil {
 			return nil, err
 		}
-		if holder != nil && precedes(holder, o.listener, objects) {
+		if holder != nil {
+			return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "by ListenerClass %s the host is %s, which Listener %s has already; rename the Listener, or use a "+
+				"class whose hosts end differently", s.class.Name, host, client.ObjectKeyFromObject(holder)), nil
+		}
+	}
+	h.waiting.remove(s.key())
+	return nil, nil //nolint:nilnil // nothing is refused
+}
+
+// set makes the hosts those of a Listener, in place of all others.
+func (h *hosts) set(listener types.NamespacedName, wanted sets.Set[string]) {
+	for host := range h.held[listener] {
+		if h.holders[host] == listener {
+			delete(h.holders, host)
+		}
+	}
+	delete(h.held, listener)
+	if len(wanted) > 0 {
+		h.held[listener] = wanted
+	}
+	for host := range wanted {
+		h.holders[host] = listener
+	}
+}
+
+// heldBy returns the hosts of a Listener.
+func (h *hosts) heldBy(listener types.NamespacedName) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held[listener].UnsortedList()
+}
+
+// forget removes a Listener that was deleted.
+func (h *hosts) forget(listener types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.set(listener, nil)
+	h.waiting.remove(listener)
+}
+
+// serviceHosts returns the name of the planned Service by the template of the class, if it has one.
+func serviceHosts(s *snapshot, p *plan) []string {
+	if s.class.Spec.Hostname == nil {
+		return nil
+	}
+	return []string{p.serviceNow.Annotations[names.AnnotationHostname]}
+}
+
+// objectHosts returns the hosts of the planned objects.
+func (h *hosts) objectHosts(s *snapshot, p *plan) (all []string, _ error) {
+	kind := s.backend.Kind
+	if kind == nil || kind.Hosts == nil {
+		return nil, nil
+	}
+	for _, desired := range p.objects {
+		o, err := h.reader.kinds.typed(kind, desired)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, kind.Hosts(o)...)
+	}
+	return slices.DeleteFunc(all, func(host string) bool { return host == "" }), nil
+}
+
+// holder returns the other Listener that has a host, or nil. It is the one that got it first.
+func (h *hosts) holder(ctx context.Context, s *snapshot, host string) (*listenersv1alpha1.Listener, error) {
+	if key, ok := h.holders[host]; ok {
+		if key == s.key() {
+			return nil, nil //nolint:nilnil // a host has one holder, and it is this Listener
+		}
+		if holder, err := h.entitled(ctx, key, host); holder != nil || err != nil {
+			return holder, err
+		}
+		h.held[key].Delete(host)
+		delete(h.holders, host)
+	}
+	objects := h.objectsWith(ctx, host)
+	seen := sets.New(s.key())
+	for _, object := range objects {
+		other, ok := listenerOf(object)
+		if !ok || seen.Has(other) {
+			continue
+		}
+		seen.Insert(other)
+		holder, err := h.entitled(ctx, other, host)
+		if err != nil {
+			return nil, err
+		}
+		if holder != nil && precedes(holder, s.listener, objects) {
 			return holder, nil
 		}
 	}
 	return nil, nil //nolint:nilnil // nobody has it
 }
 
-// objectsWithHost returns the objects of Listeners that request a host. Those of a kind that cannot be read are left
-// out: the Listeners that have other kinds do not wait for its API.
-func (r *Reconciler) objectsWithHost(ctx context.Context, host string) []client.Object {
+// objectsWith returns the objects of Listeners that request a host. Those of a kind that cannot be read are left out:
+// the Listeners that have other kinds do not wait for its API.
+func (h *hosts) objectsWith(ctx context.Context, host string) []client.Object {
 	var objects []client.Object
 	var services corev1.ServiceList
-	index.List(ctx, r.Client, &services, client.MatchingFields{index.ServicesByHost: host})
+	index.List(ctx, h.reader.client, &services, client.MatchingFields{index.ServicesByHost: host})
 	for i := range services.Items {
 		objects = append(objects, &services.Items[i])
 	}
-	for _, backend := range r.Backends {
-		for _, kind := range backend.Kinds() {
-			if kind.Hosts == nil {
-				continue
-			}
-			list, err := r.newList(kind.GroupVersionKind)
-			if err != nil || r.kinds[kind.GroupVersionKind].List(ctx, list, client.MatchingFields{index.ObjectsByHost: host}, client.UnsafeDisableDeepCopy) != nil {
-				continue
-			}
-			items, _ := meta.ExtractList(list)
-			for _, item := range items {
-				objects = append(objects, item.(client.Object))
-			}
+	for _, backend := range h.reader.backends {
+		if backend.Kind == nil || backend.Kind.Hosts == nil {
+			continue
+		}
+		for _, object := range h.reader.kinds.readable(ctx, backend.Kind, client.MatchingFields{index.ObjectsByHost: host}) {
+			objects = append(objects, object)
 		}
 	}
 	return objects
@@ -268,45 +194,27 @@ func (r *Reconciler) objectsWithHost(ctx context.Context, host string) []client.
 
 // entitled returns a Listener if it exists and a host is that of its class, or still published for it, and otherwise
 // nil. Objects do not show that: tenants can write some that name a Listener as their controller.
-func (r *Reconciler) entitled(ctx context.Context, key types.NamespacedName, name string) (*listenersv1alpha1.Listener, error) {
-	listener := &listenersv1alpha1.Listener{}
-	switch err := r.Client.Get(ctx, key, listener); {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // absence is no error
-	case err != nil:
-		return nil, fmt.Errorf("reading listener %s: %w", key, err)
+func (h *hosts) entitled(ctx context.Context, key types.NamespacedName, host string) (*listenersv1alpha1.Listener, error) {
+	listener, err := lookup.Get(ctx, h.reader.client, key, &listenersv1alpha1.Listener{})
+	if err != nil || listener == nil || (&exposure.Listener{Listener: listener}).Publishes(host) {
+		return listener, err
 	}
-	o, err := r.observe(ctx, listener)
+	s, err := h.reader.snapshot(ctx, listener)
 	if err != nil {
 		return nil, err
 	}
-	if (&exposure.Listener{Listener: listener}).Publishes(name) || slices.Contains(r.hostsByClass(o), name) {
-		return listener, nil
+	p := newPlan(s)
+	if p.refusal != nil {
+		return nil, nil //nolint:nilnil // it is not
 	}
-	return nil, nil //nolint:nilnil // it is not
-}
-
-// hostsByClass returns the hosts that a Listener has by its class. It has none while the class cannot be used.
-func (r *Reconciler) hostsByClass(o *observed) []string {
-	if o.class == nil {
-		return nil
+	if kind := s.backend.Kind; kind != nil && kind.Hosts != nil {
+		p.addObjects(s, exposure.Others{})
 	}
-	var all []string
-	l := o.forBackend(o.backend)
-	if o.class.Spec.Hostname != nil {
-		if hosts, err := host.OfService(l); err == nil {
-			all = append(all, hosts.ByPort[""])
-		}
+	ofObjects, err := h.objectHosts(s, p)
+	if err != nil || !slices.Contains(slices.Concat(serviceHosts(s, p), ofObjects), host) {
+		return nil, err
 	}
-	if o.service == nil || !slices.ContainsFunc(o.backend.Kinds(), func(k exposure.Kind) bool { return k.Hosts != nil }) {
-		return all
-	}
-	if desired, err := o.backend.Objects(l); err == nil {
-		if hosts, err := r.hostsOf(o.backend, desired); err == nil {
-			all = append(all, hosts...)
-		}
-	}
-	return all
+	return listener, nil
 }
 
 // precedes reports whether a Listener had a host before another one, by the objects with this host: accepted Listeners

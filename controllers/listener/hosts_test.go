@@ -101,18 +101,17 @@ func TestTheFirstListenerKeepsItsHostAfterARestart(t *testing.T) {
 
 // TestHostsOfListenersThatNoLongerHaveThemAreForgotten: what is kept in memory does not grow with deleted Listeners.
 func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
-	h := newHosts()
-	first := claimant{types.NamespacedName{Namespace: "shop", Name: "web"}, hostsOfService}
-	second := claimant{types.NamespacedName{Namespace: "web", Name: "shop"}, hostsOfObjects}
-	h.setClaimed(first, sets.New("a", "b"))
-	h.setClaimed(first, sets.New("b"))
-	h.setWaiting(second, "b")
-	if requests := h.wake("a", "b"); len(requests) != 1 || requests[0].NamespacedName != second.NamespacedName {
-		t.Errorf("woken: %v", requests)
+	h := newHosts(nil)
+	first, second := types.NamespacedName{Namespace: "shop", Name: "web"}, types.NamespacedName{Namespace: "web", Name: "shop"}
+	h.set(first, sets.New("a", "b"))
+	h.set(first, sets.New("b"))
+	h.waiting.add(second, "b")
+	if requests := h.waiting.requests("a", "b"); len(requests) != 1 || requests[0].NamespacedName != second {
+		t.Errorf("requests: %v", requests)
 	}
-	h.forget(first.NamespacedName)
-	h.forget(second.NamespacedName)
-	if len(h.claimants)+len(h.claimed)+len(h.waiting)+len(h.waitsFor) > 0 {
+	h.forget(first)
+	h.forget(second)
+	if len(h.holders)+len(h.held)+len(h.waiting.waiting)+len(h.waiting.waitsFor) > 0 {
 		t.Errorf("left: %+v", h)
 	}
 }

@@ -25,31 +25,12 @@ import (
 // replaced, or becomes the leader, takes less, and changes no status then.
 const idlePeriod = time.Minute
 
-// observeIdle records in o why nothing responds at the addresses, if that lasts. It returns the rest of the period
-// after which it is reported, or 0.
-func (r *Reconciler) observeIdle(o *observed) time.Duration {
-	reason, message := o.nothingListens()
-	if reason == "" {
-		r.idle.Delete(o.listener.UID)
-		return 0
-	}
-	if !o.reportedIdle() {
-		now := r.clock.Now()
-		if remaining := r.idle.since(o.listener.UID, "", now).Add(r.idlePeriod).Sub(now); remaining > 0 {
-			return remaining
-		}
-	}
-	r.idle.Delete(o.listener.UID)
-	o.idleReason, o.idleMessage = reason, message
-	return 0
-}
-
 // reportedIdle reports whether the status says already that nothing responds.
-func (o *observed) reportedIdle() bool {
-	if o.listener.Status == nil {
+func reportedIdle(status *listenersv1alpha1.ListenerStatus) bool {
+	if status == nil {
 		return false
 	}
-	ready := meta.FindStatusCondition(o.listener.Status.Conditions, listenersv1alpha1.ListenerReady)
+	ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
 	return ready != nil && ready.Status == metav1.ConditionTrue && isIdle(ready.Reason)
 }
 
@@ -67,24 +48,24 @@ func isMistake(reason string) bool {
 // Pod has the labels that it selects, or no container declares a port. Programs may listen on ports that no container
 // declares, so that is no error; no container can declare a number that its program reads from its volume. If overrides
 // replace the selector of the Service, other Pods respond.
-func (o *observed) nothingListens() (reason, message string) {
-	if o.class == nil || o.service == nil || o.serviceTerminating() {
+func nothingListens(s *snapshot, p *plan, o *outcome) (reason, message string) {
+	if s.class == nil || o.service == nil || s.serviceTerminating() {
 		return "", ""
 	}
-	selected := slices.DeleteFunc(slices.Clone(o.mounting), func(pod *corev1.Pod) bool {
-		return !labels.SelectorFromSet(o.listener.Spec.ExtraPodSelectorLabels).Matches(labels.Set(pod.Labels))
+	selected := slices.DeleteFunc(slices.Clone(o.placement.Mounting), func(pod *corev1.Pod) bool {
+		return !labels.SelectorFromSet(s.listener.Spec.ExtraPodSelectorLabels).Matches(labels.Set(pod.Labels))
 	})
-	switch undeclared := undeclaredPorts(o.service, selected, o.class.TargetsNodePorts()); {
-	case len(o.mounting) == 0:
+	switch undeclared := undeclaredPorts(o.service, selected, s.class.TargetsNodePorts()); {
+	case len(o.placement.Mounting) == 0:
 		reason, message = listenersv1alpha1.ReasonReserved, "reserved; no Pod mounts it"
 	case len(selected) == 0:
 		reason = listenersv1alpha1.ReasonNoMatchingPods
-		message = fmt.Sprintf("no Pod that mounts it has the labels of spec.extraPodSelectorLabels: %s", labels.FormatLabels(o.listener.Spec.ExtraPodSelectorLabels))
+		message = fmt.Sprintf("no Pod that mounts it has the labels of spec.extraPodSelectorLabels: %s", labels.FormatLabels(s.listener.Spec.ExtraPodSelectorLabels))
 	case len(undeclared) > 0:
 		reason = listenersv1alpha1.ReasonPortNotDeclared
 		message = fmt.Sprintf("no container of its Pods declares these ports, on which a program has to listen: %s", strings.Join(undeclared, ", "))
 	}
-	if reason != "" && o.replacesSelector() {
+	if reason != "" && replacesSelector(s, p) {
 		return "", ""
 	}
 	return reason, message
@@ -139,15 +120,11 @@ func target(port *corev1.ServicePort) string {
 }
 
 // replacesSelector reports whether overrides replace the selector of the Service.
-func (o *observed) replacesSelector() bool {
-	service, err := exposure.Service(o.class, o.listener)
-	if err != nil {
+func replacesSelector(s *snapshot, p *plan) bool {
+	if p.service == nil {
 		return false
 	}
-	selector := maps.Clone(o.listener.Spec.ExtraPodSelectorLabels)
-	if selector == nil {
-		selector = map[string]string{}
-	}
-	selector[names.PodMountLabel(o.listener.UID)] = o.listener.Name
-	return !maps.Equal(selector, service.Spec.Selector)
+	selector := map[string]string{names.PodMountLabel(s.listener.UID): s.listener.Name}
+	maps.Copy(selector, s.listener.Spec.ExtraPodSelectorLabels)
+	return !maps.Equal(selector, p.service.Spec.Selector)
 }

@@ -104,7 +104,7 @@ func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	newOperator := func() *Reconciler {
 		r := newReconciler(s.backends, c, recorder)
-		r.clock = clock
+		setClock(r, clock)
 		return r
 	}
 	r := newOperator()
@@ -121,7 +121,7 @@ func TestNothingListensIsReportedAfterAMinute(t *testing.T) {
 		if err := c.Get(t.Context(), key, listener); err != nil {
 			t.Fatal(err)
 		}
-		return outcome{listener: listener}.condition(listenersv1alpha1.ListenerReady).Reason, result.RequeueAfter
+		return observation{listener: listener}.condition(listenersv1alpha1.ListenerReady).Reason, result.RequeueAfter
 	}
 	expect := func(when, wantReason string, wantAfter time.Duration) {
 		t.Helper()

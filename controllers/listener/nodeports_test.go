@@ -186,7 +186,7 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 		return nil
 	}
 	both := map[string]int64{"http": 30080, "admin": 30081}
-	type outcome struct {
+	type observation struct {
 		Requests []map[string]int64
 		Ports    map[string]int32 // in the status
 		Events   []string
@@ -194,21 +194,21 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state     *state
 		allocator allocator
-		want      outcome
+		want      observation
 	}{
 		"are free": {
 			state: newDeletedServiceState(),
-			want:  outcome{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
+			want:  observation{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
 		},
 		"were remembered when there were none": {
 			state: newDeletedServiceState().change(func(s *state) {
 				s.listener.Status.LastNodePorts, s.listener.Status.NodePorts = s.listener.Status.NodePorts, nil
 			}),
-			want: outcome{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
+			want: observation{Requests: []map[string]int64{both}, Ports: map[string]int32{"http": 30080, "admin": 30081}},
 		},
 		"one is used by another Service": {
 			state: newDeletedServiceState().with(otherService(30080)), allocator: allocator{reject: inUse(30080)},
-			want: outcome{
+			want: observation{
 				Requests: []map[string]int64{both, {"admin": 30081}}, Ports: map[string]int32{"http": 31080, "admin": 30081},
 				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
 					"http: 31080 instead of 30080 (Invalid value: 30080: provided port is already allocated)"},
@@ -216,7 +216,7 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 		},
 		"all are used by other Services": {
 			state: newDeletedServiceState().with(otherService(30080, 30081)), allocator: allocator{reject: inUse(30080, 30081)},
-			want: outcome{
+			want: observation{
 				Requests: []map[string]int64{both, {}}, Ports: map[string]int32{"http": 31080, "admin": 31081},
 				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
 					"admin: 31081 instead of 30081 (Invalid value: 30081: provided port is already allocated); " +
@@ -225,7 +225,7 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 		},
 		"are forbidden by a policy": {
 			state: newDeletedServiceState(), allocator: allocator{fail: forbidRequested},
-			want: outcome{
+			want: observation{
 				Requests: []map[string]int64{both, {}}, Ports: map[string]int32{"http": 31080, "admin": 31081},
 				Events: []string{"Warning NodePortsChanged Service shop/web has other node ports than before, which clients have to use: " +
 					"admin: 31081 instead of 30081 (a policy forbids node ports); http: 31080 instead of 30080 (a policy forbids node ports)"},
@@ -235,17 +235,17 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 			state: newDeletedServiceState().change(func(s *state) {
 				s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"nodePort":30090}]}}`)
 			}),
-			want: outcome{Requests: []map[string]int64{{"http": 30090, "admin": 30081}}, Ports: map[string]int32{"http": 30090, "admin": 30081}},
+			want: observation{Requests: []map[string]int64{{"http": 30090, "admin": 30081}}, Ports: map[string]int32{"http": 30090, "admin": 30081}},
 		},
 		"are not needed for a load balancer": {
 			state: newDeletedServiceState().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }),
-			want:  outcome{Requests: []map[string]int64{{}}},
+			want:  observation{Requests: []map[string]int64{{}}},
 		},
 		"belong to ports that were removed": {
 			state: newDeletedServiceState().change(func(s *state) {
 				s.listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "new", Port: 80}}
 			}),
-			want: outcome{Requests: []map[string]int64{{}}, Ports: map[string]int32{"new": 31080}},
+			want: observation{Requests: []map[string]int64{{}}, Ports: map[string]int32{"new": 31080}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 			if o.err != nil {
 				t.Fatal(o.err)
 			}
-			got := outcome{Requests: tc.allocator.requests, Ports: o.listener.Status.NodePorts}
+			got := observation{Requests: tc.allocator.requests, Ports: o.listener.Status.NodePorts}
 			for _, e := range o.events {
 				if len(e) > 24 && e[:24] == "Warning NodePortsChanged" {
 					got.Events = append(got.Events, e)
@@ -275,7 +275,8 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			c := s.newClient(t)
 			recorder, now := events.NewFakeRecorder(10), clocktesting.NewFakePassiveClock(time.Now())
 			r := newReconciler(s.backends, interceptor.NewClient(c, a.funcs()), recorder)
-			r.clock, r.idlePeriod = now, idleLater
+			r.idlePeriod = idleLater
+			setClock(r, now)
 			var waited time.Duration
 			reconcile := func() time.Duration {
 				listener := &listenersv1alpha1.Listener{}
@@ -318,7 +319,7 @@ func TestServiceWaitsUntilItsNodePortsAreDeallocated(t *testing.T) {
 			if waited != total || listener.Status.NodePorts["http"] != want || listener.Status.NodePorts["admin"] != 30081 {
 				t.Errorf("waited %s in intervals of %s, want %s; the node ports are %v, want %d", waited, intervals, total, listener.Status.NodePorts, want)
 			}
-			if r.waiting.Len() > 0 {
+			if r.services.releasing.Len() > 0 {
 				t.Error("the controller still waits")
 			}
 		})

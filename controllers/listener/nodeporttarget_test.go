@@ -31,7 +31,7 @@ func withSameTarget(s *state) {
 func withNode(s *state) { s.with(newNode("a", "10.0.0.1"), newVolume("pv", lastMountedOn("a"))) }
 
 func TestTargetPortsFollowNodePorts(t *testing.T) {
-	type outcome struct {
+	type observation struct {
 		Requests []map[string]int64
 		Targets  []map[string]any
 		Ports    map[string]int32 // in the status
@@ -39,22 +39,22 @@ func TestTargetPortsFollowNodePorts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state     *state
 		allocator allocator
-		want      outcome
+		want      observation
 	}{
 		"that Kubernetes allocates": {
 			state: newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) { s.service = nil }),
-			want:  outcome{Requests: []map[string]int64{{}, {}}, Targets: []map[string]any{{}, {"http": int64(31080)}}, Ports: map[string]int32{"http": 31080}},
+			want:  observation{Requests: []map[string]int64{{}, {}}, Targets: []map[string]any{{}, {"http": int64(31080)}}, Ports: map[string]int32{"http": 31080}},
 		},
 		"of a range, with the first write": {
 			state: newListenerState("31500-31500"),
-			want: outcome{
+			want: observation{
 				Requests: []map[string]int64{{"http": 31500}, {}}, Targets: []map[string]any{{"http": int64(31500)}, {"http": int64(31500)}},
 				Ports: map[string]int32{"http": 31500},
 			},
 		},
 		"of a deleted Service, one of which is used": {
 			state: newDeletedServiceState().with(otherService(30080)), allocator: allocator{reject: inUse(30080)},
-			want: outcome{
+			want: observation{
 				Requests: []map[string]int64{{"http": 30080, "admin": 30081}, {"admin": 30081}, {}},
 				Targets: []map[string]any{
 					{"http": int64(30080), "admin": int64(30081)}, {"admin": int64(30081)}, {"http": int64(31080), "admin": int64(30081)},
@@ -64,13 +64,13 @@ func TestTargetPortsFollowNodePorts(t *testing.T) {
 		},
 		"of a Service that has them": {
 			state: newState(listenersv1alpha1.ServiceTypeNodePort),
-			want:  outcome{Requests: []map[string]int64{{}}, Targets: []map[string]any{{"http": int64(30080)}}, Ports: map[string]int32{"http": 30080}},
+			want:  observation{Requests: []map[string]int64{{}}, Targets: []map[string]any{{"http": int64(30080)}}, Ports: map[string]int32{"http": 30080}},
 		},
 		"unless overrides set them": {
 			state: newState(listenersv1alpha1.ServiceTypeNodePort).change(func(s *state) {
 				s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)
 			}),
-			want: outcome{Requests: []map[string]int64{{}}, Targets: []map[string]any{{"http": "web"}}, Ports: map[string]int32{"http": 30080}},
+			want: observation{Requests: []map[string]int64{{}}, Targets: []map[string]any{{"http": "web"}}, Ports: map[string]int32{"http": 30080}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestTargetPortsFollowNodePorts(t *testing.T) {
 			}
 			tc.state.service = service
 			o := tc.state.reconcile(t, 1, tc.allocator.funcs(), nil)
-			got := outcome{Requests: tc.allocator.requests, Targets: tc.allocator.targets, Ports: o.listener.Status.NodePorts}
+			got := observation{Requests: tc.allocator.requests, Targets: tc.allocator.targets, Ports: o.listener.Status.NodePorts}
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" || o.err != nil {
 				t.Errorf("error %v (-want +got):\n%s", o.err, diff)
 			}

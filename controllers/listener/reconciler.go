@@ -1,6 +1,9 @@
 // Package listener is the controller of Listeners. It applies the Service of each Listener and the objects of the
-// backend of its class, and reports the addresses of the Listener in its status (contract 1.5). The backends of package
-// exposure decide which objects and addresses these are; this package does not know any of them.
+// backend of its class, and reports the addresses of the Listener in its status (contract: status of Listeners). The
+// backends of package exposure decide which objects and addresses these are; this package does not know any of them.
+//
+// A reconciliation reads a snapshot of what exists, makes a plan of what has to exist, reserves the ports and hosts
+// that others must not get, and writes. The status follows from the snapshot, the plan and the outcome.
 //
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
 // belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the
@@ -11,21 +14,21 @@ package listener
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
@@ -42,101 +45,46 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Platform reports which of the backends' kinds the cluster serves.
 	Platform *platform.APIs
-	// Backends are the available backends. The first one that exposes a class is the backend of its Listeners. One of
-	// them must expose every class.
-	Backends []exposure.Backend
+	// Backends are the available backends. One of them must expose every class.
+	Backends backends.List
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
 
-	applier  *apply.Applier
-	statuses *apply.Applier
-	// kinds are the views of the backends' kinds.
-	kinds map[schema.GroupVersionKind]optionalKind
-	// readOnly are those of these kinds whose objects the backends only read, and referring are these backends.
-	readOnly  sets.Set[schema.GroupVersionKind]
-	referring []exposure.Backend
-	// contended has an entry for each kind of the backends whose objects exclude each other.
-	contended map[schema.GroupVersionKind]*contended
-	// hosts has the hosts of Listeners.
-	hosts *hosts
-	clock clock.PassiveClock
-	// nodePorts has the node ports that are not available, and sharedPorts the ports of shared addresses.
-	nodePorts, sharedPorts *portallocator.Allocator
-	// recovered is set when sharedPorts has those that an earlier process has not recorded.
-	recovery  sync.Mutex
-	recovered bool
-	// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete.
-	gracePeriod time.Duration
-
-	// ready is since when the addresses of a backend are complete, until the previous exposure is removed. The state is
-	// the backend's name.
-	ready periods
-	// waiting is since when Listeners wait until the API server has deallocated the node ports of the deleted Service.
-	waiting periods
-	// idle is since when nothing responds at the addresses of Listeners, until that is reported.
-	idle periods
-	// idlePeriod is how long nothing may respond before that is reported.
+	kinds     *kinds
+	reader    *reader
+	nodePorts *portallocator.Allocator
+	ports     *sharedPorts
+	hosts     *hosts
+	services  *serviceWriter
+	objects   *objectWriter
+	previous  *previous
+	reporter  *reporter
+	resync    resync
+	// idle is since when nothing responds at the addresses of Listeners, until that is reported, after idlePeriod.
+	idle       periods
 	idlePeriod time.Duration
 }
 
-// gracePeriod is longer than a router takes to reload, five seconds by default, and longer than a node takes to open a
-// port.
-const gracePeriod = 10 * time.Second
-
-// periods is since when a state of Listeners lasts, by their UID. It is lost in a restart, and the periods then start
-// again. Those of Listeners that were deleted expire.
-type periods struct{ *cache.Expiring }
-
-func newPeriods() periods { return periods{cache.NewExpiring()} }
-
-type period struct {
-	state string
-	since time.Time
-}
-
-// since returns when the state of a Listener began: now, unless the last call named the same state.
-func (p periods) since(listener types.UID, state string, now time.Time) time.Time {
-	if last, ok := p.Get(listener); ok && last.(period).state == state {
-		return last.(period).since
-	}
-	p.Set(listener, period{state, now}, time.Hour)
-	return now
-}
-
-// optionalKind reads objects of a kind that the cluster may not serve.
-type optionalKind interface {
-	client.Reader
-	// Version returns the version of the kind that the cluster serves, or "" if it does not serve the kind. If it does,
-	// reading can still fail while the API does not respond.
-	Version() string
-}
-
 // initialize sets all unexported fields.
-func (r *Reconciler) initialize() {
-	r.applier = apply.New(r.Client, names.FieldManagerService)
-	r.statuses = apply.New(r.Client, names.FieldManagerListenerStatus)
-	r.kinds, r.contended = map[schema.GroupVersionKind]optionalKind{}, map[schema.GroupVersionKind]*contended{}
-	r.readOnly, r.referring = sets.New[schema.GroupVersionKind](), nil
+func (r *Reconciler) initialize(c clock.PassiveClock) {
+	r.kinds = &kinds{scheme: r.Client.Scheme(), readers: map[schema.GroupVersionKind]kindReader{}}
+	r.nodePorts, r.ports = portallocator.New(allocatedNodePorts), newSharedPorts(r.Client)
+	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
+	r.hosts = newHosts(r.reader)
+	applier := apply.New(r.Client, names.FieldManagerService)
+	r.services = &serviceWriter{
+		client: r.Client, applier: applier, foreign: foreignPorts{r.Client, r.Events}, nodePorts: r.nodePorts, releasing: newPeriods(c),
+	}
+	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: map[string]*exclusive{}}
 	for _, backend := range r.Backends {
-		refers := false
-		for _, kind := range backend.Kinds() {
-			if kind.Contended {
-				r.contended[kind.GroupVersionKind] = newContended()
-			}
-			if kind.ReadOnly {
-				r.readOnly.Insert(kind.GroupVersionKind)
-				refers = true
-			}
-		}
-		if refers {
-			r.referring = append(r.referring, backend)
+		if backend.Kind != nil && backend.Kind.Exclusive {
+			r.objects.exclusive[backend.Name] = newExclusive(r.Client, r.kinds, backend.Kind)
 		}
 	}
-	r.hosts = newHosts()
-	r.clock, r.gracePeriod = clock.RealClock{}, gracePeriod
-	r.idlePeriod = idlePeriod
-	r.ready, r.waiting, r.idle = newPeriods(), newPeriods(), newPeriods()
-	r.nodePorts, r.sharedPorts = portallocator.New(nodePortsOf), portallocator.New(sharedPortsOf)
+	r.previous = &previous{services: r.services, objects: r.objects, complete: newPeriods(c), gracePeriod: gracePeriod}
+	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
+	r.resync = resync{r.Client, c}
+	r.idle, r.idlePeriod = newPeriods(c), idlePeriod
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
@@ -149,26 +97,100 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if ending, err := tenancy.Terminating(ctx, r.Client, listener.Namespace); err != nil || ending {
 		return reconcile.Result{}, err // what is deleted there cannot be created again
 	}
-	o, err := r.observe(ctx, listener)
+	s, err := r.reader.snapshot(ctx, listener)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	created := o.service == nil
-	refusal, err := r.ensure(ctx, o)
-	if created && o.service != nil { // meanwhile, the Pod for which the Listener was created has been labelled
-		err = errors.Join(err, r.observeNodes(ctx, o))
+	p := newPlan(s)
+	o := r.execute(ctx, s, p)
+	if o.releasing > 0 {
+		return reconcile.Result{RequeueAfter: o.releasing}, o.err
 	}
-	if o.nodePortWait > 0 {
-		return reconcile.Result{RequeueAfter: o.nodePortWait}, err
+	if err := r.locate(ctx, s, o); err != nil {
+		return reconcile.Result{}, errors.Join(o.err, err)
 	}
-	a, idleIn := r.addresses(o), r.observeIdle(o)
-	if err := errors.Join(err, r.report(ctx, o, a, refusal, err)); err != nil || refusal != nil {
+	a, idleIn := addressesOf(s, p, o), r.observeIdle(s, p, o)
+	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o, a)); err != nil || o.refusal != nil {
 		return reconcile.Result{}, err
 	}
-	remaining, err := r.removePrevious(ctx, o, a)
-	touch, touchErr := r.touchRejected(ctx, a.desired.Rejected)
-	if err := errors.Join(err, touchErr); err != nil {
+	remaining, err := r.previous.remove(ctx, s, p, o, a)
+	resyncIn, resyncErr := r.resync.trigger(ctx, a.desired.Rejected)
+	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: retry.Earliest(remaining, touch, idleIn)}, nil
+	return reconcile.Result{RequeueAfter: retry.Earliest(remaining, resyncIn, idleIn)}, nil
+}
+
+// execute reserves what the plan needs, and writes the Service and then the objects.
+func (r *Reconciler) execute(ctx context.Context, s *snapshot, p *plan) *outcome {
+	o := newOutcome(s)
+	if o.refusal = p.refusal; o.refusal != nil || s.serviceTerminating() {
+		return o // a Service that is being deleted is created again after that
+	}
+	releasePorts, err := r.reserve(ctx, s, p)
+	if o.refusal = p.refusal; err == nil && o.refusal == nil {
+		err = r.services.apply(ctx, s, p, o)
+		o.refusal, err = asRefusal(err, fmt.Sprintf("Service %s", s.key()))
+	}
+	if o.refusal != nil {
+		releasePorts()
+	}
+	if o.err = err; o.refusal != nil || err != nil || o.releasing > 0 {
+		r.objects.release(s, p, true)
+		return o
+	}
+	if o.sharedPorts = p.sharedPorts; p.sharedPorts == nil {
+		r.ports.SetPending(s.key(), nil)
+	}
+	if o.refusal = p.objectsRefusal; o.refusal == nil {
+		r.objects.apply(ctx, s, p, o)
+	}
+	return o
+}
+
+// reserve completes the plan, with the numbers of its ports at a shared address, its objects and its hosts, so that no
+// other Listener gets them. releasePorts is for the case that the API server rejects the Service.
+func (r *Reconciler) reserve(ctx context.Context, s *snapshot, p *plan) (releasePorts func(), err error) {
+	releasePorts, err = p.allocate(s, r.ports)
+	if err != nil || p.refusal != nil {
+		return releasePorts, err
+	}
+	if x := r.objects.exclusive[s.backend.Name]; x != nil {
+		err = x.plan(ctx, s, p)
+	} else {
+		p.addObjects(s, exposure.Others{})
+	}
+	if err == nil {
+		err = r.hosts.reserve(ctx, s, p)
+	}
+	return releasePorts, err
+}
+
+// locate finds out where the Pods of the Listener are now: the Pod for which it was created may just have been
+// labelled.
+func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err error) {
+	if s.class == nil {
+		return nil
+	}
+	withNodes := s.backend.IsNodeScoped(s.class) || o.service != nil && o.service.Spec.Type == corev1.ServiceTypeNodePort
+	o.placement, err = reservation.Placement(ctx, r.Client, s.listener, withNodes)
+	return err
+}
+
+// observeIdle records why nothing responds at the addresses, if that lasts. It returns the rest of the period after
+// which it is reported, or 0.
+func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
+	reason, message := nothingListens(s, p, o)
+	if reason == "" {
+		r.idle.Delete(s.listener.UID)
+		return 0
+	}
+	if !reportedIdle(s.listener.Status) {
+		if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
+			return remaining
+		}
+	}
+	r.idle.Delete(s.listener.UID)
+	o.idleReason, o.idleMessage = reason, message
+	return 0
 }

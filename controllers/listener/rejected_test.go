@@ -37,7 +37,8 @@ func TestRejectedRouteIsTouchedUntilItIsAdmitted(t *testing.T) {
 	})
 	c, now := s.newClient(t), clocktesting.NewFakePassiveClock(start)
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
-	r.clock, r.idlePeriod = now, idleLater
+	r.idlePeriod = idleLater
+	setClock(r, now)
 	route := func(name string) *routev1.Route {
 		got := &routev1.Route{}
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: name}, got); err != nil {
@@ -119,7 +120,7 @@ func TestOnlyTheRejectedObjectIsTouched(t *testing.T) {
 	r := newReconciler(s.backends, c, events.NewFakeRecorder(100))
 	gone := ownRoute("gone", admittedAs("gone.example.com"))
 	gone.UID = "uid-of-gone"
-	if err := r.touch(t.Context(), exposure.Rejected{Object: gone}); err != nil {
+	if err := r.resync.touch(t.Context(), exposure.Rejected{Object: gone}); err != nil {
 		t.Errorf("touching a Route that was deleted: %v", err)
 	}
 	if len(sent) != 1 || !strings.Contains(sent[0], `"uid":"uid-of-gone"`) {

@@ -142,7 +142,7 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := tc.state.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
 				if tc.unserved {
-					r.kinds[routeKind] = unservedKind{}
+					r.kinds.readers[routeKind] = unservedKind{}
 				}
 			})
 			if o.err != nil {
@@ -234,7 +234,7 @@ func typeOrDefault(t corev1.ServiceType) corev1.ServiceType {
 func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
 	s := newRouteState(ownRoute("http", admittedAs("http.example.com")))
 	s.listener.Status = &listenersv1alpha1.ListenerStatus{ObservedGeneration: 2, IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 443)}}
-	o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds[routeKind] = unresponsiveKind{} })
+	o := s.reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds.readers[routeKind] = unresponsiveKind{} })
 	if o.err == nil || !strings.Contains(o.err.Error(), "did not respond") {
 		t.Errorf("got error %v, want one, so that the reconciliation is retried", o.err)
 	}
@@ -247,7 +247,7 @@ func TestNothingChangesWhileTheRouteAPIDoesNotRespond(t *testing.T) {
 }
 
 func TestListenerWithoutRoutesDoesNotNeedTheRouteAPI(t *testing.T) {
-	o := newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds[routeKind] = unresponsiveKind{} })
+	o := newState(listenersv1alpha1.ServiceTypeClusterIP).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) { r.kinds.readers[routeKind] = unresponsiveKind{} })
 	if o.err != nil || o.condition(listenersv1alpha1.ListenerReady).Status != metav1.ConditionTrue {
 		t.Errorf("got error %v and status %v", o.err, o.listener.Status)
 	}
@@ -257,7 +257,7 @@ func TestListenerWithoutRoutesDoesNotNeedTheRouteAPI(t *testing.T) {
 func TestForeignRouteMissingInTheCacheIsNotModified(t *testing.T) {
 	foreign := &routev1.Route{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "web-http"}, Spec: routev1.RouteSpec{Host: "theirs.example.com"}}
 	o := newRouteState(foreign).reconcile(t, 1, interceptor.Funcs{}, func(r *Reconciler) {
-		r.kinds[routeKind] = servedKind{fakeclient.New(t, interceptor.Funcs{}), routeKind.Version}
+		r.kinds.readers[routeKind] = servedKind{fakeclient.New(t, interceptor.Funcs{}), routeKind.Version}
 	})
 	if !apierrors.IsConflict(o.err) {
 		t.Errorf("got error %v, want the conflict, after which the Listener is reconciled again", o.err)
@@ -458,11 +458,11 @@ func TestServiceWithPreviousTypeKeepsItsSettings(t *testing.T) {
 		s.service.Spec.AllocateLoadBalancerNodePorts = ptr.To(false)
 		s.service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	})
-	service, err := desiredService(&observed{listener: s.listener, class: s.class, backend: route.Backend{}, service: s.service})
-	if err != nil {
-		t.Fatal(err)
+	p := newPlan(&snapshot{listener: s.listener, class: s.class, backend: route.Backend(), present: present{service: s.service}})
+	if p.refusal != nil {
+		t.Fatal(p.refusal)
 	}
-	is, was := service.Spec, s.service.Spec
+	is, was := p.serviceNow.Spec, s.service.Spec
 	got := []any{is.Type, is.LoadBalancerClass, is.AllocateLoadBalancerNodePorts, is.ExternalTrafficPolicy}
 	want := []any{&was.Type, was.LoadBalancerClass, was.AllocateLoadBalancerNodePorts, &was.ExternalTrafficPolicy}
 	if diff := cmp.Diff(want, got); diff != "" {

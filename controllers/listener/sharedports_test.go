@@ -273,7 +273,7 @@ func TestNumbersOfRejectedServicesAreFree(t *testing.T) {
 				if err := fake.Get(t.Context(), key, l); err != nil {
 					t.Fatal(err)
 				}
-				r.sharedPorts.Handler().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: l}, nil)
+				r.ports.Handler().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: l}, nil)
 				if numbers := s.listener.Status; numbers != nil && l.Status.SharedPorts["http"] != 9000 {
 					t.Errorf("the Listener has forgotten its number: %+v", l.Status)
 				}

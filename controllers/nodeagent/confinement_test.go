@@ -564,8 +564,8 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	var appliedService, appliedRoute, appliedIngress client.Object
 	for _, name := range []string{"first", "second"} {
 		listener.Labels = map[string]string{"is": name}
-		service, err := exposure.Service(class, listener)
-		g.Expect(err).NotTo(HaveOccurred())
+		service, refusal := exposure.Service(class, listener)
+		g.Expect(refusal).To(BeNil())
 		desired, err := apply.Unstructured(service)
 		g.Expect(err).NotTo(HaveOccurred())
 		_, err = services.Apply(t.Context(), desired, appliedService)
@@ -613,10 +613,10 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	}
 	status := map[string]any{"serviceName": "shop", "ingressAddresses": []any{}}
 	g.Expect(apply.New(operator, names.FieldManagerListenerStatus).ApplyStatus(t.Context(), listener, &status)).To(BeTrue())
-	external, err := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+	external, refusal := exposure.Service(&listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
 		ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":{"externalIPs":["192.0.2.1"]}}`)},
 	}}, listener)
-	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(refusal).To(BeNil())
 	desired, err := apply.Unstructured(external)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = services.Apply(t.Context(), desired.DeepCopy(), appliedService)
@@ -663,18 +663,18 @@ func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstru
 		})
 	}
 	var routes []*unstructured.Unstructured
-	for _, backend := range []gateway.Backend{gateway.TLSRoutes(), gateway.HTTPRoutes(), gateway.TCPRoutes(), gateway.UDPRoutes()} {
+	for _, backend := range []*exposure.Backend{gateway.TLSRoutes(), gateway.HTTPRoutes(), gateway.TCPRoutes(), gateway.UDPRoutes()} {
 		exposed := &listenersv1alpha1.GatewayExposure{
-			Kind: listenersv1alpha1.GatewayRouteKind(backend.Name()), HostTemplate: "{listener}.{namespace}.example",
+			Kind: listenersv1alpha1.GatewayRouteKind(backend.Name), HostTemplate: "{listener}.{namespace}.example",
 			ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
 		}
-		desired, err := backend.Objects(&exposure.Listener{
+		desired, refusal := backend.Objects(&exposure.Listener{
 			Listener: listener, Referenced: []exposure.Object{edge},
 			Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: exposed}},
 			Service: &corev1.Service{ObjectMeta: listener.ObjectMeta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}}}},
-		})
-		if err != nil {
-			t.Fatal(err)
+		}, exposure.Others{})
+		if refusal != nil {
+			t.Fatal(refusal)
 		}
 		for _, d := range desired {
 			if d.GetKind() != "HTTPRoute" {

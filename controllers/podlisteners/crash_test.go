@@ -1,6 +1,8 @@
 package podlisteners_test
 
 import (
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+
 	"context"
 	"errors"
 	"os"
@@ -65,7 +67,7 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 func setup(mgr ctrl.Manager) error {
 	return (&podlisteners.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter),
-		Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
+		Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
 	}).SetupWithManager(mgr)
 }
 

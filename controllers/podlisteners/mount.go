@@ -16,7 +16,6 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/retry"
@@ -31,8 +30,9 @@ type mount struct {
 	selector claim.Selector
 	// listener is nil while it does not exist.
 	listener *listenersv1alpha1.Listener
-	// class is nil while it does not exist, or the Listener names none.
-	class *listenersv1alpha1.ListenerClass
+	// class is nil while it does not exist, or the Listener names none. backend is that of the class.
+	class   *listenersv1alpha1.ListenerClass
+	backend *exposure.Backend
 }
 
 // readSelector reads the selector of the PersistentVolume. It reports whether that is a listener volume which is bound
@@ -193,10 +193,10 @@ func (m *mount) addressesUnknown(pod *corev1.Pod, previous listenersv1alpha1.Pod
 // ownAddresses returns the addresses that the backend of the class has for this Pod alone, or nil if they follow from
 // the status of the Listener, or the class or the node do not exist.
 func (m *mount) ownAddresses(pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
-	if m.listener == nil || m.class == nil || node == nil {
+	if m.listener == nil || m.class == nil || node == nil || m.backend.PodAddresses == nil {
 		return nil
 	}
-	return backends.All().Of(m.class).PodAddresses(&exposure.Listener{Listener: m.listener, Class: m.class}, pod, node)
+	return m.backend.PodAddresses(m.listener, m.class, pod, node)
 }
 
 // statusCurrent reports whether the status of the Listener is that of its current generation.

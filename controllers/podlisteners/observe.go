@@ -147,8 +147,12 @@ func (r *Reconciler) observeListener(ctx context.Context, m *mount) error {
 
 // observeClass reads the class of the Listener of a mount.
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
-	if m.listener != nil && m.listener.Class() != "" {
-		m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+	if m.listener == nil || m.listener.Class() == "" {
+		return nil
+	}
+	m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
+	if m.class != nil {
+		m.backend = r.Backends.Of(m.class)
 	}
 	return err
 }

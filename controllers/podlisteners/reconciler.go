@@ -26,6 +26,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/summary"
@@ -39,6 +40,8 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events emits the events of Pods.
 	Events events.EventRecorder
+	// Backends are the backends that expose Listeners.
+	Backends backends.List
 	// Applier writes PersistentVolumes, and the Listeners of class-based claims.
 	Applier *apply.Applier
 

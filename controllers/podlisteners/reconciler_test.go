@@ -1,6 +1,8 @@
 package podlisteners_test
 
 import (
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +153,7 @@ func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, c
 	t.Helper()
 	c := fakeclient.New(t, intercept, w.objects()...)
 	recorder := events.NewFakeRecorder(10)
-	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
 	if w.pod != nil {
 		r.Receive(t.Context(), w.pod)
 	}
@@ -525,7 +527,7 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 				},
 			}, w.objects()...)
 			recorder := events.NewFakeRecorder(10)
-			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+			r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
 			reconcileOnce := func() time.Duration {
 				t.Helper()
 				result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
@@ -658,7 +660,7 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 func TestDeletedPodListenersAreCreatedAgainWhileTheirPodExists(t *testing.T) {
 	w := newWorld()
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
 	request := r.Receive(t.Context(), w.pod)
 	reconcileAfter := func(err error) {
 		t.Helper()
@@ -810,7 +812,7 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 		}
 		return c.Apply(ctx, o, options...)
 	}}, append(w.objects(), second)...)
-	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(100), Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(100), Applier: apply.New(c, names.FieldManagerVolume)}
 	for range 5 {
 		for _, pod := range []*corev1.Pod{w.pod, second} {
 			if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), pod)); err != nil {
@@ -1111,7 +1113,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	w := newWorld()
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	var got recordedEvents
-	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
 	reconcileAfter := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -1164,7 +1166,7 @@ func TestEventIsRepeatedWhileItsCauseLasts(t *testing.T) {
 		w.class, w.listener.Status.NodePorts = nil, nil
 		c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 		var got recordedEvents
-		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+		r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
 		for range 4 {
 			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
 			if err != nil {
@@ -1208,7 +1210,7 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 			tc.change(w)
 			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 			var got recordedEvents
-			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+			r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
 			for range 2 {
 				if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
 					t.Fatal(err)
@@ -1239,7 +1241,7 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 			Status: &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, NodePorts: portMap},
 		}
 		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.objects()...)
-		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+		r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
 		_, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
 		if !errors.Is(err, broken) {
 			t.Errorf("write %d: the error is not returned: %v", n, err)

@@ -1,6 +1,8 @@
 package podlisteners_test
 
 import (
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+
 	"context"
 	"testing"
 	"time"
@@ -54,7 +56,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 			w.pv.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
 			tc.change(w)
 			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-			r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(1), Applier: apply.New(c, names.FieldManagerVolume)}
+			r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(1), Applier: apply.New(c, names.FieldManagerVolume)}
 			r.Receive(t.Context(), w.pod)
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
 			if err != nil {

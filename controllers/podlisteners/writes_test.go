@@ -1,6 +1,8 @@
 package podlisteners_test
 
 import (
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+
 	"context"
 	"encoding/json"
 	"fmt"
@@ -164,7 +166,7 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), before); err != nil {
 			t.Fatal(err)
 		}
-		r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+		r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
 		request := r.Receive(t.Context(), w.pod)
 		for _, step := range []struct {
 			name  string
@@ -194,7 +196,7 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 func TestALabelThatWasRemovedIsAddedAgain(t *testing.T) {
 	w := newWorld()
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-	r := &podlisteners.Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
 	request := r.Receive(t.Context(), w.pod)
 	pod := &corev1.Pod{}
 	for range 2 {

@@ -244,14 +244,13 @@ const (
 	maxValue = 100
 )
 
-// NodesLeftOut lists the nodes with reservations that have no address, and why.
-func NodesLeftOut(l *Listener) string {
+// LeftOut lists the nodes with reservations that have no address, and why.
+func (p Placement) LeftOut(choice NodeChoice) string {
 	var nodes []string
-	for _, name := range l.MissingNodes {
+	for _, name := range p.MissingNodes {
 		nodes = append(nodes, name+" (Node does not exist)")
 	}
-	choice := l.NodeChoice()
-	for _, node := range l.Nodes {
+	for _, node := range p.Nodes {
 		if _, problem := NodeAddresses(node, choice); problem != "" {
 			nodes = append(nodes, node.Name+" ("+problem+")")
 		}

@@ -9,45 +9,50 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
 // Backend exposes Listeners of some classes. All that is specific to a backend is in its package and in its field of
 // the ListenerClass: the controller applies, watches and deletes its objects, and leaves objects of other owners alone,
-// without knowing any backend.
-type Backend interface {
-	// Name returns the name of the backend, which is unique among the backends and never changes.
-	Name() string
-	// Exposes reports whether the backend exposes Listeners of the class.
-	Exposes(class *listenersv1alpha1.ListenerClass) bool
-	// PlainService reports whether clients connect to the Service itself, at the addresses that its type provides. For
-	// any other backend the type of the Service does not matter.
-	PlainService() bool
-	// Kinds returns the kinds of the objects that the backend generates in addition to the Service, and of those that
-	// it only reads.
-	Kinds() []Kind
-	// References returns the objects of others, of the kinds that the backend only reads, which the class or the
-	// Objects refer to. Of the observed state, only Class and Objects are set.
-	References(l *Listener) []Reference
-	// Objects returns the desired objects. The error is a *Refusal if the author of the Listener or of the class has to
-	// change something.
-	Objects(l *Listener) ([]Desired, error)
-	// Addresses returns the addresses that the observed objects provide.
-	Addresses(l *Listener) Exposed
-	// Scope returns which Pods each address of a Listener of the class leads to. Nodes and mounting Pods of a Listener
-	// are observed only if it is that of a node.
-	Scope(class *listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope
-	// PodAddresses returns the addresses that lead to a Pod of the Listener, which is bound to the node, or a nil
-	// pointer if they follow from the status of the Listener: its addresses or, with node ports, that of the node. Only
-	// Class of the observed state is set.
-	PodAddresses(l *Listener, pod *corev1.Pod, node *corev1.Node) *Exposed
+// without knowing any backend. Fields that are not required are left out by backends that do not need them.
+type Backend struct {
+	// Name is unique among the backends and never changes. It is required.
+	Name string
+	// Exposes reports whether the backend exposes Listeners of the class. It is required.
+	Exposes func(class *listenersv1alpha1.ListenerClass) bool
+	// Addresses returns the addresses that the Service and the objects of a Listener provide. It is required.
+	Addresses func(l *Listener, p Placement) Exposed
+
+	// Kind is the kind of the objects that the backend generates in addition to the Service, and Objects returns those
+	// of a Listener: they follow from the class, the Service and the state of the Listener. The refusal is for the
+	// author of the Listener or of the class, who has to change something. Both are nil if it generates none.
+	Kind    *Kind
+	Objects func(l *Listener, others Others) ([]Desired, *Refusal)
+	// Reads is the kind of the objects of others that the backend reads, and References names those that a class and
+	// the existing objects of a Listener refer to. Both are nil if it reads none.
+	Reads      *Kind
+	References func(class *listenersv1alpha1.ListenerClass, objects []Object) []types.NamespacedName
+	// PlainService states that clients connect to the Service itself, at the addresses that its type provides. For any
+	// other backend the type of the Service does not matter.
+	PlainService bool
+	// NodeScoped reports whether each address of a Listener of the class leads only to the Pods of one node. If nil,
+	// all addresses lead to all Pods.
+	NodeScoped func(class *listenersv1alpha1.ListenerClass) bool
+	// PodAddresses returns the addresses that lead to a Pod of the Listener, which is bound to the node. If nil, they
+	// follow from the status of the Listener: its addresses or, with node ports, that of the node.
+	PodAddresses func(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, pod *corev1.Pod, node *corev1.Node) *Exposed
 }
 
-// Reference identifies an object that a backend reads.
-type Reference struct {
-	Kind schema.GroupVersionKind
-	types.NamespacedName
+// Kinds returns the kinds that the backend generates or reads.
+func (b *Backend) Kinds() []*Kind {
+	return slices.DeleteFunc([]*Kind{b.Kind, b.Reads}, func(k *Kind) bool { return k == nil })
+}
+
+// IsNodeScoped reports whether each address of a Listener of the class leads only to the Pods of one node.
+func (b *Backend) IsNodeScoped(class *listenersv1alpha1.ListenerClass) bool {
+	return b.NodeScoped != nil && b.NodeScoped(class)
 }
 
 // Kind is a kind of object that a backend generates or reads. Not every cluster serves it, unless it is BuiltIn.
@@ -63,12 +68,9 @@ type Kind struct {
 	Aggregated bool
 	// BuiltIn states that Kubernetes itself serves the kind, on every cluster.
 	BuiltIn bool
-	// ReadOnly states that the backend generates no objects of the kind, but reads those that its References name. The
-	// fields below are then not used, apart from AddToScheme and Trim.
-	ReadOnly bool
-	// Contended states that objects of the kind exclude each other, whoever has them: Objects gets all of them, and is
-	// called for one Listener at a time. A Listener that it refuses is reconciled again when one of them changes.
-	Contended bool
+	// Exclusive states that objects of the kind exclude each other, whoever has them: Objects is called for one
+	// Listener at a time, with all others. A Listener that it refuses is reconciled again when one of them changes.
+	Exclusive bool
 	// Hosts returns the hosts that an object of the kind requests, of which each belongs to one Listener alone. It is
 	// nil if objects of the kind have none.
 	Hosts func(o Object) []string
@@ -78,9 +80,11 @@ type Kind struct {
 	// AddToScheme registers the Go types of the kind and of its list.
 	AddToScheme func(scheme *runtime.Scheme) error
 	// ForeignReason and RejectedReason are the reasons of the condition listenersv1alpha1.ListenerAccepted for an
-	// object that the Listener does not control, and for an object that the API server rejects.
+	// object that the Listener does not control, and for an object that the API server rejects. A kind that is only
+	// read has none.
 	ForeignReason, RejectedReason string
-	// Remedy returns what to do about a rejection by the API server, or "" if its message suffices.
+	// Remedy returns what to do about a rejection by the API server, or "" if its message suffices. It is nil if that
+	// always suffices.
 	Remedy func(rejection string) string
 }
 
@@ -90,37 +94,46 @@ type Object interface {
 	runtime.Object
 }
 
-// Listener is a Listener with the observed state that a backend depends on. Backends must not change any of it.
+// Listener is a Listener with what its objects and addresses depend on. Backends must not change any of it.
 type Listener struct {
 	*listenersv1alpha1.Listener
 	// Class is the class that applies. It is never nil.
 	Class *listenersv1alpha1.ListenerClass
-	// Service is the observed Service that the Listener controls, or nil.
+	// Desired is the Service by the class and the overrides, or nil if there can be none.
+	Desired *corev1ac.ServiceApplyConfiguration
+	// Service is the Service that the Listener controls. For Objects it is what is applied before them.
 	Service *corev1.Service
-	// Objects are the objects of the backend's kinds that the Listener controls, sorted by name.
+	// Objects are the existing objects of the backend that the Listener controls, sorted by name.
 	Objects []Object
 	// Referenced are the objects that References names, as far as they exist.
 	Referenced []Object
-	// Others are all objects of a Contended kind that the Listener does not control, sorted by namespace and name. It
-	// is set for Objects only.
-	Others []Object
-	// NamespaceLabels are the labels of the Listener's namespace, and OtherNamespaces those of the namespaces of
-	// Others, by name.
+	// NamespaceLabels are the labels of the Listener's namespace, if there are Referenced objects.
 	NamespaceLabels map[string]string
-	OtherNamespaces map[string]map[string]string
 	// Pods are the names of the Pods that mount the claim that the Listener was created for, sorted. It is empty for a
 	// Listener that was not created for a claim.
 	Pods []string
-	// Nodes are the nodes with reservations for the Listener, sorted by name. It is empty unless the scope of the
-	// backend is that of a node, or the Service is of type NodePort.
-	Nodes []*corev1.Node
-	// Mounting are the Pods that mount volumes of the Listener, on any node, sorted by name. Pods that have finished
-	// are left out. It is observed together with Nodes.
-	Mounting []*corev1.Pod
-	// MissingNodes are the names of the nodes with reservations that no longer exist, sorted.
-	MissingNodes []string
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
+}
+
+// Others are the objects of an Exclusive kind that a Listener does not control. They are empty for other kinds.
+type Others struct {
+	// Objects are sorted by namespace and name.
+	Objects []Object
+	// Namespaces are the labels of their namespaces, by name.
+	Namespaces map[string]map[string]string
+}
+
+// Placement is where the Pods of a Listener are.
+type Placement struct {
+	// Nodes are the nodes with reservations for the Listener, sorted by name, and MissingNodes are the names of those
+	// that no longer exist. Both are empty unless the addresses of the class are those of nodes, or the Service is of
+	// type NodePort.
+	Nodes        []*corev1.Node
+	MissingNodes []string
+	// Mounting are the Pods that mount volumes of the Listener, on any node, sorted by name. Pods that have finished
+	// are left out.
+	Mounting []*corev1.Pod
 }
 
 // Publishes reports whether an address is in the status of the Listener.

@@ -34,8 +34,8 @@ const (
 	maxProblems = 5
 )
 
-// checkSize returns a *Refusal if a Listener has more of something than is worked on.
-func checkSize(listener *listenersv1alpha1.Listener) error {
+// checkSize returns a refusal if a Listener has more of something than is worked on.
+func checkSize(listener *listenersv1alpha1.Listener) *Refusal {
 	switch spec := &listener.Spec; {
 	case len(spec.Ports) > maxListedPorts:
 		return Refuse(listenersv1alpha1.ReasonInvalidPorts, "spec.ports has %d entries, of at most %d; remove some", len(spec.Ports), maxListedPorts)

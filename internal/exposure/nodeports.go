@@ -173,14 +173,12 @@ func (l *Listener) AwaitingTarget() sets.Set[string] {
 			awaiting.Insert(p.Name)
 		}
 	}
-	if awaiting.Len() == 0 {
+	if l.Desired == nil {
 		return awaiting
 	}
-	if desired, err := Service(l.Class, l.Listener); err == nil {
-		for i := range desired.Spec.Ports {
-			if p := &desired.Spec.Ports[i]; p.TargetPort != nil { // which overrides set
-				awaiting.Delete(ptr.Deref(p.Name, ""))
-			}
+	for i := range l.Desired.Spec.Ports {
+		if p := &l.Desired.Spec.Ports[i]; p.TargetPort != nil { // which overrides set
+			awaiting.Delete(ptr.Deref(p.Name, ""))
 		}
 	}
 	return awaiting

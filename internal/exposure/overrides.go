@@ -28,7 +28,7 @@ import (
 // that of a class, and may only change the fields that the class allows. What the author wrote is within limits before
 // it is merged.
 func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener,
-) (*corev1ac.ServiceApplyConfiguration, error) {
+) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
 	byClass, _, err := merge(service, class.Spec.ServiceOverrides.Raw)
 	if err == nil {
 		err = checkIdentity(service, byClass)

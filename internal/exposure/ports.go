@@ -78,8 +78,8 @@ func noPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1
 }
 
 // servicePorts returns the ports of the Service of a Listener, sorted by protocol and name. Of several ports with the
-// same protocol and name, the last one applies. The error is a *Refusal if no Service can have these ports.
-func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) ([]port, error) {
+// same protocol and name, the last one applies. The refusal is for ports that no Service can have.
+func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) ([]port, *Refusal) {
 	ports := deduplicate(ExposedPorts(class, listener))
 	byName, byNumber := map[string]port{}, map[port]string{}
 	for _, p := range ports {

@@ -2,7 +2,7 @@ package exposure
 
 import "fmt"
 
-// Refusal is the error for a Listener that cannot be exposed. Its reason is one of those of the condition
+// Refusal is why a Listener cannot be exposed. Its reason is one of those of the condition
 // listenersv1alpha1.ListenerAccepted. Its message names the cause and the remedy, and addresses the author of the
 // Listener or of its class.
 type Refusal struct {

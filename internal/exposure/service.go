@@ -18,33 +18,35 @@ import (
 
 // Service returns the Service to apply for a Listener of this class: the generated Service with the overrides of the
 // class and then those of the Listener (contract 1.5). Fields that Kubernetes chooses, such as targetPort and nodePort,
-// are not set; WithNodePorts and WithTargetPorts set these two. The error is a *Refusal if the author of the Listener
-// or of the class has to change something.
-func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, error) {
+// are not set; WithNodePorts and WithTargetPorts set these two. The refusal is for the author of the Listener or of
+// the class, who has to change something.
+func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
 	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidName,
 			"the name of the Listener is also that of its Service, and is not valid for one (%s); choose another name",
 			strings.Join(problems, ", "))
 	}
-	if err := checkSize(listener); err != nil {
-		return nil, err
+	if refusal := checkSize(listener); refusal != nil {
+		return nil, refusal
 	}
-	ports, err := servicePorts(class, listener)
-	if err != nil {
-		return nil, err
+	ports, refusal := servicePorts(class, listener)
+	if refusal != nil {
+		return nil, refusal
 	}
-	service, err := override(generate(class, listener, ports), class, listener)
-	if err == nil {
-		err = checkNames(service)
+	service, refusal := override(generate(class, listener, ports), class, listener)
+	if refusal == nil {
+		refusal = checkNames(service)
 	}
-	if err == nil && len(service.Spec.Ports) == 0 {
+	switch {
+	case refusal != nil:
+		return nil, refusal
+	case len(service.Spec.Ports) == 0:
 		return nil, noPorts(class, listener)
-	}
-	if err == nil && len(service.Spec.Ports) > class.MaxPorts() {
+	case len(service.Spec.Ports) > class.MaxPorts():
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidPorts, "the Listener has %d ports, and ListenerClass %s allows %d; remove some of spec.ports, or raise "+
 			"spec.maxPorts of the class", len(service.Spec.Ports), class.Name, class.MaxPorts())
 	}
-	return service, err
+	return service, nil
 }
 
 // generate returns the Service without overrides.
@@ -75,9 +77,9 @@ func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha
 		WithSpec(spec)
 }
 
-// checkNames returns a *Refusal if labels, annotations or the selector of a Service have names or values that
+// checkNames returns a refusal if labels, annotations or the selector of a Service have names or values that
 // Kubernetes does not allow. The API server would reject the Service, and not even as invalid if a name is very long.
-func checkNames(service *corev1ac.ServiceApplyConfiguration) error {
+func checkNames(service *corev1ac.ServiceApplyConfiguration) *Refusal {
 	problems := slices.Concat(
 		metav1validation.ValidateLabels(service.Labels, field.NewPath("metadata", "labels")),
 		apivalidation.ValidateAnnotations(service.Annotations, field.NewPath("metadata", "annotations")),

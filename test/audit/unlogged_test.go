@@ -158,9 +158,9 @@ func TestUnloggedPermissionsAreRequired(t *testing.T) {
 						ClassName: ptr.To("a-class"), Ports: []listenersv1alpha1.ListenerPort{{Name: "http", Port: 80}},
 					},
 				}
-				service, err := exposure.Service(class, listener)
-				if err != nil {
-					t.Fatal(err)
+				service, refusal := exposure.Service(class, listener)
+				if refusal != nil {
+					t.Fatal(refusal)
 				}
 				desired, err := apply.Unstructured(service)
 				if err != nil {

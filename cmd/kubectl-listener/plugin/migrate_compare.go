@@ -163,15 +163,11 @@ func (m *migration) compareListeners(context.Context) error {
 			m.add(f.warning("", fmt.Sprintf("its class %q does not exist, so it keeps the addresses that it has", l.Class())))
 			continue
 		}
-		refusal := (*exposure.Refusal)(nil)
-		switch _, err := exposure.Service(class, l); {
-		case errors.As(err, &refusal):
+		if _, refusal := exposure.Service(class, l); refusal != nil {
 			m.add(f.failed(refusal.Reason, refusal.Message, remedyFor(refusal.Reason)+" Until then, its Service and its addresses stay as they are."))
-		case err != nil:
-			return err
-		default:
-			accepted++
+			continue
 		}
+		accepted++
 	}
 	if accepted > 0 {
 		m.add(finding{Kind: "Listeners"}.ok("%d keep their Services, node ports and addresses", accepted))

@@ -140,8 +140,8 @@ func (f finding) described(class *listenersv1alpha1.ListenerClass) finding {
 		return f.warning(listenersv1alpha1.ReasonSettingsIgnored, strings.Join(ignored, "; "))
 	}
 	text := "serviceType " + string(class.Spec.ServiceType)
-	if backend := backends.All().Of(class); !backend.PlainService() {
-		text += ", exposed by " + backend.Name()
+	if backend := backends.All().Of(class); !backend.PlainService {
+		text += ", exposed by " + backend.Name
 	}
 	if pinning := class.Pinning(); pinning != nil {
 		text += ", pinning " + string(pinning.Policy)
@@ -184,19 +184,19 @@ func (f finding) okUnless(listener *listenersv1alpha1.Listener, format string, a
 // the Gateway API, and their Gateways.
 func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) error {
 	backend := backends.All().Of(class)
-	for _, kind := range backend.Kinds() {
-		if kind.ReadOnly {
-			continue
-		}
-		if err := w.generated(ctx, listener, kind); err != nil {
+	if backend.Kind != nil {
+		if err := w.generated(ctx, listener, backend.Kind); err != nil {
 			return err
 		}
 	}
-	for _, reference := range backend.References(&exposure.Listener{Listener: listener, Class: class}) {
+	if backend.Reads == nil {
+		return nil
+	}
+	for _, reference := range backend.References(class, nil) {
 		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(reference.Kind)
-		is, err := w.get(ctx, reference.NamespacedName, object)
-		f := finding{Kind: reference.Kind.Kind, Namespace: reference.Namespace, Name: reference.Name}
+		object.SetGroupVersionKind(backend.Reads.GroupVersionKind)
+		is, err := w.get(ctx, reference, object)
+		f := finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
 		switch {
 		case err != nil:
 			return err
@@ -212,7 +212,7 @@ func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 }
 
 // generated follows the objects of a kind that the operator generates for a Listener.
-func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind exposure.Kind) error {
+func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) error {
 	f := finding{Kind: kind.Kind, Namespace: listener.Namespace}
 	list := &metav1.PartialObjectMetadataList{}
 	for _, version := range append([]string{kind.Version}, kind.OtherVersions...) {

@@ -1,9 +1,9 @@
 // Package backends is the list of the backends that expose Listeners.
 //
-// To add a backend, write a package beside this one that implements exposure.Backend, add it to All, and add the field
-// by which a ListenerClass asks for it to package listenersv1alpha1. The kinds that the backend generates are
-// registered, discovered and watched from what its Kinds returns. The operator's role has to allow the requests for
-// them (config/rbac/operator.yaml).
+// To add a backend, write a package beside this one that returns an exposure.Backend, add it to All, and add the field
+// by which a ListenerClass asks for it to package listenersv1alpha1. The kinds that it generates or reads are
+// registered, discovered and watched. The operator's role has to allow the requests for them
+// (config/rbac/operator.yaml).
 package backends
 
 import (
@@ -23,25 +23,25 @@ import (
 )
 
 // List is a list of backends. The first one that exposes a class is the backend of its Listeners.
-type List []exposure.Backend
+type List []*exposure.Backend
 
 // All returns the backends of the operator.
 func All() List {
 	return List{
-		route.Backend{},
-		ingress.Backend{},
+		route.Backend(),
+		ingress.Backend(),
 		gateway.TLSRoutes(),
 		gateway.HTTPRoutes(),
 		gateway.TCPRoutes(),
 		gateway.UDPRoutes(),
-		hostport.Backend{},
-		serviceaddresses.Backend{}, // exposes every class
+		hostport.Backend(),
+		serviceaddresses.Backend(), // exposes every class
 	}
 }
 
 // Of returns the backend that exposes Listeners of the class.
-func (l List) Of(class *listenersv1alpha1.ListenerClass) exposure.Backend {
-	return l[slices.IndexFunc(l, func(b exposure.Backend) bool { return b.Exposes(class) })]
+func (l List) Of(class *listenersv1alpha1.ListenerClass) *exposure.Backend {
+	return l[slices.IndexFunc(l, func(b *exposure.Backend) bool { return b.Exposes(class) })]
 }
 
 // AddToScheme registers the types of the kinds that the backends generate.
@@ -49,7 +49,7 @@ func (l List) AddToScheme(scheme *runtime.Scheme) error {
 	for _, backend := range l {
 		for _, kind := range backend.Kinds() {
 			if err := kind.AddToScheme(scheme); err != nil {
-				return fmt.Errorf("registering kind %s of backend %s: %w", kind.Kind, backend.Name(), err)
+				return fmt.Errorf("registering kind %s of backend %s: %w", kind.Kind, backend.Name, err)
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func works() map[string]growth.Work {
 			for i := range l.Service.Spec.Ports {
 				l.Service.Spec.Ports[i].NodePort = int32(30000 + i)
 			}
-			backends.All().Of(l.Class).Addresses(l)
+			backends.All().Of(l.Class).Addresses(l, exposure.Placement{})
 		}},
 		"ports of a Pod": {Size: 1000, Do: func(n int) {
 			claim.PodPorts(pod(n, "p%d"))
@@ -114,12 +114,15 @@ func works() map[string]growth.Work {
 		works["ports of a "+name] = growth.Work{Size: maxGatewayListeners / 2, Do: func(n int) {
 			l := listener(spec, n)
 			backend := backends.All().Of(l.Class)
-			if _, err := backend.Objects(l); err != nil {
-				panic(err)
+			if backend.Objects != nil {
+				if _, refusal := backend.Objects(l, exposure.Others{}); refusal != nil {
+					panic(refusal)
+				}
 			}
-			backend.References(l)
-			backend.Addresses(l)
-			backend.PodAddresses(l, pod(n, "p%d"), &corev1.Node{})
+			backend.Addresses(l, exposure.Placement{Mounting: []*corev1.Pod{pod(n, "p%d")}})
+			if backend.PodAddresses != nil {
+				backend.PodAddresses(l.Listener, l.Class, pod(n, "p%d"), &corev1.Node{})
+			}
 		}}
 	}
 	return works
@@ -171,7 +174,7 @@ func listener(spec listenersv1alpha1.ListenerClassSpec, n int) *exposure.Listene
 		},
 		Class:   &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Spec: spec},
 		Service: &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"192.0.2.1"}}},
-		Pods:    []string{"web-0"}, Mounting: []*corev1.Pod{pod(n, "p%d")},
+		Pods:    []string{"web-0"},
 	}
 	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "edge"}}
 	for i := range maxGatewayListeners {

@@ -14,12 +14,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Addresses implements exposure.Backend. It returns the addresses at which Gateways serve the routes, in the order of
-// preference of the ports. If the class has no routes of this kind any more, they are those of the remaining routes.
-func (b Backend) Addresses(l *exposure.Listener) exposure.Exposed {
+// addresses returns the addresses at which Gateways serve the routes, in the order of preference of the ports. If the
+// class has no routes of this kind any more, they are those of the remaining routes.
+func (b routes) addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var ports, missing, leftOut []string
-	if b.Exposes(l.Class) {
+	if b.exposes(l.Class) {
 		ports, leftOut = b.exposedPorts(l)
 	} else {
 		ports = l.PortsWithObject(nameOf)
@@ -87,7 +87,7 @@ type problem struct {
 }
 
 // served returns the addresses at which Gateways serve the route of a port, and why others do not.
-func (b Backend) served(l *exposure.Listener, port string) (addresses []listenersv1alpha1.IngressAddress, problems []problem) {
+func (b routes) served(l *exposure.Listener, port string) (addresses []listenersv1alpha1.IngressAddress, problems []problem) {
 	r := find(l, nameOf(l, port))
 	if r == nil {
 		return nil, []problem{{text: "does not exist yet"}}
@@ -115,7 +115,7 @@ func (b Backend) served(l *exposure.Listener, port string) (addresses []listener
 
 // servedBy returns the addresses at which a Gateway, which may be nil, serves a route, with the port under an empty
 // name, or why it does not.
-func (b Backend) servedBy(l *exposure.Listener, r *route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway) ([]listenersv1alpha1.IngressAddress, problem) {
+func (b routes) servedBy(l *exposure.Listener, r *route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway) ([]listenersv1alpha1.IngressAddress, problem) {
 	if gateway == nil {
 		return nil, problem{text: "the Gateway does not exist"}
 	}
@@ -143,7 +143,7 @@ func (b Backend) servedBy(l *exposure.Listener, r *route, parent gatewayv1.Paren
 }
 
 // programmedPorts returns the ports of the listeners of a Gateway that serve a route, or why there is none.
-func (b Backend) programmedPorts(l *exposure.Listener, r *route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway) ([]int32, problem) {
+func (b routes) programmedPorts(l *exposure.Listener, r *route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway) ([]int32, problem) {
 	var ports []int32
 	first := b.noListener(l, r, parent)
 	for i := range gateway.Spec.Listeners {
@@ -173,7 +173,7 @@ func hostOf(r *route) string {
 
 // noListener returns the problem of a route for which the Gateway has no listener, although its controller has accepted
 // the route, maybe in an earlier version of the Gateway.
-func (b Backend) noListener(l *exposure.Listener, r *route, parent gatewayv1.ParentReference) problem {
+func (b routes) noListener(l *exposure.Listener, r *route, parent gatewayv1.ParentReference) problem {
 	if b.ownPort && parent.SectionName != nil {
 		return problem{text: fmt.Sprintf("it has no listener %s with protocol %s that allows namespace %s; add it again, or delete the route, which then gets another one",
 			*parent.SectionName, b.protocols[0], l.Namespace), needsAction: true}

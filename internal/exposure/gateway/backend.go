@@ -19,8 +19,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Backend exposes the Listeners of classes with spec.gateway of one kind of routes.
-type Backend struct {
+// routes are what the backends of all kinds of routes have in common.
+type routes struct {
 	kind     listenersv1alpha1.GatewayRouteKind
 	resource string
 	// otherVersions are those of releases of the Gateway API in which the kind was experimental.
@@ -37,91 +37,83 @@ type Backend struct {
 }
 
 // TLSRoutes returns the backend for TLSRoutes.
-func TLSRoutes() Backend {
-	return Backend{
+func TLSRoutes() *exposure.Backend {
+	return routes{
 		kind: listenersv1alpha1.GatewayRouteKindTLS, resource: "tlsroutes", otherVersions: []string{"v1alpha3", "v1alpha2"},
 		protocols: []gatewayv1.ProtocolType{gatewayv1.TLSProtocolType}, transport: corev1.ProtocolTCP,
 		empty: &gatewayv1alpha2.TLSRoute{}, emptyList: &gatewayv1alpha2.TLSRouteList{},
-	}
+	}.backend()
 }
 
 // HTTPRoutes returns the backend for HTTPRoutes.
-func HTTPRoutes() Backend {
-	return Backend{
+func HTTPRoutes() *exposure.Backend {
+	return routes{
 		kind: listenersv1alpha1.GatewayRouteKindHTTP, resource: "httproutes",
 		protocols: []gatewayv1.ProtocolType{gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType}, transport: corev1.ProtocolTCP,
 		empty: &gatewayv1.HTTPRoute{}, emptyList: &gatewayv1.HTTPRouteList{},
-	}
+	}.backend()
 }
 
 // TCPRoutes returns the backend for TCPRoutes.
-func TCPRoutes() Backend {
-	return Backend{
+func TCPRoutes() *exposure.Backend {
+	return routes{
 		kind: listenersv1alpha1.GatewayRouteKindTCP, resource: "tcproutes", otherVersions: []string{"v1alpha2"},
 		protocols: []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType}, transport: corev1.ProtocolTCP, ownPort: true,
 		empty: &gatewayv1alpha2.TCPRoute{}, emptyList: &gatewayv1alpha2.TCPRouteList{},
-	}
+	}.backend()
 }
 
 // UDPRoutes returns the backend for UDPRoutes.
-func UDPRoutes() Backend {
-	return Backend{
+func UDPRoutes() *exposure.Backend {
+	return routes{
 		kind: listenersv1alpha1.GatewayRouteKindUDP, resource: "udproutes", otherVersions: []string{"v1alpha2"},
 		protocols: []gatewayv1.ProtocolType{gatewayv1.UDPProtocolType}, transport: corev1.ProtocolUDP, ownPort: true,
 		empty: &gatewayv1alpha2.UDPRoute{}, emptyList: &gatewayv1alpha2.UDPRouteList{},
+	}.backend()
+}
+
+var gatewayKind = gatewayv1.SchemeGroupVersion.WithKind("Gateway")
+
+// backend returns the backend of the routes. A class that changes from one kind of routes to another one changes its
+// backend, so that the former routes stay until the new ones serve.
+func (b routes) backend() *exposure.Backend {
+	return &exposure.Backend{
+		Name:       string(b.kind),
+		Exposes:    b.exposes,
+		Kind:       b.generated(),
+		Objects:    b.objects,
+		Reads:      gateways(),
+		References: b.references,
+		Addresses:  b.addresses,
 	}
 }
 
-var (
-	_ exposure.Backend = Backend{}
-
-	gatewayKind = gatewayv1.SchemeGroupVersion.WithKind("Gateway")
-)
+func (b routes) exposes(class *listenersv1alpha1.ListenerClass) bool {
+	return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == b.kind
+}
 
 // gvk returns the kind of the routes in the version that is preferred.
-func (b Backend) gvk() schema.GroupVersionKind {
+func (b routes) gvk() schema.GroupVersionKind {
 	return gatewayv1.SchemeGroupVersion.WithKind(string(b.kind))
 }
 
 // plural returns how messages call the routes.
-func (b Backend) plural() string { return string(b.kind) + "s" }
+func (b routes) plural() string { return string(b.kind) + "s" }
 
-// Name implements exposure.Backend. A class that changes from one kind of routes to another one changes its backend, so
-// that the former routes stay until the new ones serve.
-func (b Backend) Name() string { return string(b.kind) }
-
-// PlainService implements exposure.Backend.
-func (Backend) PlainService() bool { return false }
-
-// Exposes implements exposure.Backend.
-func (b Backend) Exposes(class *listenersv1alpha1.ListenerClass) bool {
-	return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == b.kind
-}
-
-// Scope implements exposure.Backend.
-func (Backend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
-	return listenersv1alpha1.ListenerScopeCluster
-}
-
-// PodAddresses implements exposure.Backend.
-func (Backend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
-	return nil
-}
-
-// References implements exposure.Backend. It returns the Gateways that the class and the existing routes name.
-func (b Backend) References(l *exposure.Listener) []exposure.Reference {
-	var references []exposure.Reference
+// references returns the Gateways that the class and the existing routes name.
+func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exposure.Object) []gatewayName {
+	var references []gatewayName
 	add := func(gateway gatewayName) {
-		if reference := (exposure.Reference{Kind: gatewayKind, NamespacedName: gateway}); !slices.Contains(references, reference) {
-			references = append(references, reference)
+		if !slices.Contains(references, gateway) {
+			references = append(references, gateway)
 		}
 	}
-	if b.Exposes(l.Class) {
-		for _, parent := range l.Class.Spec.Gateway.ParentRefs {
+	if b.exposes(class) {
+		for _, parent := range class.Spec.Gateway.ParentRefs {
 			add(gatewayName{Namespace: parent.Namespace, Name: parent.Name})
 		}
 	}
-	for _, object := range l.Objects {
+	for _, object := range objects {
 		for _, parent := range routeOf(object).parents {
 			if gateway, ok := gatewayOf(object.GetNamespace(), parent); ok {
 				add(gateway)
@@ -131,13 +123,13 @@ func (b Backend) References(l *exposure.Listener) []exposure.Reference {
 	return references
 }
 
-// Kinds implements exposure.Backend.
-func (b Backend) Kinds() []exposure.Kind {
-	routes := exposure.Kind{
+// generated returns the kind of the routes.
+func (b routes) generated() *exposure.Kind {
+	kind := &exposure.Kind{
 		GroupVersionKind: b.gvk(),
 		OtherVersions:    b.otherVersions,
 		Resource:         b.resource,
-		Contended:        b.ownPort,
+		Exclusive:        b.ownPort,
 		AddToScheme: func(scheme *runtime.Scheme) error {
 			scheme.AddKnownTypeWithName(b.gvk(), b.empty)
 			scheme.AddKnownTypeWithName(gatewayv1.SchemeGroupVersion.WithKind(string(b.kind)+"List"), b.emptyList)
@@ -146,24 +138,27 @@ func (b Backend) Kinds() []exposure.Kind {
 		},
 		ForeignReason:  listenersv1alpha1.ReasonForeignGatewayRoute,
 		RejectedReason: listenersv1alpha1.ReasonGatewayRouteRejected,
-		Remedy:         func(string) string { return "" },
 	}
 	if b.ownPort {
-		routes.Trim = trimRoute
+		kind.Trim = trimRoute
 	} else {
-		routes.Hosts = hostsOf
+		kind.Hosts = hostsOf
 	}
-	return []exposure.Kind{routes, {
+	return kind
+}
+
+// gateways returns the kind of Gateways.
+func gateways() *exposure.Kind {
+	return &exposure.Kind{
 		GroupVersionKind: gatewayKind,
 		Resource:         "gateways",
-		ReadOnly:         true,
 		Trim:             trimGateway,
 		AddToScheme: func(scheme *runtime.Scheme) error {
 			scheme.AddKnownTypes(gatewayv1.SchemeGroupVersion, &gatewayv1.Gateway{}, &gatewayv1.GatewayList{})
 			metav1.AddToGroupVersion(scheme, gatewayv1.SchemeGroupVersion)
 			return nil
 		},
-	}}
+	}
 }
 
 // trimGateway removes what the backends do not need, such as the number of routes, which changes with each of them.

@@ -27,13 +27,12 @@ type candidate struct {
 }
 
 // choose returns the parent reference of the route of each port: to a listener of a Gateway that no other route has. A
-// route keeps the listener that it has. If it was deleted, it gets the one whose port is still published. The error is
-// a *exposure.Refusal.
-func (b Backend) choose(l *exposure.Listener, ports []string) (map[string]gatewayv1.ParentReference, error) {
-	candidates := b.candidates(l)
+// route keeps the listener that it has. If it was deleted, it gets the one whose port is still published.
+func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []string) (map[string]gatewayv1.ParentReference, *exposure.Refusal) {
+	candidates := b.candidates(l, others)
 	chosen, byPort := map[section]bool{}, map[string]section{}
 	for _, port := range ports {
-		if kept, ok := b.kept(l, port, candidates); ok && !chosen[kept] {
+		if kept, ok := b.kept(l, others, port, candidates); ok && !chosen[kept] {
 			byPort[port], chosen[kept] = kept, true
 		}
 	}
@@ -57,7 +56,7 @@ func (b Backend) choose(l *exposure.Listener, ports []string) (map[string]gatewa
 
 // candidates returns the listeners of the class's Gateways that have a protocol of the routes, in the order of the
 // class and of the Gateways.
-func (b Backend) candidates(l *exposure.Listener) []candidate {
+func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candidate {
 	var candidates []candidate
 	for _, parent := range l.Class.Spec.Gateway.ParentRefs {
 		name := gatewayName{Namespace: parent.Namespace, Name: parent.Name}
@@ -72,7 +71,7 @@ func (b Backend) candidates(l *exposure.Listener) []candidate {
 			if !b.speaks(listener) || !allowedBy(parent, listener) || slices.ContainsFunc(candidates, same) {
 				continue
 			}
-			switch other := b.holder(l, gateway, listener, nil); {
+			switch other := b.holder(others, gateway, listener, nil); {
 			case !allows(gateway, listener, l.Namespace, l.NamespaceLabels):
 				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
 			case other != nil:
@@ -91,9 +90,9 @@ func allowedBy(parent listenersv1alpha1.GatewayParent, listener *gatewayv1.Liste
 
 // holder returns another route with a listener of a Gateway as its parent, which allows it, or nil. If own is given, it
 // considers only routes that are older: the Gateway API gives them precedence.
-func (b Backend) holder(l *exposure.Listener, gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, own *route) exposure.Object {
-	for _, other := range l.Others {
-		if own != nil && !older(other, own) || !allows(gateway, listener, other.GetNamespace(), l.OtherNamespaces[other.GetNamespace()]) {
+func (b routes) holder(others exposure.Others, gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, own *route) exposure.Object {
+	for _, other := range others.Objects {
+		if own != nil && !older(other, own) || !allows(gateway, listener, other.GetNamespace(), others.Namespaces[other.GetNamespace()]) {
 			continue
 		}
 		for _, parent := range routeOf(other).parents {
@@ -117,7 +116,7 @@ func older(a exposure.Object, b *route) bool {
 // kept returns the listener of a Gateway that a port's route has. It keeps one that no longer exists, or that no longer
 // allows the namespace, because it may return. ok is false if there is none, if the class no longer refers to it, if it
 // has another protocol now, or if it belongs to an older route.
-func (b Backend) kept(l *exposure.Listener, port string, candidates []candidate) (_ section, ok bool) {
+func (b routes) kept(l *exposure.Listener, others exposure.Others, port string, candidates []candidate) (_ section, ok bool) {
 	existing := find(l, nameOf(l, port))
 	if existing == nil || len(existing.parents) != 1 || existing.parents[0].SectionName == nil {
 		return section{}, false
@@ -139,7 +138,7 @@ func (b Backend) kept(l *exposure.Listener, port string, candidates []candidate)
 		return s, true
 	}
 	usable := slices.ContainsFunc(candidates, func(c candidate) bool { return c.section == s })
-	return s, usable && b.holder(l, gateway, &gateway.Spec.Listeners[i], existing) == nil
+	return s, usable && b.holder(others, gateway, &gateway.Spec.Listeners[i], existing) == nil
 }
 
 // published reports whether a port of the Listener is published with this number.
@@ -148,10 +147,9 @@ func published(l *exposure.Listener, port string, number int32) bool {
 }
 
 // noneFree returns the refusal of a Listener for whose port no listener of a Gateway is free.
-func (b Backend) noneFree(l *exposure.Listener, port string, candidates []candidate, chosen map[section]bool) *exposure.Refusal {
+func (b routes) noneFree(l *exposure.Listener, port string, candidates []candidate, chosen map[section]bool) *exposure.Refusal {
 	var causes []string
-	for _, reference := range b.References(&exposure.Listener{Class: l.Class}) {
-		name := reference.NamespacedName
+	for _, name := range b.references(l.Class, nil) {
 		var problems []string
 		for _, c := range candidates {
 			switch {

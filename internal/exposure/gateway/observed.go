@@ -84,7 +84,7 @@ func selects(parent gatewayv1.ParentReference, listener *gatewayv1.Listener) boo
 }
 
 // speaks reports whether routes of the backend can attach to a listener of a Gateway.
-func (b Backend) speaks(listener *gatewayv1.Listener) bool {
+func (b routes) speaks(listener *gatewayv1.Listener) bool {
 	if !slices.Contains(b.protocols, listener.Protocol) {
 		return false
 	}

@@ -8,18 +8,18 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
-// Objects implements exposure.Backend. It returns a route for each exposed port.
-func (b Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
+// objects returns a route for each exposed port.
+func (b routes) objects(l *exposure.Listener, others exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	ports, _ := b.exposedPorts(l)
 	if len(ports) == 0 {
 		return nil, exposure.NoPorts(l, b.plural(), string(b.transport))
 	}
 	if b.ownPort {
-		return b.routesWithPorts(l, ports)
+		return b.routesWithPorts(l, others, ports)
 	}
-	hosts, err := host.Template{Exposure: "spec.gateway", Field: "hostTemplate", Text: string(l.Class.Spec.Gateway.HostTemplate)}.Of(l, ports)
-	if err != nil {
-		return nil, err
+	hosts, refusal := host.Template{Exposure: "spec.gateway", Field: "hostTemplate", Text: string(l.Class.Spec.Gateway.HostTemplate)}.Of(l, ports)
+	if refusal != nil {
+		return nil, refusal
 	}
 	var parents []gatewayv1.ParentReference
 	for _, parent := range l.Class.Spec.Gateway.ParentRefs {
@@ -29,29 +29,29 @@ func (b Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
 		}
 		parents = append(parents, reference)
 	}
-	var routes []exposure.Desired
+	var all []exposure.Desired
 	for _, port := range ports {
-		routes = append(routes, b.desiredRoute(l, port, hosts, parents...))
+		all = append(all, b.desiredRoute(l, port, hosts, parents...))
 	}
-	return routes, nil
+	return all, nil
 }
 
 // routesWithPorts returns a route for each exposed port, which has a listener of a Gateway for itself.
-func (b Backend) routesWithPorts(l *exposure.Listener, ports []string) ([]exposure.Desired, error) {
-	parents, err := b.choose(l, ports)
-	if err != nil {
-		return nil, err
+func (b routes) routesWithPorts(l *exposure.Listener, others exposure.Others, ports []string) ([]exposure.Desired, *exposure.Refusal) {
+	parents, refusal := b.choose(l, others, ports)
+	if refusal != nil {
+		return nil, refusal
 	}
-	var routes []exposure.Desired
+	var all []exposure.Desired
 	for _, port := range ports {
-		routes = append(routes, b.desiredRoute(l, port, host.Hosts{}, parents[port]))
+		all = append(all, b.desiredRoute(l, port, host.Hosts{}, parents[port]))
 	}
-	return routes, nil
+	return all, nil
 }
 
 // exposedPorts returns the names of the ports that have a route, in the order of preference, and descriptions of those
 // that cannot have one although the class does not exclude them.
-func (b Backend) exposedPorts(l *exposure.Listener) (ports, leftOut []string) {
+func (b routes) exposedPorts(l *exposure.Listener) (ports, leftOut []string) {
 	return exposure.PortsOf(l, b.plural(), b.transport)
 }
 
@@ -72,7 +72,7 @@ func referenceTo(gateway gatewayName, section string) gatewayv1.ParentReference 
 
 // desiredRoute returns the route of a port. It sets the fields that have defaults, too: an item of a list without them
 // would look as if another writer had changed it.
-func (b Backend) desiredRoute(l *exposure.Listener, port string, hosts host.Hosts, parents ...gatewayv1.ParentReference) exposure.Desired {
+func (b routes) desiredRoute(l *exposure.Listener, port string, hosts host.Hosts, parents ...gatewayv1.ParentReference) exposure.Desired {
 	var references []any
 	for _, parent := range parents {
 		reference := map[string]any{

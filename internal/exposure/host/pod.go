@@ -30,7 +30,7 @@ func (h Hosts) Annotations(class map[string]string) map[string]string {
 
 // podOf returns the name of the only Pod of the Listener, or "" if the template has no placeholder for it. While there
 // is no Pod, for example because it is being replaced, it is the Pod that the Listener's objects were created for.
-func (t Template) podOf(l *exposure.Listener) (string, error) {
+func (t Template) podOf(l *exposure.Listener) (string, *exposure.Refusal) {
 	if !t.has(podName) && !t.has(podIndex) {
 		return "", nil
 	}
@@ -38,7 +38,7 @@ func (t Template) podOf(l *exposure.Listener) (string, error) {
 }
 
 // podOf returns the name of the only Pod of the Listener, to which the field of its class refers.
-func podOf(l *exposure.Listener, path string) (string, error) {
+func podOf(l *exposure.Listener, path string) (string, *exposure.Refusal) {
 	pods := l.Pods
 	if len(pods) == 0 {
 		pods = recordedPods(l)

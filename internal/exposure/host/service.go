@@ -13,21 +13,20 @@ import (
 )
 
 // WithAnnotations returns a copy of the Service with the annotations that the class has templates for. They take
-// precedence over others: an author of a Listener must not choose the name of another one. The error is a
-// *exposure.Refusal.
-func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, error) {
+// precedence over others: an author of a Listener must not choose the name of another one.
+func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, *exposure.Refusal) {
 	class := l.Class.Spec
 	if class.Hostname == nil && len(class.ServiceAnnotationTemplates) == 0 {
 		return service, nil
 	}
-	annotations, pod, err := annotationsOf(l)
-	if err != nil {
-		return nil, err
+	annotations, pod, refusal := annotationsOf(l)
+	if refusal != nil {
+		return nil, refusal
 	}
 	if class.Hostname != nil {
-		hosts, err := OfService(l)
-		if err != nil {
-			return nil, err
+		hosts, refusal := OfService(l)
+		if refusal != nil {
+			return nil, refusal
 		}
 		annotations[names.AnnotationHostname] = hosts.ByPort[""]
 		pod = max(pod, hosts.Pod) // they are the same, or one is empty
@@ -41,9 +40,8 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 	return copied.WithAnnotations(annotations), nil
 }
 
-// OfService returns the name of the Service by the template of the class, which has one, under an empty port. The error
-// is a *exposure.Refusal.
-func OfService(l *exposure.Listener) (Hosts, error) {
+// OfService returns the name of the Service by the template of the class, which has one, under an empty port.
+func OfService(l *exposure.Listener) (Hosts, *exposure.Refusal) {
 	return Template{Exposure: "spec.hostname", Field: "template", Text: string(l.Class.Spec.Hostname.Template)}.Of(l, []string{""})
 }
 
@@ -55,22 +53,22 @@ func NameOfService(l *exposure.Listener) string {
 	if l.Class.Spec.Hostname == nil || name == "" {
 		return ""
 	}
-	if hosts, err := OfService(l); err == nil && hosts.ByPort[""] == name || l.Publishes(name) {
+	if hosts, refusal := OfService(l); refusal == nil && hosts.ByPort[""] == name || l.Publishes(name) {
 		return name
 	}
 	return ""
 }
 
 // annotationsOf returns the annotations by the templates of the class, and the name of the Pod if they refer to it.
-func annotationsOf(l *exposure.Listener) (annotations map[string]string, pod string, _ error) {
+func annotationsOf(l *exposure.Listener) (annotations map[string]string, pod string, _ *exposure.Refusal) {
 	templates := l.Class.Spec.ServiceAnnotationTemplates
 	annotations = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(templates)) {
 		path, text := "spec.serviceAnnotationTemplates["+name+"]", string(templates[name])
 		if strings.Contains(text, "{"+podName+"}") || strings.Contains(text, "{"+podIndex+"}") {
-			var err error
-			if pod, err = podOf(l, path); err != nil {
-				return nil, "", err
+			var refusal *exposure.Refusal
+			if pod, refusal = podOf(l, path); refusal != nil {
+				return nil, "", refusal
 			}
 		}
 		unknown := ""

@@ -73,17 +73,17 @@ type Hosts struct {
 	Pod string
 }
 
-// Of returns the hosts of ports of a Listener. The error is a *exposure.Refusal.
-func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, error) {
-	pod, err := t.podOf(l)
-	if err != nil {
-		return Hosts{}, err
+// Of returns the hosts of ports of a Listener.
+func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, *exposure.Refusal) {
+	pod, refusal := t.podOf(l)
+	if refusal != nil {
+		return Hosts{}, refusal
 	}
 	hosts, portOf := Hosts{ByPort: map[string]string{}, Pod: pod}, map[string]string{}
 	for _, port := range ports {
-		host, err := t.hostOf(l, port, pod)
-		if err != nil {
-			return Hosts{}, err
+		host, refusal := t.hostOf(l, port, pod)
+		if refusal != nil {
+			return Hosts{}, refusal
 		}
 		if other, taken := portOf[host]; taken && host != "" {
 			return Hosts{}, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "ports %s and %s would have the same host %s; add {port} to %s of ListenerClass %s, "+
@@ -114,7 +114,7 @@ func Replace(text string, value func(name string) string) string {
 }
 
 // hostOf returns the host of a port, or "" without a template.
-func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, error) {
+func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *exposure.Refusal) {
 	if t.Text == "" {
 		return "", nil
 	}
@@ -130,8 +130,8 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, error)
 	return host, t.check(l, port, host)
 }
 
-// check returns a *exposure.Refusal if the host is invalid, or may be that of another Listener.
-func (t Template) check(l *exposure.Listener, port, host string) error {
+// check returns a refusal if the host is invalid, or may be that of another Listener.
+func (t Template) check(l *exposure.Listener, port, host string) *exposure.Refusal {
 	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 { // expand returns no label that is too long
 		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s results in %q%s, which is not a host name: %s",
 			t.path(), l.Class.Name, host, ofPort(port), strings.Join(problems, ", "))

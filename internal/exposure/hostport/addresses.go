@@ -14,10 +14,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Addresses implements exposure.Backend. It returns the addresses of the Pods that mount the Listener, in the order of
-// their nodes. A node whose reservation outlives its Pod keeps the address that the status has for it, because the
-// ports are not known while there is no Pod.
-func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
+// addresses returns the addresses of the Pods that mount the Listener, in the order of their nodes. A node whose
+// reservation outlives its Pod keeps the address that the status has for it, because the ports are not known while
+// there is no Pod.
+func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var notes []string
 	note := func(text string) {
@@ -26,10 +26,10 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 		}
 	}
 	mounting := map[string][]*corev1.Pod{}
-	for _, pod := range l.Mounting {
+	for _, pod := range p.Mounting {
 		mounting[pod.Spec.NodeName] = append(mounting[pod.Spec.NodeName], pod)
 	}
-	for _, node := range l.Nodes {
+	for _, node := range p.Nodes {
 		for _, pod := range mounting[node.Name] {
 			of := podAddresses(l, pod, node)
 			e.Addresses = exposure.AppendNew(e.Addresses, of.Addresses...)
@@ -40,7 +40,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 		}
 	}
 	e.Complete = len(e.Addresses) > 0
-	leftOut := exposure.NodesLeftOut(l)
+	leftOut := p.LeftOut(l.NodeChoice())
 	switch {
 	case e.Complete:
 		note(leftOut)
@@ -54,7 +54,7 @@ func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
 		e.Reason = listenersv1alpha1.ReasonWaitingForPods
 		e.Message = "no Pod mounts a volume of this Listener yet; its addresses are those of the nodes of these Pods, with their host ports"
 	}
-	if exposure.InvalidAdvertisedAddress(l.Nodes) {
+	if exposure.InvalidAdvertisedAddress(p.Nodes) {
 		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonInvalidNodeAddress, true
 	}
 	return e

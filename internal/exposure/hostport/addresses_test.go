@@ -128,7 +128,7 @@ func TestPodIsReachedAtItsNodeAndItsOwnPorts(t *testing.T) {
 			if tc.node == nil {
 				tc.node = node("a", "10.0.0.1")
 			}
-			got := hostport.Backend{}.PodAddresses(l, tc.pod, tc.node)
+			got := hostport.Backend().PodAddresses(l.Listener, l.Class, tc.pod, tc.node)
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
@@ -214,8 +214,9 @@ func TestListenerHasTheAddressesOfItsPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := listener()
-			l.Nodes, l.MissingNodes, l.Mounting, l.Status = tc.nodes, tc.missing, tc.pods, tc.status
-			got := hostport.Backend{}.Addresses(l)
+			l.Status = tc.status
+			placement := exposure.Placement{Nodes: tc.nodes, MissingNodes: tc.missing, Mounting: tc.pods}
+			got := hostport.Backend().Addresses(l, placement)
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
@@ -233,7 +234,7 @@ func TestListenerHasTheAddressesOfItsPods(t *testing.T) {
 }
 
 func TestBackendExposesClassesWithHostPort(t *testing.T) {
-	b := hostport.Backend{}
+	b := hostport.Backend()
 	if !b.Exposes(listener().Class) || b.Exposes(&listenersv1alpha1.ListenerClass{}) {
 		t.Error("the backend does not expose exactly the classes with spec.hostPort")
 	}
@@ -249,12 +250,12 @@ func TestHostPortsAtAddressesOfBothFamilies(t *testing.T) {
 	web := pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, onIPv4))
 
 	want := []listenersv1alpha1.IngressAddress{ip("fd00::1", map[string]int32{"http": 18080}), ip("10.0.0.1", map[string]int32{"http": 18080, "dns": 15353})}
-	got := hostport.Backend{}.PodAddresses(l, web, both)
+	got := hostport.Backend().PodAddresses(l.Listener, l.Class, web, both)
 	if diff := cmp.Diff(want, got.Addresses); diff != "" || got.Message != "" {
 		t.Errorf("message %q, addresses of the Pod (-want +got):\n%s", got.Message, diff)
 	}
-	l.Nodes, l.Mounting = []*corev1.Node{both}, []*corev1.Pod{web}
-	if diff := cmp.Diff(want, hostport.Backend{}.Addresses(l).Addresses); diff != "" {
+	placement := exposure.Placement{Nodes: []*corev1.Node{both}, Mounting: []*corev1.Pod{web}}
+	if diff := cmp.Diff(want, hostport.Backend().Addresses(l, placement).Addresses); diff != "" {
 		t.Errorf("addresses of the Listener (-want +got):\n%s", diff)
 	}
 }
@@ -265,8 +266,11 @@ func TestHostPortsAtTheAdvertisedAddress(t *testing.T) {
 	b.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "b/example"}
 	l := listener()
 	l.Spec.Ports = l.Spec.Ports[:1]
-	l.Nodes, l.Mounting = []*corev1.Node{a, b}, []*corev1.Pod{pod("web-0", "a", port(8080, 18080, nil)), pod("web-1", "b", port(8080, 18080, nil))}
-	got := hostport.Backend{}.Addresses(l)
+	placement := exposure.Placement{
+		Nodes:    []*corev1.Node{a, b},
+		Mounting: []*corev1.Pod{pod("web-0", "a", port(8080, 18080, nil)), pod("web-1", "b", port(8080, 18080, nil))},
+	}
+	got := hostport.Backend().Addresses(l, placement)
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ip("198.51.100.1", map[string]int32{"http": 18080})}, got.Addresses); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
 	}
@@ -278,7 +282,7 @@ func TestHostPortsAtTheAdvertisedAddress(t *testing.T) {
 func TestOnlyListedPortsAreExposed(t *testing.T) {
 	l := listener()
 	l.Class.Spec.Ports = []string{"http"}
-	got := hostport.Backend{}.PodAddresses(l, pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, udp)), node("a", "10.0.0.1"))
+	got := hostport.Backend().PodAddresses(l.Listener, l.Class, pod("web-0", "a", port(8080, 18080, nil), port(5353, 15353, udp)), node("a", "10.0.0.1"))
 	if diff := cmp.Diff([]listenersv1alpha1.IngressAddress{ip("10.0.0.1", map[string]int32{"http": 18080})}, got.Addresses); diff != "" || got.Message != "" {
 		t.Errorf("message %q, addresses (-want +got):\n%s", got.Message, diff)
 	}

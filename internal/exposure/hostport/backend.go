@@ -12,37 +12,17 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Backend exposes the Listeners of classes with spec.hostPort.
-type Backend struct{}
-
-var _ exposure.Backend = Backend{}
-
-// Name implements exposure.Backend.
-func (Backend) Name() string { return "HostPort" }
-
-// PlainService implements exposure.Backend.
-func (Backend) PlainService() bool { return false }
-
-// Exposes implements exposure.Backend.
-func (Backend) Exposes(class *listenersv1alpha1.ListenerClass) bool {
-	return class.Spec.HostPort != nil
+// Backend returns the backend for classes with spec.hostPort.
+func Backend() *exposure.Backend {
+	return &exposure.Backend{
+		Name:         "HostPort",
+		Exposes:      func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.HostPort != nil },
+		Addresses:    addresses,
+		NodeScoped:   func(*listenersv1alpha1.ListenerClass) bool { return true },
+		PodAddresses: addressesOfPod,
+	}
 }
 
-// Kinds implements exposure.Backend.
-func (Backend) Kinds() []exposure.Kind { return nil }
-
-// Objects implements exposure.Backend.
-func (Backend) Objects(*exposure.Listener) ([]exposure.Desired, error) { return nil, nil }
-
-// Scope implements exposure.Backend.
-func (Backend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
-	return listenersv1alpha1.ListenerScopeNode
-}
-
-// References implements exposure.Backend.
-func (Backend) References(*exposure.Listener) []exposure.Reference { return nil }
-
-// PodAddresses implements exposure.Backend.
-func (Backend) PodAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
-	return podAddresses(l, pod, node)
+func addressesOfPod(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
+	return podAddresses(&exposure.Listener{Listener: listener, Class: class}, pod, node)
 }

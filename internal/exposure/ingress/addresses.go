@@ -18,10 +18,10 @@ const (
 	portHTTPS = 443
 )
 
-// Addresses implements exposure.Backend. It returns the hosts of each port's Ingress that a controller has taken, in
+// addresses returns the hosts of each port's Ingress that a controller has taken, in
 // the order of preference of the ports. If the class no longer has spec.ingress, they are those of the remaining
 // Ingresses.
-func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
+func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var ports, missing, leftOut []string
 	if l.Class.Spec.Ingress != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
-// Objects implements exposure.Backend. It returns an Ingress for each exposed port.
-func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
+// objects returns an Ingress for each exposed port.
+func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	class := l.Class.Spec.Ingress
 	ports, _ := exposedPorts(l)
 	if len(ports) == 0 {
 		return nil, exposure.NoPorts(l, "Ingresses", "TCP")
 	}
-	hosts, err := host.Template{Exposure: "spec.ingress", Field: "hostTemplate", Text: string(class.HostTemplate)}.Of(l, ports)
-	if err != nil {
-		return nil, err
+	hosts, refusal := host.Template{Exposure: "spec.ingress", Field: "hostTemplate", Text: string(class.HostTemplate)}.Of(l, ports)
+	if refusal != nil {
+		return nil, refusal
 	}
 	var ingresses []exposure.Desired
 	for _, port := range ports {
-		desired, err := desiredIngress(l, port, hosts)
-		if err != nil {
-			return nil, err
+		desired, refusal := desiredIngress(l, port, hosts)
+		if refusal != nil {
+			return nil, refusal
 		}
 		ingresses = append(ingresses, desired)
 	}
@@ -47,7 +47,7 @@ func nameOf(l *exposure.Listener, port string) string { return l.Name + "-" + po
 
 // desiredIngress returns the Ingress of a port. An Ingress of another class is created again, because the controller of
 // that class may never remove its address from the status.
-func desiredIngress(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, error) {
+func desiredIngress(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
 	class := l.Class.Spec.Ingress
 	spec := map[string]any{
 		"ingressClassName": class.ClassName,
@@ -62,9 +62,9 @@ func desiredIngress(l *exposure.Listener, port string, hosts host.Hosts) (exposu
 	}
 	if class.TLS != nil {
 		tls := map[string]any{"hosts": []any{hosts.ByPort[port]}}
-		secret, err := secretOf(l, port, hosts.Pod)
-		if err != nil {
-			return exposure.Desired{}, err
+		secret, refusal := secretOf(l, port, hosts.Pod)
+		if refusal != nil {
+			return exposure.Desired{}, refusal
 		}
 		if secret != "" {
 			tls["secretName"] = secret
@@ -79,7 +79,7 @@ func desiredIngress(l *exposure.Listener, port string, hosts host.Hosts) (exposu
 }
 
 // secretOf returns the name of the Secret with the certificate of a port's Ingress, or "" for that of the controller.
-func secretOf(l *exposure.Listener, port, pod string) (string, error) {
+func secretOf(l *exposure.Listener, port, pod string) (string, *exposure.Refusal) {
 	unknown := ""
 	secret := host.Replace(l.Class.Spec.Ingress.TLS.SecretName, func(name string) string {
 		value, ok := host.Value(l, port, pod, name)

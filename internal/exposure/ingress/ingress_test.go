@@ -1,7 +1,6 @@
 package ingress_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -59,7 +58,7 @@ func TestIngressesGolden(t *testing.T) {
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			desired, err := ingress.Backend{}.Objects(listener)
+			desired, err := ingress.Backend().Objects(listener, exposure.Others{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,10 +107,9 @@ func TestIngressIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ingress.Backend{}.Objects(tc.listener)
-			refusal, ok := errors.AsType[*exposure.Refusal](err)
-			if !ok || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
-				t.Errorf("got %v, want the refusal %s with %q", err, tc.reason, tc.message)
+			_, refusal := ingress.Backend().Objects(tc.listener, exposure.Others{})
+			if refusal == nil || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
+				t.Errorf("got %v, want the refusal %s with %q", refusal, tc.reason, tc.message)
 			}
 		})
 	}
@@ -169,7 +167,7 @@ func TestAddressesAreTheHostsThatAControllerHasTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.listener.Objects = tc.objects
-			got := ingress.Backend{}.Addresses(tc.listener)
+			got := ingress.Backend().Addresses(tc.listener, exposure.Placement{})
 			if tc.want == nil {
 				tc.want = []listenersv1alpha1.IngressAddress{}
 			}
@@ -190,7 +188,7 @@ func TestAddressesAreTheHostsThatAControllerHasTaken(t *testing.T) {
 func TestFormerExposureWithoutIngressesIsNotComplete(t *testing.T) {
 	l := newListener(nil)
 	l.Class.Spec.Ingress = nil
-	if got := (ingress.Backend{}).Addresses(l); got.Complete || len(got.Addresses) > 0 {
+	if got := ingress.Backend().Addresses(l, exposure.Placement{}); got.Complete || len(got.Addresses) > 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -199,7 +197,7 @@ func TestIngressOfAnotherIngressClassIsCreatedAgain(t *testing.T) {
 	for class, want := range map[string]bool{"public": false, "other": true} {
 		l := newListener(func(e *listenersv1alpha1.IngressExposure) { e.Ports = []string{"http"} })
 		l.Objects = []exposure.Object{observed("http", "a.example.com", class, false)}
-		desired, err := ingress.Backend{}.Objects(l)
+		desired, err := ingress.Backend().Objects(l, exposure.Others{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,9 +20,9 @@ const (
 	portHTTPS = 443
 )
 
-// Addresses implements exposure.Backend. It returns the admitted hosts of each port's Route, in the order of
-// preference of the ports. If the class no longer has spec.route, they are those of the remaining Routes.
-func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
+// addresses returns the admitted hosts of each port's Route, in the order of preference of the ports. If the class no
+// longer has spec.route, they are those of the remaining Routes.
+func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var ports, missing, leftOut []string
 	var routers []string

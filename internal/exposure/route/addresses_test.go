@@ -136,7 +136,7 @@ func TestAddressesAreTheAdmittedHosts(t *testing.T) {
 			l := newListener(listenersv1alpha1.RouteExposure{}, tc.ports...)
 			l.Class.Spec.Route, l.Objects = tc.class, tc.routes
 			before := fmt.Sprint(l.Objects)
-			got := route.Backend{}.Addresses(l)
+			got := route.Backend().Addresses(l, exposure.Placement{})
 			if tc.want == nil {
 				tc.want = []listenersv1alpha1.IngressAddress{} // never null
 			}
@@ -186,7 +186,7 @@ func TestAHostThatAnotherClientChoseIsNotPublished(t *testing.T) {
 			if tc.published {
 				l.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{hostname(tc.host, "kafka", 443)}}
 			}
-			got := route.Backend{}.Addresses(l)
+			got := route.Backend().Addresses(l, exposure.Placement{})
 			if (len(got.Addresses) == 1) != tc.want || got.Complete != tc.want {
 				t.Errorf("got %+v", got)
 			}
@@ -231,7 +231,7 @@ func TestRoutesThatAreRejectedForTheirCertificate(t *testing.T) {
 			l := newListener(listenersv1alpha1.RouteExposure{Routers: tc.routers})
 			l.Objects = []exposure.Object{r}
 			var got []metav1.Time
-			for _, rejected := range (route.Backend{}).Addresses(l).Rejected {
+			for _, rejected := range route.Backend().Addresses(l, exposure.Placement{}).Rejected {
 				got = append(got, rejected.Since)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

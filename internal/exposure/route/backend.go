@@ -6,55 +6,31 @@ import (
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Backend exposes the Listeners of classes with spec.route.
-type Backend struct{}
+var routeKind = routev1.GroupVersion.WithKind("Route")
 
-var (
-	_ exposure.Backend = Backend{}
-
-	routeKind = routev1.GroupVersion.WithKind("Route")
-)
-
-// Name implements exposure.Backend.
-func (Backend) Name() string { return "Route" }
-
-// PlainService implements exposure.Backend.
-func (Backend) PlainService() bool { return false }
-
-// Exposes implements exposure.Backend.
-func (Backend) Exposes(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil }
-
-// Scope implements exposure.Backend.
-func (Backend) Scope(*listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
-	return listenersv1alpha1.ListenerScopeCluster
-}
-
-// References implements exposure.Backend.
-func (Backend) References(*exposure.Listener) []exposure.Reference { return nil }
-
-// PodAddresses implements exposure.Backend.
-func (Backend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
-	return nil
-}
-
-// Kinds implements exposure.Backend.
-func (Backend) Kinds() []exposure.Kind {
-	return []exposure.Kind{{
-		GroupVersionKind: routeKind,
-		Resource:         "routes",
-		Aggregated:       true, // by OpenShift's API server; elsewhere a CustomResourceDefinition
-		AddToScheme:      routev1.Install,
-		Hosts:            hostsOf,
-		ForeignReason:    listenersv1alpha1.ReasonForeignRoute,
-		RejectedReason:   listenersv1alpha1.ReasonRouteRejected,
-		Remedy:           remedy,
-	}}
+// Backend returns the backend for classes with spec.route.
+func Backend() *exposure.Backend {
+	return &exposure.Backend{
+		Name:    "Route",
+		Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil },
+		Kind: &exposure.Kind{
+			GroupVersionKind: routeKind,
+			Resource:         "routes",
+			Aggregated:       true, // by OpenShift's API server; elsewhere a CustomResourceDefinition
+			AddToScheme:      routev1.Install,
+			Hosts:            hostsOf,
+			ForeignReason:    listenersv1alpha1.ReasonForeignRoute,
+			RejectedReason:   listenersv1alpha1.ReasonRouteRejected,
+			Remedy:           remedy,
+		},
+		Objects:   objects,
+		Addresses: addresses,
+	}
 }
 
 // remedy recognises that the operator lacks the permission for routes/custom-host. OpenShift checks it in the

@@ -21,15 +21,15 @@ const (
 	minName = 20
 )
 
-// Objects implements exposure.Backend. It returns a Route for each routed port.
-func (Backend) Objects(l *exposure.Listener) ([]exposure.Desired, error) {
+// objects returns a Route for each routed port.
+func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
 	ports, _ := routedPorts(l)
 	if len(ports) == 0 {
 		return nil, exposure.NoPorts(l, "Routes", "TCP")
 	}
-	hosts, err := templateOf(l.Class).Of(l, ports)
-	if err != nil {
-		return nil, err
+	hosts, refusal := templateOf(l.Class).Of(l, ports)
+	if refusal != nil {
+		return nil, refusal
 	}
 	var routes []exposure.Desired
 	for _, port := range ports {

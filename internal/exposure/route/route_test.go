@@ -3,7 +3,6 @@ package route_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"math/rand"
 	"reflect"
 	"strings"
@@ -68,7 +67,7 @@ func TestRoutesAreInTheOrderOfPreference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newListener(listenersv1alpha1.RouteExposure{Ports: tc.routePorts}, service...)
 			l.Spec.Ports, l.Class.Spec.Ports = all, tc.ports
-			desired, err := route.Backend{}.Objects(l)
+			desired, err := route.Backend().Objects(l, exposure.Others{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +84,7 @@ func TestRoutesAreInTheOrderOfPreference(t *testing.T) {
 				t.Errorf("ports of the Routes (-want +got):\n%s", diff)
 			}
 			l.Objects, got = objects, nil
-			for _, a := range (route.Backend{}).Addresses(l).Addresses {
+			for _, a := range route.Backend().Addresses(l, exposure.Placement{}).Addresses {
 				got = append(got, strings.TrimSuffix(a.Address, ".example.com"))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -118,7 +117,7 @@ func TestRoutesGolden(t *testing.T) {
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			desired, err := route.Backend{}.Objects(listener)
+			desired, err := route.Backend().Objects(listener, exposure.Others{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -226,16 +225,15 @@ func TestHostsFollowTheTemplate(t *testing.T) {
 					listener.Class.Spec.Route.HostTemplate, listener.Class.Spec.Route.SubdomainTemplate = "", template
 					tc.message = strings.ReplaceAll(tc.message, "hostTemplate", "subdomainTemplate")
 				}
-				desired, err := route.Backend{}.Objects(listener)
+				desired, refusal := route.Backend().Objects(listener, exposure.Others{})
 				if tc.reason != "" {
-					refusal, ok := errors.AsType[*exposure.Refusal](err)
-					if !ok || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
-						t.Errorf("%s: got %v, want the refusal %s with %q", field, err, tc.reason, tc.message)
+					if refusal == nil || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
+						t.Errorf("%s: got %v, want the refusal %s with %q", field, refusal, tc.reason, tc.message)
 					}
 					continue
 				}
-				if err != nil {
-					t.Fatal(err)
+				if refusal != nil {
+					t.Fatal(refusal)
 				}
 				got, _ := desired[0].Object["spec"].(map[string]any)[field].(string)
 				if got != tc.want {
@@ -255,10 +253,10 @@ func TestRoutesOfAWholeDomainAreRefusedUnlessTheDomainIsThatOfANamespace(t *test
 	for template, accepted := range map[listenersv1alpha1.HostTemplate]bool{
 		"{listener}-{hash}.example.com": false, "{namespace}.{listener}.example.com": false, "{listener}.{namespace}.example.com": true, "www.{hash}.example.com": true,
 	} {
-		_, err := route.Backend{}.Objects(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template, WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}))
-		refusal, refused := errors.AsType[*exposure.Refusal](err)
+		_, refusal := route.Backend().Objects(newListener(listenersv1alpha1.RouteExposure{HostTemplate: template, WildcardPolicy: listenersv1alpha1.RouteWildcardPolicySubdomain}), exposure.Others{})
+		refused := refusal != nil
 		if refused == accepted || refused && !strings.Contains(refusal.Message, "serve whole domains") {
-			t.Errorf("%s: the error is %v", template, err)
+			t.Errorf("%s: the refusal is %v", template, refusal)
 		}
 	}
 }
@@ -287,7 +285,7 @@ func TestReplicasNeverShareAHost(t *testing.T) {
 	host := func(template string, r replica) string {
 		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: listenersv1alpha1.HostTemplate(template)}, corev1.ServicePort{Name: r.Port}), r.Pod)
 		l.Namespace, l.Name = r.Namespace, r.Listener
-		desired, err := route.Backend{}.Objects(l)
+		desired, err := route.Backend().Objects(l, exposure.Others{})
 		if err != nil {
 			return "" // refused
 		}
@@ -323,7 +321,7 @@ func TestRouteNameLeavesRoomForTheNamespaceInTheGeneratedHost(t *testing.T) {
 	} {
 		l := newListener(listenersv1alpha1.RouteExposure{}, threePorts()[:2]...)
 		l.Namespace, l.Name = tc.namespace, tc.listener
-		desired, err := route.Backend{}.Objects(l)
+		desired, err := route.Backend().Objects(l, exposure.Others{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -361,7 +359,7 @@ func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 	} {
 		l := newListener(tc.class)
 		l.Objects = []exposure.Object{&routev1.Route{ObjectMeta: metav1.ObjectMeta{Name: "broker-kafka", Annotations: tc.annotations}, Spec: tc.existing}}
-		desired, err := route.Backend{}.Objects(l)
+		desired, err := route.Backend().Objects(l, exposure.Others{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -372,7 +370,7 @@ func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 }
 
 func TestMissingPermissionForCustomHostsIsRecognised(t *testing.T) {
-	remedy := route.Backend{}.Kinds()[0].Remedy
+	remedy := route.Backend().Kind.Remedy
 	for _, rejection := range []string{
 		`Route.route.openshift.io "a" is invalid: spec.host: Forbidden: you do not have permission to set the host field of the route`,
 		`Route.route.openshift.io "a" is invalid: spec.tls.externalCertificate: Forbidden: user does not have create and update permission on custom-host`,
@@ -396,18 +394,15 @@ func FuzzTemplate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, template, name, class, pod string) {
 		l := forClaim(newListener(listenersv1alpha1.RouteExposure{HostTemplate: listenersv1alpha1.HostTemplate(template)}), pod)
 		l.Name, l.Class.Name = name, class
-		desired, err := route.Backend{}.Objects(l)
+		desired, err := route.Backend().Objects(l, exposure.Others{})
 		if err != nil {
-			if _, ok := errors.AsType[*exposure.Refusal](err); !ok {
-				t.Errorf("the error is not a *exposure.Refusal: %v", err)
-			}
 			return
 		}
 		host, _ := desired[0].Object["spec"].(map[string]any)["host"].(string)
 		if !hostPattern.MatchString(host) && template != "" || len(host) > 253 {
 			t.Errorf("template %q results in %q", template, host)
 		}
-		again, err := route.Backend{}.Objects(l)
+		again, err := route.Backend().Objects(l, exposure.Others{})
 		if diff := cmp.Diff(desired[0].Object, again[0].Object); err != nil || diff != "" {
 			t.Errorf("the result is not stable (-first +second): %v\n%s", err, diff)
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 // addresses returns the addresses that the type of the Service provides, never nil.
-func addresses(l *exposure.Listener) []listenersv1alpha1.IngressAddress {
+func addresses(l *exposure.Listener, p exposure.Placement) []listenersv1alpha1.IngressAddress {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
 	case listenersv1alpha1.ServiceTypeNodePort:
-		return nodePortAddresses(nodePorts(l), l.Nodes, l.NodeChoice())
+		return nodePortAddresses(nodePorts(l), p.Nodes, l.NodeChoice())
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
 		return withName(l, loadBalancerAddresses(l.Service, l.IPFamilies(), prefer))
 	default:

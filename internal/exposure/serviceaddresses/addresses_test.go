@@ -128,9 +128,9 @@ func TestAddressesByServiceType(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for prefer, want := range tc.want {
 				class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: tc.serviceType, PreferredAddressType: prefer}}
-				got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{
-					Listener: &listenersv1alpha1.Listener{}, Class: class, Service: tc.service, Nodes: tc.nodes, ClusterDomain: "example.org",
-				}).Addresses
+				got := serviceaddresses.Backend().Addresses(&exposure.Listener{
+					Listener: &listenersv1alpha1.Listener{}, Class: class, Service: tc.service, ClusterDomain: "example.org",
+				}, exposure.Placement{Nodes: tc.nodes}).Addresses
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("preferring %q (-want +got):\n%s", prefer, diff)
 				}
@@ -190,7 +190,7 @@ func TestANameIsTheFirstAddress(t *testing.T) {
 			if tc.published {
 				listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: tc.want[:1]}
 			}
-			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{Listener: listener, Class: class, Service: tc.service})
+			got := serviceaddresses.Backend().Addresses(&exposure.Listener{Listener: listener, Class: class, Service: tc.service}, exposure.Placement{})
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
@@ -237,9 +237,9 @@ func TestAddressesFollowTheFamiliesOfTheService(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{
-				Listener: &listenersv1alpha1.Listener{}, Class: &listenersv1alpha1.ListenerClass{Spec: tc.spec}, Service: service, Nodes: nodes,
-			}).Addresses
+			got := serviceaddresses.Backend().Addresses(&exposure.Listener{
+				Listener: &listenersv1alpha1.Listener{}, Class: &listenersv1alpha1.ListenerClass{Spec: tc.spec}, Service: service,
+			}, exposure.Placement{Nodes: nodes}).Addresses
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("addresses (-want +got):\n%s", diff)
 			}
@@ -268,11 +268,11 @@ func TestNodesAdvertiseOtherAddresses(t *testing.T) {
 		"none is valid": {[]*corev1.Node{annotated("node-1", "10.0.0")}, []listenersv1alpha1.IngressAddress{}, listenersv1alpha1.ReasonInvalidNodeAddress},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := serviceaddresses.Backend{}.Addresses(&exposure.Listener{
-				Listener: &listenersv1alpha1.Listener{}, Nodes: tc.nodes,
-				Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort}},
-				Service: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}}}},
-			})
+			got := serviceaddresses.Backend().Addresses(&exposure.Listener{
+				Listener: &listenersv1alpha1.Listener{},
+				Class:    &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: nodePort}},
+				Service:  &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}}}},
+			}, exposure.Placement{Nodes: tc.nodes})
 			if diff := cmp.Diff(tc.want, got.Addresses); diff != "" || got.Reason != tc.reason || got.NeedsAction != (tc.reason != "") || got.Complete != (len(tc.want) > 0) {
 				t.Errorf("got %+v; addresses (-want +got):\n%s", got, diff)
 			}
@@ -314,7 +314,6 @@ func TestNodePortsAreLeftOutUntilTheyLeadToTheSameContainerPort(t *testing.T) {
 					ServiceType: nodePort, NodePorts: &listenersv1alpha1.NodePorts{Target: listenersv1alpha1.NodePortTargetSame},
 				}},
 				Service: &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: number, TargetPort: tc.target}}}},
-				Nodes:   []*corev1.Node{objects.Node("node-1", objects.InternalIP("10.0.0.9"))},
 			}
 			l.Class.Spec.ServiceOverrides.Raw = []byte(tc.overrides)
 			if tc.class != nil {
@@ -323,6 +322,7 @@ func TestNodePortsAreLeftOutUntilTheyLeadToTheSameContainerPort(t *testing.T) {
 			if tc.published != 0 {
 				l.Status = &listenersv1alpha1.ListenerStatus{NodePorts: map[string]int32{"http": tc.published}}
 			}
+			l.Desired, _ = exposure.Service(l.Class, l.Listener)
 			want := exposure.Exposed{
 				Addresses: []listenersv1alpha1.IngressAddress{}, Reason: listenersv1alpha1.ReasonWaitingForNodePorts,
 				Message: "the node ports of Service ns/web do not lead to the container ports of the same numbers yet",
@@ -331,7 +331,7 @@ func TestNodePortsAreLeftOutUntilTheyLeadToTheSameContainerPort(t *testing.T) {
 				numbers := map[string]int32{"http": number}
 				want = exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{ip("10.0.0.9", numbers)}, NodePorts: numbers, Complete: true}
 			}
-			if diff := cmp.Diff(want, serviceaddresses.Backend{}.Addresses(l)); diff != "" {
+			if diff := cmp.Diff(want, serviceaddresses.Backend().Addresses(l, exposure.Placement{Nodes: []*corev1.Node{objects.Node("node-1", objects.InternalIP("10.0.0.9"))}})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

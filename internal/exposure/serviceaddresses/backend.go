@@ -6,70 +6,45 @@ package serviceaddresses
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// Backend exposes the Listeners of classes that no other backend exposes.
-type Backend struct{}
-
-var _ exposure.Backend = Backend{}
-
-// Name implements exposure.Backend.
-func (Backend) Name() string { return "Service" }
-
-// PlainService implements exposure.Backend.
-func (Backend) PlainService() bool { return true }
-
-// Exposes implements exposure.Backend.
-func (Backend) Exposes(*listenersv1alpha1.ListenerClass) bool { return true }
-
-// Scope implements exposure.Backend.
-func (Backend) Scope(class *listenersv1alpha1.ListenerClass) listenersv1alpha1.ListenerScope {
-	if class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort {
-		return listenersv1alpha1.ListenerScopeNode
+// Backend returns the backend for classes that no other backend exposes.
+func Backend() *exposure.Backend {
+	return &exposure.Backend{
+		Name:         "Service",
+		Exposes:      func(*listenersv1alpha1.ListenerClass) bool { return true },
+		Addresses:    exposed,
+		PlainService: true,
+		NodeScoped: func(class *listenersv1alpha1.ListenerClass) bool {
+			return class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
+		},
 	}
-	return listenersv1alpha1.ListenerScopeCluster
 }
 
-// References implements exposure.Backend.
-func (Backend) References(*exposure.Listener) []exposure.Reference { return nil }
-
-// PodAddresses implements exposure.Backend.
-func (Backend) PodAddresses(*exposure.Listener, *corev1.Pod, *corev1.Node) *exposure.Exposed {
-	return nil
-}
-
-// Kinds implements exposure.Backend.
-func (Backend) Kinds() []exposure.Kind { return nil }
-
-// Objects implements exposure.Backend.
-func (Backend) Objects(*exposure.Listener) ([]exposure.Desired, error) { return nil, nil }
-
-// Addresses implements exposure.Backend.
-func (Backend) Addresses(l *exposure.Listener) exposure.Exposed {
-	e := exposure.Exposed{Addresses: addresses(l)}
+func exposed(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
+	e := exposure.Exposed{Addresses: addresses(l, p)}
 	if ports := nodePorts(l); l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort && len(ports) > 0 {
 		e.NodePorts = ports // never empty: an empty map is read back as nil, and would be written in each reconciliation
 	}
 	e.Complete = len(e.Addresses) > 0
 	if e.Complete {
-		e.Message = exposure.NodesLeftOut(l)
+		e.Message = p.LeftOut(l.NodeChoice())
 	} else {
-		e.Reason, e.Message = missing(l, e.NodePorts)
+		e.Reason, e.Message = missing(l, p, e.NodePorts)
 		e.NeedsAction = e.Reason == listenersv1alpha1.ReasonNodesMissing
 	}
-	if e.NodePorts != nil && exposure.InvalidAdvertisedAddress(l.Nodes) {
+	if e.NodePorts != nil && exposure.InvalidAdvertisedAddress(p.Nodes) {
 		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonInvalidNodeAddress, true
 	}
 	return e
 }
 
 // missing returns why there is no address.
-func missing(l *exposure.Listener, ports map[string]int32) (reason, message string) {
+func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32) (reason, message string) {
 	service := l.Namespace + "/" + l.Name
 	switch {
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
@@ -82,10 +57,10 @@ func missing(l *exposure.Listener, ports map[string]int32) (reason, message stri
 		return listenersv1alpha1.ReasonWaitingForNodePorts, "the node ports of Service " + service + " do not lead to the container ports of the same numbers yet"
 	case len(ports) == 0:
 		return listenersv1alpha1.ReasonWaitingForNodePorts, "Service " + service + " has no node ports; check whether overrides change its type"
-	case len(l.Nodes)+len(l.MissingNodes) == 0:
+	case len(p.Nodes)+len(p.MissingNodes) == 0:
 		return listenersv1alpha1.ReasonWaitingForPods, "no Pod has mounted a volume of this Listener yet; its addresses are those of the nodes of these Pods"
 	default:
-		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + exposure.NodesLeftOut(l)
+		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + p.LeftOut(l.NodeChoice())
 	}
 }
 

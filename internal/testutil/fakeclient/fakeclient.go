@@ -56,18 +56,17 @@ func NewWithBackends(t testing.TB, list backends.List, intercept interceptor.Fun
 		t.Fatalf("registering indexes: %v", err)
 	}
 	for _, backend := range list {
-		for _, kind := range backend.Kinds() {
-			if kind.ReadOnly {
-				continue
-			}
-			o, err := scheme.New(kind.GroupVersionKind)
-			if err != nil {
-				t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)
-			}
-			builder.WithIndex(o.(client.Object), index.ObjectsByController, index.Controller)
-			if kind.Hosts != nil {
-				builder.WithIndex(o.(client.Object), index.ObjectsByHost, index.ObjectHosts(kind.Hosts))
-			}
+		kind := backend.Kind
+		if kind == nil {
+			continue
+		}
+		o, err := scheme.New(kind.GroupVersionKind)
+		if err != nil {
+			t.Fatalf("creating an object of kind %s: %v", kind.Kind, err)
+		}
+		builder.WithIndex(o.(client.Object), index.ObjectsByController, index.Controller)
+		if kind.Hosts != nil {
+			builder.WithIndex(o.(client.Object), index.ObjectsByHost, index.ObjectHosts(kind.Hosts))
 		}
 	}
 	return builder.Build()

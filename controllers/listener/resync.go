@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,10 +24,16 @@ const (
 	lastTouch  = 5 * time.Minute
 )
 
-// touchRejected changes the objects that another controller has rejected, when their time has come, so that it looks at
+// resync makes other controllers look again at objects that they have rejected.
+type resync struct {
+	client client.Client
+	clock  clock.PassiveClock
+}
+
+// trigger changes the objects that another controller has rejected, when their time has come, so that it looks at
 // them again: what it rejected them for, the content of a Secret, neither it nor the operator watches. It returns the
 // time until the next touch, or 0 if there is none.
-func (r *Reconciler) touchRejected(ctx context.Context, rejected []exposure.Rejected) (next time.Duration, _ error) {
+func (r resync) trigger(ctx context.Context, rejected []exposure.Rejected) (next time.Duration, _ error) {
 	var errs []error
 	for _, object := range rejected {
 		wait := untilTouch(object, r.clock.Now())
@@ -50,7 +57,7 @@ func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
 }
 
 // touch changes the annotation of an object. The API server rejects the patch for a new object of the same name.
-func (r *Reconciler) touch(ctx context.Context, object exposure.Rejected) error {
+func (r resync) touch(ctx context.Context, object exposure.Rejected) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": object.GetUID(), "annotations": map[string]any{names.AnnotationTouched: r.clock.Now().UTC().Format(time.RFC3339)},
 	}})
@@ -58,7 +65,7 @@ func (r *Reconciler) touch(ctx context.Context, object exposure.Rejected) error 
 		return fmt.Errorf("encoding a patch of annotations: %w", err)
 	}
 	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: object.GetName()}
-	err = r.Client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
+	err = r.client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

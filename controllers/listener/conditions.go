@@ -1,0 +1,82 @@
+package listener
+
+import (
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// acceptedCondition returns the condition Accepted.
+func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
+	if o.refusal != nil {
+		return metav1.Condition{
+			Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: o.refusal.Reason, Message: o.refusal.Message,
+		}
+	}
+	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", client.ObjectKeyFromObject(s.listener), s.class.Name)}
+	if _, text := warning(s); text != "" {
+		notes = append(notes, text)
+	}
+	notes = append(notes, exposure.IgnoredSettings(s.class)...) // which an event on the class reports, too
+	return metav1.Condition{
+		Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted, Message: strings.Join(notes, "; "),
+	}
+}
+
+// warning returns what the administrator should know of a Listener that is accepted, and the reason of its event, or
+// empty strings.
+func warning(s *snapshot) (reason, message string) {
+	if s.class == nil {
+		return "", ""
+	}
+	if s.kept {
+		return listenersv1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf("the class no longer allows namespace %s, which new Listeners and claims cannot use it in; "+
+			"this Listener keeps it", s.listener.Namespace)
+	}
+	if ignored := exposure.IgnoredOverrides(s.listener); len(ignored) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides, fmt.Sprintf("ignored, because metadata.namespace is not set: %s; set it to %s",
+			strings.Join(ignored, ", "), s.listener.Namespace)
+	}
+	if unknown := exposure.UnknownOverrides(s.class); len(unknown) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides,
+			"a Service does not have these fields of spec.serviceOverrides of the class, which are ignored: " + strings.Join(unknown, ", ")
+	}
+	return "", ""
+}
+
+// readyCondition returns the condition Ready.
+func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
+	if len(status.IngressAddresses) > 0 {
+		message := "reachable at " + status.IngressAddresses[0].Address
+		if more := len(status.IngressAddresses) - 1; more > 0 {
+			message += fmt.Sprintf(" and %d more", more)
+		}
+		reason := listenersv1alpha1.ReasonAddressesAssigned
+		switch {
+		case o.idleReason != "":
+			reason, message = o.idleReason, o.idleMessage+"; "+message
+		case a.previous:
+			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
+		case a.published.Message != "":
+			message += "; left out: " + a.published.Message
+		}
+		return metav1.Condition{
+			Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+		}
+	}
+	reason, message := a.desired.Reason, a.desired.Message
+	switch {
+	case o.refusal != nil:
+		reason, message = listenersv1alpha1.ReasonNotAccepted, "see the condition Accepted"
+	case s.serviceTerminating():
+		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+client.ObjectKeyFromObject(s.listener).String()+" is being deleted, and will then be "+
+			"created again; if the deletion does not finish, check the finalizers of the Service"
+	}
+	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}

@@ -1,0 +1,82 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
+)
+
+// TestRoutesAreReservedBeforeTheyAreWritten: while the API server takes its time to write the route of one Listener, no
+// other Listener gets what the route has, and none waits for the API server. If the route is not written, the others
+// are requested.
+func TestRoutesAreReservedBeforeTheyAreWritten(t *testing.T) {
+	for name, failure := range map[string]error{"written": nil, "rejected": apierrors.NewBadRequest("no"), "not answered": errors.New("no connection")} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(listenersv1alpha1.ServiceTypeClusterIP).with(newGateway(gatewayv1.TCPProtocolType))
+			s.class.Spec.Gateway = &listenersv1alpha1.GatewayExposure{
+				Kind: listenersv1alpha1.GatewayRouteKindTCP, ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
+			}
+			second := s.listener.DeepCopy()
+			second.Name, second.UID = "second", "second-uid"
+			fake := fakeclient.NewWithBackends(t, s.backends, interceptor.Funcs{}, s.with(second).objects()...)
+			var r *Reconciler
+			reconcile := func(l *listenersv1alpha1.Listener) error {
+				if err := fake.Get(t.Context(), client.ObjectKeyFromObject(l), l); err != nil {
+					return err
+				}
+				_, err := r.Reconcile(t.Context(), l)
+				return err
+			}
+			meanwhile := 0
+			r = newReconciler(s.backends, interceptor.NewClient(fake, interceptor.Funcs{
+				Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+					if route := o.(interface{ GetName() string }); route.GetName() != key.Name+"-http" {
+						return c.Apply(ctx, o, options...)
+					}
+					meanwhile++
+					if err := reconcile(second); err != nil {
+						t.Error(err)
+					}
+					if failure != nil {
+						return failure
+					}
+					return c.Apply(ctx, o, options...)
+				},
+			}), events.NewFakeRecorder(100))
+			if err := reconcile(s.listener); (err == nil) != (failure == nil) || meanwhile != 1 {
+				t.Fatalf("error %v after %d requests", err, meanwhile)
+			}
+			reason := func() string {
+				if err := fake.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil {
+					t.Fatal(err)
+				}
+				return meta.FindStatusCondition(second.Status.Conditions, listenersv1alpha1.ListenerAccepted).Reason
+			}
+			if got := reason(); got != listenersv1alpha1.ReasonNoGatewayListener {
+				t.Errorf("the second Listener is %s while the route of the first one is being written", got)
+			}
+			if requested := len(r.objects.exclusive["TCPRoute"].waiting.freed) > 0; requested != (failure != nil) {
+				t.Errorf("the second Listener is requested: %t", requested)
+			}
+			want := listenersv1alpha1.ReasonNoGatewayListener
+			if failure != nil {
+				want = listenersv1alpha1.ReasonAccepted
+			}
+			if err := reconcile(second); err != nil || reason() != want {
+				t.Errorf("error %v; the second Listener is %s, want %s", err, reason(), want)
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete: longer than a
+// router takes to reload, five seconds by default, and longer than a node takes to open a port.
+const gracePeriod = 10 * time.Second
+
+// previous removes what no longer exposes Listeners.
+type previous struct {
+	services *serviceWriter
+	objects  *objectWriter
+	// complete is since when the addresses of a backend are complete, until the previous exposure is removed. The state
+	// is the backend's name.
+	complete    periods
+	gracePeriod time.Duration
+}
+
+// remove removes what no longer exposes the Listener. Objects of the class's own backend are deleted immediately.
+// Everything else is the previous exposure, which is removed when its grace period ends. It returns the rest of the
+// grace period, or 0 if there is no previous exposure or the addresses are not complete yet.
+func (r *previous) remove(ctx context.Context, s *snapshot, p *plan, o *outcome, a addresses) (time.Duration, error) {
+	if s.serviceTerminating() {
+		return 0, nil
+	}
+	if err := r.objects.deleteUnplanned(ctx, s, p, o); err != nil {
+		return 0, err
+	}
+	backends := slices.DeleteFunc(slices.Clone(s.others), func(b *exposure.Backend) bool { return len(o.objects[b.Name]) == 0 })
+	remaining := r.remaining(s, a, len(backends) > 0 || p.keepsType)
+	if !a.desired.Complete || remaining > 0 {
+		return remaining, nil
+	}
+	var errs []error
+	for _, backend := range backends {
+		errs = append(errs, r.objects.deleteAll(ctx, backend, nil, o))
+	}
+	if p.keepsType {
+		errs = append(errs, r.services.applyOnce(ctx, s, p.service, o))
+	}
+	return 0, errors.Join(errs...)
+}
+
+// remaining returns how long the previous exposure, if there is one, has to stay. There is a grace period because
+// neither the opening of a node port nor the reload of a router can be watched, and clients need time to learn a new
+// address.
+func (r *previous) remaining(s *snapshot, a addresses, exists bool) time.Duration {
+	if !exists || !a.desired.Complete {
+		r.complete.Delete(s.listener.UID)
+		return 0
+	}
+	return r.gracePeriod - r.complete.age(s.listener.UID, s.backend.Name)
+}

@@ -1,0 +1,133 @@
+package listener
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/message"
+)
+
+// reporter writes the status of Listeners, and emits events for what changed.
+type reporter struct {
+	statuses *apply.Applier
+	events   events.EventRecorder
+}
+
+// report updates the status if it differs, and emits events for changed conditions.
+func (r *reporter) report(ctx context.Context, s *snapshot, p *plan, o *outcome, a addresses) error {
+	before, after := ownStatus(s.listener), statusOf(s, o, a)
+	if s.listener.Status != nil && reflect.DeepEqual(before, after) {
+		return nil
+	}
+	if sent, err := r.statuses.ApplyStatus(ctx, s.listener, after); err != nil || !sent {
+		return err
+	}
+	log.FromContext(ctx).Info("Updated the status", "addresses", len(after.IngressAddresses))
+	if len(before.IngressAddresses) > 0 && !reflect.DeepEqual(before.IngressAddresses, after.IngressAddresses) {
+		addressChanges.Inc()
+	}
+	r.conditionEvents(s, o, a, before, after)
+	r.nodePortEvent(s, p, o, before, after)
+	return nil
+}
+
+// conditionEvents emits an event for each changed condition. If a Listener is ready although addresses are missing, or
+// accepted with a warning, the event has the reason for that.
+func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before, after *listenersv1alpha1.ListenerStatus) {
+	for _, condition := range after.Conditions {
+		other := "" // the reason of what is wrong although the condition is true
+		switch {
+		case condition.Status != metav1.ConditionTrue:
+		case condition.Type == listenersv1alpha1.ListenerReady:
+			other = cmp.Or(o.idleReason, a.desired.Reason)
+		case condition.Type == listenersv1alpha1.ListenerAccepted:
+			other, _ = warning(s)
+		}
+		expected := isExpected(cmp.Or(other, condition.Reason), a)
+		if !conditionChanged(meta.FindStatusCondition(before.Conditions, condition.Type), &condition, other != "", expected) {
+			continue
+		}
+		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
+		warns := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
+		if warns || isMistake(reason) || reason == a.desired.Reason && a.desired.NeedsAction {
+			eventType = corev1.EventTypeWarning
+		}
+		r.events.Eventf(s.listener, nil, eventType, reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))
+	}
+}
+
+// conditionChanged reports whether a condition changed in a way that users should be informed of: its status or reason,
+// or its message if it describes what is missing. A Listener that is not ready because it is not accepted needs no
+// second event, and a new one, or one whose Pods start, none that says nothing but what is expected: each event is a
+// write, and the condition says the same. before is nil if the condition is new.
+func conditionChanged(before, after *metav1.Condition, warns, expected bool) bool {
+	switch {
+	case after.Reason == listenersv1alpha1.ReasonNotAccepted:
+		return false
+	case expected && (before == nil || before.Reason == listenersv1alpha1.ReasonWaitingForPods):
+		return false
+	case before == nil || before.Status != after.Status || before.Reason != after.Reason:
+		return true
+	default:
+		return (after.Status != metav1.ConditionTrue || warns) && before.Message != after.Message
+	}
+}
+
+// isExpected reports whether nearly every new Listener has a condition with this reason, at first or soon.
+func isExpected(reason string, a addresses) bool {
+	switch reason {
+	case listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonWaitingForPods:
+		return true
+	case listenersv1alpha1.ReasonAddressesAssigned:
+		return a.published.Message == "" && !a.previous
+	default:
+		return false
+	}
+}
+
+// nodePortEvent emits an event if the Service has other node ports than before, unless overrides set them. It
+// compares statuses, and so does not depend on which process applied the Service.
+func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
+	last := lastNodePorts(before)
+	if len(last) == 0 || p.service == nil {
+		return
+	}
+	fixed := exposure.FixedNodePorts(p.service)
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(after.NodePorts)) {
+		was, known := last[name]
+		if _, isFixed := fixed[name]; !known || isFixed || was == after.NodePorts[name] {
+			continue
+		}
+		change := fmt.Sprintf("%s: %d instead of %d", name, after.NodePorts[name], was)
+		if reason, ok := o.rejectedNodePorts[name]; ok {
+			change += " (" + reason + ")"
+		}
+		changes = append(changes, change)
+	}
+	if len(changes) == 0 {
+		return
+	}
+	users := "clients have to use"
+	if s.class.TargetsNodePorts() {
+		users += ", and programs have to listen on"
+	}
+	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", client.ObjectKeyFromObject(s.listener), users, strings.Join(changes, "; "))
+	r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Printable(text, message.MaxEvent))
+}

@@ -1,0 +1,196 @@
+// Package reservation finds out where the Pods of a Listener are: on which nodes its volumes are reserved, and which
+// Pods mount them. It only reads.
+package reservation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Placement returns the Pods that mount a Listener and, if requested, the nodes that it has reservations on.
+//
+// Each of its PersistentVolumes reserves the nodes that it is pinned to, or else the nodes of the Pods that mount it,
+// or else the node that it was last mounted on. Of a volume that was deleted although Pods mount it, these nodes stay
+// reserved. Which Pods mount a volume is in their PodListeners. Those of Stackable's listener operator do not name
+// nodes and volumes, so until they are written again, a Pod with the label of the Listener mounts it, too.
+func Placement(ctx context.Context, c client.Reader, listener *listenersv1alpha1.Listener, withNodes bool) (p exposure.Placement, _ error) {
+	r := reader{c, listener}
+	mounted, mounting, err := r.mountedNodes(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.Mounting = mounting
+	if !withNodes {
+		return p, nil
+	}
+	reserved, err := r.reservedNodes(ctx, mounted)
+	if err != nil {
+		return p, err
+	}
+	for _, name := range reserved {
+		switch node, err := lookup.Get(ctx, c, types.NamespacedName{Name: name}, &corev1.Node{}); {
+		case err != nil:
+			return p, err
+		case node == nil:
+			p.MissingNodes = append(p.MissingNodes, name)
+		default:
+			p.Nodes = append(p.Nodes, node)
+		}
+	}
+	return p, nil
+}
+
+// reader reads the objects of a Listener's volumes.
+type reader struct {
+	client.Reader
+	listener *listenersv1alpha1.Listener
+}
+
+// reservedNodes returns the sorted names of the nodes with reservations. mounted are the nodes of the Pods that mount
+// each volume.
+func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) ([]string, error) {
+	key := client.ObjectKeyFromObject(r.listener)
+	var volumes corev1.PersistentVolumeList
+	if err := r.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(key)}); err != nil {
+		return nil, fmt.Errorf("listing volumes of listener %s: %w", key, err)
+	}
+	reserved := sets.New[string]()
+	for i := range volumes.Items {
+		volume := &volumes.Items[i]
+		if !claim.IsListenerVolume(volume) {
+			delete(mounted, volume.Name)
+			continue
+		}
+		if pinned := index.PinnedNodes(volume); len(pinned) > 0 {
+			reserved.Insert(pinned...)
+			delete(mounted, volume.Name)
+			continue
+		}
+		nodes, err := r.labelledNodes(ctx, volume)
+		if err == nil && len(nodes)+len(mounted[volume.Name]) == 0 {
+			nodes, err = r.lastNode(ctx, volume)
+		}
+		if err != nil {
+			return nil, err
+		}
+		reserved.Insert(nodes...)
+	}
+	for _, nodes := range mounted {
+		reserved.Insert(nodes...)
+	}
+	return sets.List(reserved), nil
+}
+
+// mountedNodes returns the nodes of the Pods that mount the Listener's volumes, by volume, and these Pods, sorted by
+// name. Pods that have finished or were deleted no longer mount volumes, although their PodListeners still exist.
+func (r reader) mountedNodes(ctx context.Context) (nodes map[string][]string, mounting []*corev1.Pod, _ error) {
+	var mounts listenersv1alpha1.PodListenersList
+	err := r.List(ctx, &mounts, client.InNamespace(r.listener.Namespace), client.MatchingFields{index.PodListenersByListener: r.listener.Name})
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing pod listeners of listener %s: %w", client.ObjectKeyFromObject(r.listener), err)
+	}
+	nodes = map[string][]string{}
+	for i := range mounts.Items {
+		mount := &mounts.Items[i]
+		if mount.Spec.NodeName == "" {
+			continue
+		}
+		pod, err := r.owner(ctx, mount)
+		if err != nil {
+			return nil, nil, err
+		}
+		if pod == nil || claim.PodFinished(pod) {
+			continue
+		}
+		mounting = append(mounting, pod)
+		for _, l := range mount.Spec.Listeners {
+			if l.ListenerName == r.listener.Name {
+				nodes[l.PersistentVolumeName] = append(nodes[l.PersistentVolumeName], mount.Spec.NodeName)
+			}
+		}
+	}
+	slices.SortFunc(mounting, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return nodes, mounting, nil
+}
+
+// labelledNodes returns the nodes of the Pods that use the claim of a volume and have the label of the Listener.
+func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
+	ref := volume.Spec.ClaimRef
+	if ref == nil {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := r.List(ctx, &pods, client.InNamespace(ref.Namespace), client.MatchingFields{index.PodsByClaim: ref.Name}); err != nil {
+		return nil, fmt.Errorf("listing pods of claim %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	var nodes []string
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if _, labelled := pod.Labels[names.PodMountLabel(r.listener.UID)]; labelled && pod.Spec.NodeName != "" && !claim.PodFinished(pod) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	return nodes, nil
+}
+
+// lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known and the volume may be
+// mounted again.
+func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
+	unused, err := r.permanentlyUnused(ctx, volume)
+	if err != nil || unused {
+		return nil, err
+	}
+	return index.VolumeNodes(volume), nil
+}
+
+// permanentlyUnused reports whether a volume that no Pod mounts will never be mounted again, because its claim does not
+// exist any more or belongs to a Pod that has finished or does not exist any more. Any other volume keeps its
+// reservation, so that the address does not change while its Pod is replaced.
+func (r reader) permanentlyUnused(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
+	ref := volume.Spec.ClaimRef
+	if ref == nil {
+		return false, nil
+	}
+	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	pvc, err := lookup.WithUID(ctx, r, key, ref.UID, &corev1.PersistentVolumeClaim{})
+	if err != nil || pvc == nil {
+		return err == nil, err
+	}
+	owner := claim.EphemeralPod(pvc)
+	if owner == nil {
+		return false, nil
+	}
+	pod, err := r.pod(ctx, pvc.Namespace, owner)
+	return pod == nil || claim.PodFinished(pod), err
+}
+
+// owner returns the Pod of a PodListeners, or nil if it does not exist. One that does not name its Pod as the owner is
+// replaced by one that does.
+func (r reader) owner(ctx context.Context, mount *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
+	for _, owner := range mount.OwnerReferences {
+		if owner.Kind == "Pod" && owner.UID == listenersv1alpha1.PodUID(mount.Name) {
+			return r.pod(ctx, mount.Namespace, &owner)
+		}
+	}
+	return nil, nil //nolint:nilnil // absence is no error
+}
+
+// pod returns a Pod that is the owner of an object, or nil if it does not exist.
+func (r reader) pod(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*corev1.Pod, error) {
+	return lookup.WithUID(ctx, r, types.NamespacedName{Namespace: namespace, Name: owner.Name}, owner.UID, &corev1.Pod{})
+}

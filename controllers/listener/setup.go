@@ -1,0 +1,141 @@
+package listener
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/conflict"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/fairqueue"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
+)
+
+// workers is the number of concurrent reconciliations. Most of them only read the cache; the others wait for the API
+// server.
+const workers = 8
+
+// SetupWithManager registers the controller and its watches.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.initialize(clock.RealClock{})
+	m := &mapper{client: r.Client, backends: r.Backends, kinds: r.kinds, hosts: r.hosts, exclusive: r.objects.exclusive}
+	notInitial := predicates.NotInInitialList() // at the start, all Listeners are reconciled
+	controlled := ctrl.NewControllerManagedBy(mgr).
+		Named("listener").
+		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
+		// By name rather than by owner, because the deletion of a foreign Service matters, too.
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(m.serviceToListeners), builder.WithPredicates(notInitial)).
+		Watches(&corev1.Service{}, r.nodePorts.Handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
+		WatchesRawSource(r.nodePorts.Freed()).
+		WatchesRawSource(r.ports.Freed()).
+		Watches(&listenersv1alpha1.Listener{}, m.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(m.classToListeners),
+			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
+		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
+			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, predicate.Or(podFinished(), podWithClaimsReplaced(), podLabelsChanged()))).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.nodeToListeners), builder.WithPredicates(notInitial, predicates.NodeAddressesChanged())).
+		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(m.namespaceToListeners),
+			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
+		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(m.configurationToListeners),
+			builder.WithPredicates(notInitial, clusterDomainChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()})
+	for _, x := range r.objects.exclusive {
+		controlled = controlled.WatchesRawSource(x.waiting.source())
+	}
+	for _, backend := range r.Backends {
+		for _, kind := range backend.Kinds() {
+			if r.kinds.readers[kind.GroupVersionKind] != nil {
+				continue // another backend reads it, too
+			}
+			view, err := r.view(m, backend, kind)
+			if err != nil {
+				return err
+			}
+			r.kinds.readers[kind.GroupVersionKind] = view
+			controlled = controlled.WatchesRawSource(view)
+		}
+	}
+	return controlled.Complete(conflict.Requeue("listener", reconcile.AsReconciler(r.Client, r)))
+}
+
+// view returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.
+func (r *Reconciler) view(m *mapper, backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
+	o, err := r.kinds.newObject(kind)
+	if err != nil {
+		return nil, err
+	}
+	options := platform.ViewOptions{
+		Scheme:  r.Client.Scheme(),
+		Object:  o,
+		Cache:   cache.ByObject{Transform: trimForeign(r.kinds, kind)},
+		Changed: func(ctx context.Context) []reconcile.Request { return m.listeners(ctx) },
+	}
+	if kind == backend.Reads {
+		options.Handler = handler.EnqueueRequestsFromMapFunc(m.referenceToListeners(kind.GroupVersionKind))
+		options.Predicates = []predicate.Predicate{trimmedChanged()}
+	} else {
+		options.Handler = handler.EnqueueRequestsFromMapFunc(m.objectToListeners(backend))
+		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
+		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByController: index.Controller}
+		if kind.Hosts != nil {
+			options.Indexes[index.ObjectsByHost] = index.ObjectHosts(kind.Hosts)
+		}
+	}
+	view, err := r.Platform.View(options)
+	if err != nil {
+		return nil, fmt.Errorf("watching objects of kind %s: %w", kind.Kind, err)
+	}
+	return view, nil
+}
+
+// trimForeign reduces objects that no Listener controls, of which a cluster may have many, to what the backend needs,
+// or else to what identifies them.
+func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
+	return func(o any) (any, error) {
+		object, ok := o.(client.Object)
+		if !ok {
+			return o, nil // a tombstone of an object that was trimmed before
+		}
+		object.SetManagedFields(nil)
+		switch {
+		case controllingListener(object) != nil:
+			return object, nil
+		case kind.Trim != nil:
+			kind.Trim(object.(exposure.Object))
+			return object, nil
+		}
+		trimmed, err := k.newObject(kind)
+		if err != nil {
+			return nil, err
+		}
+		trimmed.SetNamespace(object.GetNamespace())
+		trimmed.SetName(object.GetName())
+		trimmed.SetUID(object.GetUID())
+		trimmed.SetResourceVersion(object.GetResourceVersion())
+		trimmed.SetOwnerReferences(object.GetOwnerReferences())
+		return trimmed, nil
+	}
+}

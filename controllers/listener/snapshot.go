@@ -1,0 +1,74 @@
+package listener
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+)
+
+// snapshot is what exists before a reconciliation writes anything. It does not change. Its objects belong to the cache.
+type snapshot struct {
+	listener *listenersv1alpha1.Listener
+	// class is nil if the Listener names no class, or one that does not exist or that it may not use.
+	class *listenersv1alpha1.ListenerClass
+	// notAllowed is why the Listener may not use the class that it names, or nil.
+	notAllowed *exposure.Refusal
+	// kept states that the Listener keeps its class although the class no longer allows the namespace.
+	kept bool
+	// backend is the backend of the class, or nil. others are all others.
+	backend *exposure.Backend
+	others  []*exposure.Backend
+	// served has the version of each of the backends' kinds that the cluster serves, "" if none.
+	served map[schema.GroupVersionKind]string
+
+	present
+	// earlier states that a Service of an earlier Listener of this name exists. Kubernetes deletes it, because its
+	// controller does not exist any more.
+	earlier bool
+	// foreign is any other Service with the Listener's name that the Listener does not control, or nil.
+	foreign *corev1.Service
+	// referenced are the objects that a backend reads, by its name.
+	referenced map[string][]exposure.Object
+	// namespaceLabels are the labels of the namespace. They are nil unless referenced objects may select them.
+	namespaceLabels map[string]string
+	// pods are the names of the Pods that mount the claim that the Listener was created for, sorted.
+	pods          []string
+	clusterDomain string
+	// sharedPorts are the port numbers that the Listener has at the address of a shared load balancer, by port name.
+	sharedPorts map[string]int32
+}
+
+// present is what exposes a Listener at some moment.
+type present struct {
+	// service is the Service that the Listener controls, or nil.
+	service *corev1.Service
+	// objects are the objects of a backend that the Listener controls, by the name of the backend and their own. A
+	// backend has no entry while its objects are unknown.
+	objects map[string]map[string]exposure.Object
+}
+
+// forBackend returns the input of a backend, with what exposes the Listener now.
+func (s *snapshot) forBackend(b *exposure.Backend, now present) *exposure.Listener {
+	l := &exposure.Listener{
+		Listener: s.listener, Class: s.class, Service: now.service, Pods: s.pods, ClusterDomain: s.clusterDomain,
+		Referenced: s.referenced[b.Name], NamespaceLabels: s.namespaceLabels,
+		Objects: slices.Collect(maps.Values(now.objects[b.Name])),
+	}
+	slices.SortFunc(l.Objects, func(a, b exposure.Object) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return l
+}
+
+// serviceTerminating reports whether the Listener's Service, or that of an earlier Listener of this name, is being
+// deleted.
+func (s *snapshot) serviceTerminating() bool {
+	return s.earlier || s.service != nil && !s.service.DeletionTimestamp.IsZero()
+}
+
+func (s *snapshot) key() client.ObjectKey { return client.ObjectKeyFromObject(s.listener) }
