@@ -1,0 +1,115 @@
+package listener
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// TestReservedNodes: a Listener has reservations on the nodes of its volumes and of the Pods that mount them.
+func TestReservedNodes(t *testing.T) {
+	const nodePort = listenersv1alpha1.ServiceTypeNodePort
+	for name, tc := range map[string]struct {
+		state *state
+		want  []string
+	}{
+		"nodes that volumes are pinned to or were mounted on": {
+			newState(nodePort).with(newVolume("pv-1", lastMountedOn("b")), newVolume("pv-2", pinnedTo("a"))),
+			[]string{"a", "b"},
+		},
+		"current mount takes precedence over the last mount": {
+			newState(nodePort).with(newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1"), newPod("1", corev1.PodPending)),
+			[]string{"b"},
+		},
+		"Pod that was deleted does not mount, although its PodListeners exists": {
+			newState(nodePort).with(newVolume("pv-1", lastMountedOn("a")), newMount("1", "b", "pv-1")),
+			[]string{"a"},
+		},
+		"pinned node takes precedence over mounts": {
+			newState(nodePort).with(newVolume("pv-1", pinnedTo("a")), newMount("1", "b", "pv-1"), newPod("1", corev1.PodRunning), newVolume("pv-2", func(pv *corev1.PersistentVolume) {
+				pinnedTo("a")(pv)
+				lastMountedOn("c")(pv)
+			})),
+			[]string{"a"},
+		},
+		"volume mounted by several Pods": {
+			newState(nodePort).with(newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newMount("2", "a", "pv-1"), newPod("1", corev1.PodRunning), newPod("2", corev1.PodRunning)),
+			[]string{"a", "b"},
+		},
+		"Pod that mounts a volume which does not exist any more": {
+			newState(nodePort).with(newMount("1", "a", "pv-1"), newPod("1", corev1.PodRunning)).
+				change(func(s *state) {
+					another := newMount("2", "b", "pv-2") // a Pod with a volume of this Listener and one of another one
+					another.Spec.Listeners["another"] = listenersv1alpha1.PodListener{Scope: listenersv1alpha1.ListenerScopeNode, PersistentVolumeName: "pv-3", ListenerName: "another"}
+					s.others = append(s.others, another, newPod("2", corev1.PodRunning), newVolume("pv-2", pinnedTo("a")))
+				}),
+			[]string{"a"},
+		},
+		"Pods with the label of the Listener, before the PodListeners of Stackable's operator are written again": {
+			newState(nodePort).with(newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", func(*corev1.PersistentVolume) {})),
+				newMount("1", "", ""), newLabelledPod("1", "a", "pvc-1", corev1.PodRunning),
+				newMount("2", "b", "pv-1"), newLabelledPod("2", "b", "pvc-1", corev1.PodRunning),
+				newLabelledPod("3", "c", "pvc-1", corev1.PodSucceeded), newLabelledPod("4", "d", "another", corev1.PodRunning), newLabelledPod("5", "", "pvc-1", corev1.PodPending)),
+			[]string{"a", "b"},
+		},
+		"Pod with the label of another Listener, or without one, before its PodListeners are written": {
+			newState(nodePort).with(newClaim("pvc-1", ""), newVolume("pv-1", boundTo("pvc-1", func(*corev1.PersistentVolume) {}))).change(func(s *state) {
+				other := newLabelledPod("1", "a", "pvc-1", corev1.PodRunning)
+				other.Labels = map[string]string{names.PodMountLabel("another-uid"): "another"}
+				s.others = append(s.others, other)
+			}),
+			[]string{},
+		},
+		"finished Pod does not mount": {
+			newState(nodePort).with(newVolume("pv-1", lastMountedOn("a")), newMount("1", "a", "pv-1"), newMount("2", "b", "pv-1"), newPod("1", corev1.PodFailed), newPod("2", corev1.PodRunning)),
+			[]string{"b"},
+		},
+		"volume of a finished Pod stays reserved for the next Pod": {
+			newState(nodePort).with(newClaim("pvc-1", ""),
+				newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1"), newPod("1", corev1.PodFailed)),
+			[]string{"a"},
+		},
+		"ephemeral volume of a finished Pod": {
+			newState(nodePort).with(newClaim("pvc-1", "1"), newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))), newMount("1", "a", "pv-1"), newPod("1", corev1.PodSucceeded),
+				newClaim("pvc-2", "2"), newVolume("pv-2", boundTo("pvc-2", lastMountedOn("b"))), newMount("2", "b", "pv-2"), newPod("2", corev1.PodRunning)),
+			[]string{"b"},
+		},
+		"ephemeral volume of a deleted Pod": {
+			newState(nodePort).with(newClaim("pvc-1", "1"), newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a")))),
+			[]string{},
+		},
+		"volume of a deleted claim": {
+			newState(nodePort).with(newVolume("pv-1", boundTo("pvc-1", lastMountedOn("a"))),
+				newClaim("pvc-2", ""), newVolume("pv-2", boundTo("pvc-2", func(pv *corev1.PersistentVolume) {
+					lastMountedOn("b")(pv)
+					pv.Spec.ClaimRef.UID = "deleted-claim-of-this-name"
+				}))),
+			[]string{},
+		},
+		"pinned volume of a finished Pod": {
+			newState(nodePort).with(newClaim("pvc-1", "1"),
+				newVolume("pv-1", boundTo("pvc-1", pinnedTo("a"))), newMount("1", "a", "pv-1"), newPod("1", corev1.PodSucceeded)),
+			[]string{"a"},
+		},
+		"volume of another driver with our labels": {
+			newState(nodePort).with(newVolume("pv-1", func(pv *corev1.PersistentVolume) {
+				lastMountedOn("a")(pv)
+				pv.Spec.CSI.Driver = "other.example.com"
+			}), newMount("1", "a", "pv-1"), newPod("1", corev1.PodRunning)),
+			[]string{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := reservation.Placement(t.Context(), tc.state.newClient(t), tc.state.listener, true)
+			if diff := cmp.Diff(tc.want, got.MissingNodes, cmpopts.EquateEmpty()); diff != "" || err != nil {
+				t.Errorf("%v, nodes (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}

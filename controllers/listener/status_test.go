@@ -1,0 +1,98 @@
+package listener
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/golden"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+)
+
+// TestStatus compares the whole status, and the events, with golden files.
+func TestStatus(t *testing.T) {
+	const (
+		nodePort     = listenersv1alpha1.ServiceTypeNodePort
+		loadBalancer = listenersv1alpha1.ServiceTypeLoadBalancer
+		clusterIP    = listenersv1alpha1.ServiceTypeClusterIP
+	)
+	previous := &listenersv1alpha1.ListenerStatus{
+		ServiceName: ptr.To("web"), NodePorts: map[string]int32{"http": 30080}, ObservedGeneration: 2,
+		IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.9", 30080)},
+	}
+	for name, state := range map[string]*state{
+		"host ports of the Pods that mount volumes": newState(clusterIP).with(newNode("a", "10.0.0.1"), newNode("b", "10.0.0.2"),
+			newVolume("pv-1", nil), newMount("1", "b", "pv-1"), newHostPortPod("1", "b", 8081),
+			newVolume("pv-2", nil), newMount("2", "a", "pv-2"), newHostPortPod("2", "a", 8082)).change(withHostPorts),
+		"no host ports": newState(clusterIP).with(newNode("a", "10.0.0.1"),
+			newVolume("pv-1", nil), newMount("1", "a", "pv-1"), newHostPortPod("1", "a", 0)).change(withHostPorts),
+		"host port of a node whose Pod is being replaced": newState(clusterIP).with(newNode("a", "10.0.0.1"), newVolume("pv-1", pinnedTo("a"))).change(withHostPorts).change(func(s *state) {
+			s.listener.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{ipAddress("10.0.0.1", 8081)}}
+		}),
+		"node ports while no Pod of a class that changed to host ports has one": newState(clusterIP).with(newNode("a", "10.0.0.1"),
+			newVolume("pv-1", nil), newMount("1", "a", "pv-1"), newHostPortPod("1", "a", 0)).change(withHostPorts).change(func(s *state) {
+			s.service.Spec.Type, s.service.Spec.Ports[0].NodePort = corev1.ServiceTypeNodePort, 30080
+		}),
+		"one of two nodes does not exist": newState(nodePort).with(newNode("a", "10.0.0.1"), newVolume("pv-1", lastMountedOn("gone")), newVolume("pv-2", lastMountedOn("a"))),
+		"no node with an address":         newState(nodePort).with(newVolume("pv-1", lastMountedOn("gone")), objects.Node("mute"), newVolume("pv-2", lastMountedOn("mute"))),
+		"never mounted":                   newState(nodePort),
+		"no node ports":                   newState(nodePort).change(func(s *state) { s.service.Spec.Ports[0].NodePort = 0 }),
+		"load balancer": newState(loadBalancer).change(func(s *state) {
+			s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.1"}}
+		}),
+		"no load balancer address with a loadBalancerClass": newState(loadBalancer).change(func(s *state) { s.class.Spec.LoadBalancerClass = ptr.To("example.com/lb") }),
+		"no load balancer address":                          newState(loadBalancer),
+		"cluster IP":                                        newState(clusterIP),
+		"cluster IP with a configured cluster domain": newState(clusterIP).change(func(s *state) {
+			s.configuration = &operatorv1alpha1.ListenerOperator{
+				ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName},
+				Spec:       operatorv1alpha1.ListenerOperatorSpec{ClusterDomain: "example.org"},
+			}
+		}),
+		"no cluster IP": newState(clusterIP).change(func(s *state) {
+			s.class.Spec.PreferredAddressType, s.service.Spec.ClusterIPs = listenersv1alpha1.PreferredAddressTypeIP, nil
+		}),
+		"terminating Service": newState(clusterIP).change(func(s *state) {
+			s.service.DeletionTimestamp, s.service.Finalizers = ptr.To(metav1.Now()), []string{"example.com/cleanup"}
+		}),
+		"no class set":                    newState(nodePort).change(func(s *state) { s.service, s.listener.Spec.ClassName = nil, nil }),
+		"class that does not exist":       newState(nodePort).change(func(s *state) { s.service, s.class = nil, nil }),
+		"deleted class, existing Service": newState(nodePort).change(func(s *state) { s.class, s.listener.Status = nil, previous }),
+		"deleted class, deleted Service":  newState(nodePort).change(func(s *state) { s.class, s.service, s.listener.Status = nil, nil, previous }),
+		"no ports":                        newState(clusterIP).change(func(s *state) { s.service, s.listener.Spec.Ports = nil, nil }),
+		"invalid overrides, existing Service": newState(clusterIP).change(func(s *state) {
+			s.listener.Spec.ObjectOverrides = []runtime.RawExtension{{Raw: []byte(`{"apiVersion":"v1","kind":"Service",` +
+				`"metadata":{"name":"web","namespace":"shop"},"spec":{"externalIPs":["192.0.2.1"]}}`)}}
+		}),
+		"foreign Service": newState(clusterIP).change(func(s *state) {
+			s.service.OwnerReferences, s.listener.Status = nil, previous
+		}),
+		"Service of a deleted Listener of the same name": newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].UID = "old" }),
+		"Service of a deleted Listener of another name": newState(clusterIP).change(func(s *state) {
+			s.service.OwnerReferences[0].UID, s.service.OwnerReferences[0].Name = "old", "shop"
+		}),
+		"Service that the Listener owns but does not control": newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].Controller = nil }),
+		"Service of a Listener of another API group":          newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].APIVersion = "gateway.example/v1" }),
+		"Service of another kind of owner":                    newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].Kind = "PodListeners" }),
+		"Service of a Listener of another API version":        newState(clusterIP).change(func(s *state) { s.service.OwnerReferences[0].APIVersion = "listeners.stackable.tech/v1" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := state.reconcile(t, 1, interceptor.Funcs{}, nil)
+			if o.err != nil {
+				t.Fatal(o.err)
+			}
+			for i := range o.listener.Status.Conditions {
+				o.listener.Status.Conditions[i].LastTransitionTime = metav1.Time{}
+			}
+			golden.Compare(t, "status/"+strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-"), map[string]any{"status": o.listener.Status, "events": o.events})
+		})
+	}
+}
