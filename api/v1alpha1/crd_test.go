@@ -26,7 +26,7 @@ type field struct {
 	Ours     bool // in addition to the contract
 }
 
-// contract holds the tables of contract 1.1.
+// contract holds the tables of the contract (contract: API group and CRDs).
 var contract = map[string]struct {
 	scope  string
 	names  apiextensionsv1.CustomResourceDefinitionNames

@@ -1,9 +1,9 @@
 // Package v1alpha1 is the API group listeners.stackable.tech/v1alpha1: ListenerClass, Listener and PodListeners.
 //
-// The group is a compatibility contract, docs/contract.md, whose sections comments cite as "contract 1.1". Existing
-// consumers decode its enums as closed sets, distinguish an explicit null from an absent field, and apply the port list
-// as a whole. So fields and values are only added, never changed, and a new kind of exposure is an additional field of
-// the class, never a new serviceType.
+// The group is a compatibility contract, docs/contract.md. Comments cite a heading or bold words of it, as in
+// "contract: the files". Existing consumers decode its enums as closed sets, distinguish an explicit null from an
+// absent field, and apply the port list as a whole. So fields and values are only added, never changed, and a new kind
+// of exposure is an additional field of the class, never a new serviceType.
 //
 // +kubebuilder:object:generate=true
 // +groupName=listeners.stackable.tech

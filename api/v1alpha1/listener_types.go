@@ -324,7 +324,7 @@ type ListenerList struct {
 }
 
 // PublishesNotReady reports whether Pods that are not ready receive traffic. A nil pointer, which the API server keeps
-// only for an explicit null, means false (contract 1.1, rule 2).
+// only for an explicit null, means false (contract: publishNotReadyAddresses).
 func (l *Listener) PublishesNotReady() bool {
 	return l.Spec.PublishNotReadyAddresses != nil && *l.Spec.PublishNotReadyAddresses
 }

@@ -122,7 +122,7 @@ func NewPodListeners(pod types.NamespacedName, podUID types.UID, node string) *P
 	}
 }
 
-// podListenersPrefix and the uid of a Pod are the name of its PodListeners (contract 1.2).
+// podListenersPrefix and the uid of a Pod are the name of its PodListeners (contract: PodListeners).
 const podListenersPrefix = "pod-"
 
 // PodListenersName returns the name of the PodListeners of the Pod with this uid.

@@ -10,7 +10,7 @@ import (
 
 func TestPodListenersAreNamedAfterTheirPod(t *testing.T) {
 	const uid = types.UID("0b0b0b0b-1111-2222-3333-444444444444")
-	const name = "pod-0b0b0b0b-1111-2222-3333-444444444444" // contract 1.2
+	const name = "pod-0b0b0b0b-1111-2222-3333-444444444444" // contract: PodListeners
 	if got := listenersv1alpha1.PodListenersName(uid); got != name {
 		t.Errorf("name %q, want %q", got, name)
 	}

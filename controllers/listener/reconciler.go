@@ -1,5 +1,5 @@
 // Package listener is the controller of Listeners. It applies the Service of each Listener and the objects of the
-// backend of its class, and reports the addresses of the Listener in its status (contract: status of Listeners). The
+// backend of its class, and reports the addresses of the Listener in its status (contract: the status). The
 // backends of package exposure decide which objects and addresses these are; this package does not know any of them.
 //
 // A reconciliation reads a snapshot of what exists, makes a plan of what has to exist, reserves the ports and hosts

@@ -1,5 +1,5 @@
-// Package listenerclass creates the ListenerClasses of the preset in ListenerOperator/cluster (contract 1.5), and
-// reports settings of classes that have no effect.
+// Package listenerclass creates the ListenerClasses of the preset in ListenerOperator/cluster (contract: preset
+// classes), and reports settings of classes that have no effect.
 //
 // It must never change a class that exists: classes are policies of the administrators, who may change them at any
 // time. They have no owner, so they remain when the operator is uninstalled. The operator recreates a class that an

@@ -401,8 +401,8 @@ func TestUnchangedComponentsAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestStorageOfAnEarlierInstallationIsTakenOver checks contract 1.7: the CSIDriver of an earlier installation is in use
-// and stays, and the StorageClass is replaced, because its binding mode is immutable.
+// TestStorageOfAnEarlierInstallationIsTakenOver (contract: takeover): the CSIDriver of an earlier installation is in
+// use and stays, and the StorageClass is replaced, because its binding mode is immutable.
 func TestStorageOfAnEarlierInstallationIsTakenOver(t *testing.T) {
 	c, namespace := fresh(t)
 	earlier := []client.Object{

@@ -89,8 +89,8 @@ func desiredVolume(
 }
 
 // labelPod adds the labels of Listeners that a Pod does not have. It sends a merge patch, because a Pod keeps the
-// labels of its other mounts (contract 1.4). The API server rejects the patch for a new Pod of the same name, because
-// its uid differs.
+// labels of its other mounts (contract: the labels). The API server rejects the patch for a new Pod of the same name,
+// because its uid differs.
 func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
 	labels = missingEntries(r.labels(pod), labels)
 	if len(labels) == 0 {

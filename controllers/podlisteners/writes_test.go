@@ -27,8 +27,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
-// The field managers are those of contract 1.2, so that fields which Stackable's listener operator applied, and which
-// are not applied any more, are removed.
+// The field managers are those of the contract (contract: field managers), so that fields which Stackable's listener
+// operator applied, and which are not applied any more, are removed.
 func TestFieldManagersAreThoseOfTheContract(t *testing.T) {
 	var got []string
 	record := interceptor.Funcs{

@@ -36,8 +36,8 @@ var (
 	ErrNoSelector = fmt.Errorf("the claim has neither the annotation %s nor %s: set the one that names the class or the Listener to use",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 	// ErrBothSelectors means that both annotations are set. ParseSelector returns the class with it: Stackable's
-	// listener operator provisioned volumes with both annotations by their class (contract 1.3), and these volumes must
-	// still work.
+	// listener operator provisioned volumes with both annotations by their class (contract: provisioning), and these
+	// volumes must still work.
 	ErrBothSelectors = fmt.Errorf("the claim has both the annotations %s and %s: remove one of them",
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 )
@@ -72,12 +72,12 @@ func IsListenerVolume(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.CSI != nil && pv.Spec.CSI.Driver == names.Driver
 }
 
-// VolumeName returns the name of the PersistentVolume that is provisioned for a claim (contract 1.3).
+// VolumeName returns the name of the PersistentVolume that is provisioned for a claim (contract: provisioning).
 func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
 // Volume returns the PersistentVolume of a claim that uses the Listener of this name, except for what every provisioner
 // sets: claimRef, StorageClass and the annotation of the provisioner. Its attributes are the current annotations of the
-// claim (contract 1.3).
+// claim (contract: provisioning).
 func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.PersistentVolume {
 	mode := corev1.PersistentVolumeFilesystem
 	return &corev1.PersistentVolume{
@@ -204,9 +204,9 @@ func OwnsListener(listener *listenersv1alpha1.Listener) bool {
 var podLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel}
 
 // Listener returns the desired Listener of a class-based claim. It has the labels of the claim but never its owners:
-// consumers delete objects that have both (contract 1.1, rule 5). pv is nil until the volume is provisioned. labels are
-// those of the Pod that mounts the claim or, while no Pod does, of the existing Listener: the Listener gets the name
-// and the index of the Pod from them, unless the claim has labels of these keys.
+// consumers delete objects that have both (contract: labels and the owner reference). pv is nil until the volume is
+// provisioned. labels are those of the Pod that mounts the claim or, while no Pod does, of the existing Listener: the
+// Listener gets the name and the index of the Pod from them, unless the claim has labels of these keys.
 func Listener(
 	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort, labels map[string]string,
 ) *unstructured.Unstructured {

@@ -49,7 +49,7 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 }
 
 // PodPorts returns the ports of a Pod: those of all containers except init containers. A port without a name is named
-// "port-<number>" (contract 1.4). Of several containers with a port of the same name, the last one counts.
+// "port-<number>" (contract: the Listener). Of several containers with a port of the same name, the last one counts.
 func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	all := containerPorts(pod)
 	last := map[string]int{}

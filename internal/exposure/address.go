@@ -19,7 +19,8 @@ import (
 type NodeChoice struct {
 	// Prefer is the preferred type if Types is empty.
 	Prefer listenersv1alpha1.AddressType
-	// Types are types of addresses, the preferred one first. If empty, the default of contract 1.4 applies.
+	// Types are types of addresses, the preferred one first. If empty, that of the contract applies (contract: the
+	// address of a node).
 	Types []listenersv1alpha1.NodeAddressType
 	// CIDRs are the ranges that IP addresses must be in, or empty for all. With ranges, host names are published only
 	// if Types has a type of host names: whatever writes the Node, such as its kubelet, could name any host otherwise.
@@ -71,9 +72,9 @@ type NodeAddress struct {
 //
 // The addresses in the annotation names.AnnotationAdvertisedAddress take precedence over those in the status, of
 // whatever type, as long as they are in the ranges; if one of them is not valid, the node has no address. By default
-// (contract 1.4), the IP address is the first ExternalIP, or else the first InternalIP; the host name is the first
-// Hostname; the type that is not preferred is the fallback. In the status, what is not a valid address of its type is
-// ignored: Kubernetes does not validate it.
+// (contract: the address of a node), the IP address is the first ExternalIP, or else the first InternalIP; the host
+// name is the first Hostname; the type that is not preferred is the fallback. In the status, what is not a valid
+// address of its type is ignored: Kubernetes does not validate it.
 func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddress, problem string) {
 	candidates, problem := advertised(node)
 	switch {

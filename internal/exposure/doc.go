@@ -3,5 +3,5 @@
 // the packages below this one; package backends lists them and describes how to add one.
 //
 // It is pure: it never talks to the API server, and depends on neither clock nor environment. The order of addresses is
-// part of the API (contract 1.5), because consumers use the first one.
+// part of the API (contract: the order is part of the API), because consumers use the first one.
 package exposure

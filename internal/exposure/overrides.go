@@ -148,8 +148,8 @@ func AddsPorts(class *listenersv1alpha1.ListenerClass) bool {
 }
 
 // targets reports whether an override of a Listener applies to its Service: apiVersion, kind, name and namespace must
-// all be those of the Service (contract 1.5). An entry without one of them applies to no object, which is not an error,
-// because product operators pass on lists that are written for all of their objects.
+// all be those of the Service (contract: the Service). An entry without one of them applies to no object, which is
+// not an error, because product operators pass on lists that are written for all of their objects.
 func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, error) {
 	entry, err := identify(raw)
 	return err == nil && entry.APIVersion == *service.APIVersion && entry.Kind == *service.Kind &&
@@ -188,7 +188,8 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 }
 
 // merge applies a partial Service as a strategic merge patch, but for its selector, which is replaced, and its ports,
-// which are merged by number and protocol (contract 1.5). unknown are the paths of fields that a Service does not have.
+// which are merged by number and protocol (contract: the Service). unknown are the paths of fields that a Service
+// does not have.
 func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
 	if len(patch) == 0 || isEmpty(patch) {
 		return service, nil, nil

@@ -17,9 +17,9 @@ import (
 )
 
 // Service returns the Service to apply for a Listener of this class: the generated Service with the overrides of the
-// class and then those of the Listener (contract 1.5). Fields that Kubernetes chooses, such as targetPort and nodePort,
-// are not set; WithNodePorts and WithTargetPorts set these two. The refusal is for the author of the Listener or of
-// the class, who has to change something.
+// class and then those of the Listener (contract: the Service). Fields that Kubernetes chooses, such as targetPort and
+// nodePort, are not set; WithNodePorts and WithTargetPorts set these two. The refusal is for the author of the Listener
+// or of the class, who has to change something.
 func Service(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) (*corev1ac.ServiceApplyConfiguration, *Refusal) {
 	if problems := validation.IsDNS1035Label(listener.Name); len(problems) > 0 {
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidName,

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Names that consumers rely on (contract 1.2).
+// Names that consumers rely on (contract: names and constants).
 const (
 	// Driver is the name of the CSI driver, of the provisioner and of the StorageClass.
 	Driver = "listeners.stackable.tech"
@@ -42,8 +42,8 @@ const (
 	PodMountLabelPrefix = "listener.stackable.tech/mnt."
 )
 
-// Field managers (contract 1.2). Stackable's listener operator uses the same ones, so its objects are taken over
-// without a special case.
+// Field managers (contract: names and constants). Stackable's listener operator uses the same ones, so its objects are
+// taken over without a special case.
 const (
 	// FieldManagerVolume applies the Listeners of class-based claims, and labels and annotations of PersistentVolumes.
 	FieldManagerVolume = "listeners.stackable.tech/volume"

@@ -6,7 +6,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// Consumers and the objects in existing clusters contain these names (contract 1.2), so they must never change.
+// Consumers and the objects in existing clusters contain these names (contract: names and constants), so they must
+// never change.
 func TestNamesAreThoseOfTheContract(t *testing.T) {
 	for want, got := range map[string]string{
 		"listeners.stackable.tech":                                     names.Driver,

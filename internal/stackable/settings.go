@@ -11,7 +11,7 @@ import (
 // externalStable is the class that differs between the presets.
 const externalStable = "external-stable"
 
-// presetClasses are the names of the classes of all presets (contract 1.5).
+// presetClasses are the names of the classes of all presets (contract: preset classes).
 var presetClasses = []string{"cluster-internal", "external-unstable", externalStable}
 
 // Settings returns the settings of Stackable's listener operator, which may have been removed, as far as classes and

@@ -42,12 +42,13 @@ type Options struct {
 	Metrics prometheus.Collector
 }
 
-// Socket returns the path of the socket on which the CSI driver is served (contract 1.2).
+// Socket returns the path of the socket on which the CSI driver is served (contract: names and constants).
 func Socket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins", names.Driver, "csi.sock")
 }
 
-// RegistrationSocket returns the path of the socket on which the kubelet looks for the driver (contract 1.2).
+// RegistrationSocket returns the path of the socket on which the kubelet looks for the driver (contract: names and
+// constants).
 func RegistrationSocket(kubeletDir string) string {
 	return filepath.Join(kubeletDir, "plugins_registry", names.Driver+"-reg.sock")
 }

@@ -163,7 +163,7 @@ func TestDriverIsRegisteredWithTheKubelet(t *testing.T) {
 }
 
 // The kubelet finds the sockets by their names. They are those of Stackable's listener operator, so that this driver
-// replaces its driver (contract 1.2).
+// replaces its driver (contract: names and constants).
 func TestSocketsHaveThePathsOfTheContract(t *testing.T) {
 	if got, want := server.Socket("/k"), "/k/plugins/listeners.stackable.tech/csi.sock"; got != want {
 		t.Errorf("the driver's socket is %s, want %s", got, want)

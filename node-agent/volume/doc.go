@@ -7,9 +7,9 @@
 //   - Reading from a volume never blocks, never follows a link out of it, and is bounded.
 //   - Nothing that a Pod creates in its volume prevents the volume from being rewritten or removed.
 //
-// The files are those of contract 1.4, and one more with the default address as variables. As in the volume of a
-// ConfigMap, each generation of them has a directory of its own, which becomes visible as a whole when one link is
-// renamed.
+// The files are those that consumers read (contract: the files), and one more with the default address as variables. As
+// in the volume of a ConfigMap, each generation of them has a directory of its own, which becomes visible as a whole
+// when one link is renamed.
 //
 //	..generation-X/addresses/<address>/address
 //	..generation-X/addresses/<address>/ports/<port name>

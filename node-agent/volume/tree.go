@@ -15,7 +15,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/address"
 )
 
-// The names that consumers read (contract 1.4).
+// The names that consumers read (contract: the files).
 const (
 	addressesDir = "addresses"
 	defaultLink  = "default-address"

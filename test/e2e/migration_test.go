@@ -332,7 +332,7 @@ func (s *scenario) podListenersOfStackable(p *corev1.Pod, own listenersv1alpha1.
 	})
 }
 
-// filesOfStackable replaces the content of a volume by plain files and a link (contract 1.4).
+// filesOfStackable replaces the content of a volume by plain files and a link (contract: the files).
 func (s *scenario) filesOfStackable(dir string, own listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	entries, err := os.ReadDir(dir)

@@ -124,8 +124,8 @@ func TestAnInvalidClaimIsReported(t *testing.T) {
 	}
 }
 
-// TestAnInlineVolumeIsRefused: the driver declares inline volumes for compatibility (contract 1.2), but does not
-// support them. The event says what to use instead.
+// TestAnInlineVolumeIsRefused: the driver declares inline volumes for compatibility (contract: names and constants),
+// but does not support them. The event says what to use instead.
 func TestAnInlineVolumeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)

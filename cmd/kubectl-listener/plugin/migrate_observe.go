@@ -35,7 +35,7 @@ const (
 	labelOLMCopied = "olm.copiedFrom"
 )
 
-// Environment variables of Stackable's listener operator (contract 1.5).
+// Environment variables of Stackable's listener operator (contract: takeover).
 const (
 	variablePreset        = "LISTENER_CLASS_PRESET"
 	variableClusterDomain = "KUBERNETES_CLUSTER_DOMAIN"

@@ -75,7 +75,7 @@ type Component struct {
 	Name       string
 	Namespaced bool
 	// Adopt is set if the name belongs to the CSI driver, so that an object without a controller is one that an earlier
-	// installation left, and is taken over (contract 1.7).
+	// installation left, and is taken over (contract: takeover).
 	Adopt bool
 	// Optional is the kind of a component that is only installed where the cluster serves it, or empty.
 	Optional schema.GroupVersionKind

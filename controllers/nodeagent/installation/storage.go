@@ -10,8 +10,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// csiDriver registers the driver with Kubernetes (contract 1.2). attachRequired and volumeLifecycleModes are immutable,
-// so they have to be those of earlier installations, although mounts of inline volumes are refused.
+// csiDriver registers the driver with Kubernetes (contract: names and constants). attachRequired and
+// volumeLifecycleModes are immutable, so they have to be those of earlier installations, although mounts of inline
+// volumes are refused.
 //
 // fsGroupPolicy is None, not the contract's File, which no consumer notices: with File the kubelet would change owner
 // and mode of the files while the agent replaces some of them, without any benefit, because all files are readable by
@@ -27,9 +28,9 @@ func csiDriver(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 		WithVolumeLifecycleModes(storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent)), nil
 }
 
-// storageClass is the class of claims for listener volumes (contract 1.2). Volumes are bound at once: a class that
-// waits for the first Pod makes the scheduler wait for the volume, which it checks once a second. A volume is pinned to
-// a node when its Pod has been bound to it, see controllers/podlisteners.
+// storageClass is the class of claims for listener volumes (contract: names and constants). Volumes are bound at once:
+// a class that waits for the first Pod makes the scheduler wait for the volume, which it checks once a second. A volume
+// is pinned to a node when its Pod has been bound to it, see controllers/podlisteners.
 func storageClass(*operatorv1alpha1.ListenerOperator, Settings) (any, error) {
 	return storagev1ac.StorageClass(names.Driver).
 		WithProvisioner(names.Driver).

@@ -1,6 +1,6 @@
 // Package serviceaddresses is the backend of classes that ask for nothing but a Service. It builds no object: package
 // exposure builds the Service. It returns the addresses that the type of the Service provides: node addresses with node
-// ports, those of a load balancer, or the cluster IPs or DNS name of the Service (contract 1.5).
+// ports, those of a load balancer, or the cluster IPs or DNS name of the Service (contract: the status).
 package serviceaddresses
 
 import (
