@@ -92,15 +92,7 @@ func (c *Cluster) apiServer() daemon {
 
 // controllerManager runs all controllers that need no cloud: a LoadBalancer Service gets no address.
 func (c *Cluster) controllerManager() daemon {
-	config := c.kubeconfigOf("controller-manager")
-	return daemon{"kube-controller-manager", []string{
-		c.tool("kubernetes", "kube-controller-manager"),
-		"--kubeconfig=" + config,
-		"--authentication-kubeconfig=" + config,
-		"--authorization-kubeconfig=" + config,
-		"--bind-address=" + c.HostIP(),
-		"--cert-dir=" + c.control().dir,
-		"--leader-elect=false",
+	return c.controller("controller-manager",
 		"--use-service-account-credentials=true",
 		"--service-account-private-key-file=" + c.pkiFile("service-account.key"),
 		"--root-ca-file=" + c.pkiFile("ca.crt"),
@@ -112,16 +104,19 @@ func (c *Cluster) controllerManager() daemon {
 		// A lost node is detected after this time instead of the default of 50 seconds.
 		"--node-monitor-grace-period=16s",
 		"--node-monitor-period=2s",
-		"--kube-api-qps=200",
-		"--kube-api-burst=400",
-	}}
+	)
 }
 
 // scheduler assigns Pods to nodes.
 func (c *Cluster) scheduler() daemon {
-	config := c.kubeconfigOf("scheduler")
-	return daemon{"kube-scheduler", []string{
-		c.tool("kubernetes", "kube-scheduler"),
+	return c.controller("scheduler")
+}
+
+// controller returns a program that acts on objects, with the options that all of them have in addition to its own.
+func (c *Cluster) controller(name string, options ...string) daemon {
+	program, config := "kube-"+name, c.kubeconfigOf(name)
+	return daemon{program, append([]string{
+		c.tool("kubernetes", program),
 		"--kubeconfig=" + config,
 		"--authentication-kubeconfig=" + config,
 		"--authorization-kubeconfig=" + config,
@@ -130,7 +125,7 @@ func (c *Cluster) scheduler() daemon {
 		"--leader-elect=false",
 		"--kube-api-qps=200",
 		"--kube-api-burst=400",
-	}}
+	}, options...)}
 }
 
 // registry is the image registry.

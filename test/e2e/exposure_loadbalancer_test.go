@@ -372,13 +372,7 @@ func TestReplicasShareTheAddressOfALoadBalancer(t *testing.T) {
 		if i == 1 {
 			_, awaitRestart = s.killOperator()
 		}
-		service := &corev1.Service{}
-		s.get(service, s.key("listener-"+name))
-		deleted := service.UID
-		s.remove(service)
-		mustAwait(s, &corev1.Service{}, s.key(service.Name), func(again *corev1.Service) bool {
-			return again.UID != deleted && len(again.Status.LoadBalancer.Ingress) == 1
-		})
+		s.removeService("listener-"+name, func(again *corev1.Service) bool { return len(again.Status.LoadBalancer.Ingress) == 1 })
 	}
 	awaitRestart()
 	reach()

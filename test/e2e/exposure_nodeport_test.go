@@ -122,12 +122,8 @@ func TestReplicasGetNodePortsOfARange(t *testing.T) {
 	t.Logf("event: %s", s.awaitEvent("Listener", "listener-broker-2", listenersv1alpha1.ReasonNodePortsExhausted, spec.NodePorts.Range))
 
 	for name, address := range addresses {
-		service := &corev1.Service{}
-		s.get(service, s.key("listener-"+name))
-		deleted := service.UID
-		s.remove(service)
-		mustAwait(s, &corev1.Service{}, s.key(service.Name), func(again *corev1.Service) bool {
-			return again.UID != deleted && nodePort(again, "http") == address.Ports["http"] && nodePort(again, "echo") == address.Ports["echo"]
+		s.removeService("listener-"+name, func(again *corev1.Service) bool {
+			return nodePort(again, "http") == address.Ports["http"] && nodePort(again, "echo") == address.Ports["echo"]
 		})
 		s.awaitAnswer(address, name)
 	}
@@ -184,12 +180,8 @@ func TestReplicasListenOnThePortsThatTheyAdvertise(t *testing.T) {
 			t.Errorf("%s has the address %v after it was deleted, and had %v", name, got, want)
 		}
 
-		service := &corev1.Service{}
-		s.get(service, s.key("listener-"+name))
-		deleted := service.UID
-		s.remove(service)
-		mustAwait(s, &corev1.Service{}, s.key(service.Name), func(again *corev1.Service) bool {
-			return again.UID != deleted && nodePort(again, "http") == want.Ports["http"] && nodePort(again, "echo") == want.Ports["echo"]
+		s.removeService("listener-"+name, func(again *corev1.Service) bool {
+			return nodePort(again, "http") == want.Ports["http"] && nodePort(again, "echo") == want.Ports["echo"]
 		})
 		if got := check(after); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s has the address %v after its Service was deleted, and had %v", name, got, want)

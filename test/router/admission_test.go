@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/listener-operator/listener-operator/test/cluster/pki"
 )
 
 // newRoute returns a Route whose creation timestamp has the given number of seconds.
@@ -205,18 +203,8 @@ func TestRouterServesOnlyItsShard(t *testing.T) {
 
 func TestCertificateIsReadFromSecretOfRoute(t *testing.T) {
 	t.Parallel()
-	authority, err := pki.NewAuthority("authority")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := authority.Issue(pki.Request{DNSNames: []string{"x.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other, err := authority.Issue(pki.Request{DNSNames: []string{"x.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, pair := newPair(t)
+	_, other := newPair(t)
 	secret := func(kind corev1.SecretType, certificate, key []byte) *corev1.Secret {
 		return &corev1.Secret{Type: kind, Data: map[string][]byte{"tls.crt": certificate, "tls.key": key}}
 	}
@@ -264,14 +252,7 @@ func TestCertificateIsReadFromSecretOfRoute(t *testing.T) {
 
 func TestRouteRejectedForItsSecretIsLookedAtAgainWhenItChanges(t *testing.T) {
 	t.Parallel()
-	authority, err := pki.NewAuthority("authority")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := authority.Issue(pki.Request{DNSNames: []string{"x.test"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, pair := newPair(t)
 	var secret *corev1.Secret
 	seen := rejections{}
 	run := func(routes ...routev1.Route) string {

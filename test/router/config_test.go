@@ -99,13 +99,9 @@ func TestConfigurationOfRoutes(t *testing.T) {
 	}
 }
 
-// validate validates files with HAProxy, in which CERTIFICATE, KEY and CA are replaced by real ones.
-func validate(t *testing.T, files map[string]string) {
+// newPair returns a CA, and a certificate for x.test that it has issued.
+func newPair(t *testing.T) (*pki.Authority, pki.Pair) {
 	t.Helper()
-	if _, err := exec.LookPath("haproxy"); err != nil {
-		t.Log("HAProxy is not installed, so the configuration is not validated")
-		return
-	}
 	authority, err := pki.NewAuthority("authority")
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +110,17 @@ func validate(t *testing.T, files map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return authority, pair
+}
+
+// validate validates files with HAProxy, in which CERTIFICATE, KEY and CA are replaced by real ones.
+func validate(t *testing.T, files map[string]string) {
+	t.Helper()
+	if _, err := exec.LookPath("haproxy"); err != nil {
+		t.Log("HAProxy is not installed, so the configuration is not validated")
+		return
+	}
+	authority, pair := newPair(t)
 	real := map[string]string{defaultPair: string(pair.Cert) + string(pair.Key), serviceCA: string(authority.Cert)}
 	for name, content := range files {
 		switch filepath.Dir(name) {
