@@ -130,9 +130,7 @@ func mustAwait[T client.Object](s *scenario, o T, key client.ObjectKey, conditio
 
 func mustAwaitDeleted[T client.Object](s *scenario, o T, key client.ObjectKey) {
 	s.Helper()
-	if err := awaitDeleted(s.timeoutContext(), o, key); err != nil {
-		s.Fatal(err)
-	}
+	s.must(awaitDeleted(s.timeoutContext(), o, key))
 }
 
 // awaitReady waits until a Pod is ready, and is none of those before.
@@ -242,12 +240,10 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 	return nil
 }
 
-// eventually is eventually for the timeout of a scenario, which fails with the last error.
+// eventually polls until try returns no error, and ends the scenario with the last error after its timeout.
 func (s *scenario) eventually(try func(context.Context) error) {
 	s.Helper()
-	if err := eventually(s.timeoutContext(), try); err != nil {
-		s.Fatal(err)
-	}
+	s.must(eventually(s.timeoutContext(), try))
 }
 
 // awaitPodListener waits until a Pod's PodListeners object has an address for one of its volumes, and returns the

@@ -52,9 +52,7 @@ func quickStart(t *testing.T) {
 			continue
 		}
 		url := strings.TrimSpace(string(raw))
-		if err := os.Remove(requests); err != nil {
-			t.Fatal(err)
-		}
+		s.must(os.Remove(requests))
 		s.eventually(func(ctx context.Context) error {
 			got, err := fetch(ctx, externalClient, url)
 			if err == nil && !strings.HasPrefix(url, "http://"+got+":") {

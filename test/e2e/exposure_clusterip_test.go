@@ -112,13 +112,9 @@ func TestReplicasAreReachedAtRoutedClusterIPs(t *testing.T) {
 	s.routeServices(nodes...)
 	s.awaitAnswers(addresses)
 	operator := s.operatorPods()
-	if err := testbed.StopNode(s.ctx, lost); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StopNode(s.ctx, lost))
 	s.awaitAnswers(addresses)
-	if err := testbed.StartNode(s.ctx, lost); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StartNode(s.ctx, lost))
 	if err := testbed.Ready(s.timeoutContext()); err != nil {
 		t.Error(err)
 	}

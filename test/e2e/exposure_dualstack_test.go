@@ -136,9 +136,7 @@ func TestAnIPv6AddressIsWrittenForItsReaders(t *testing.T) {
 	class := s.createClass(dualStack(unpinned(), families...))
 	s.createBootstrapListener(class.Name)
 	set := statefulSet("broker", 2, byName("bootstrap"))
-	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
-	}}
+	spread(set)
 	s.create(set)
 	pods := []*corev1.Pod{s.awaitReady("broker-0"), s.awaitReady("broker-1")}
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(a.Spec.NodeName, b.Spec.NodeName) })
@@ -171,9 +169,7 @@ func TestAnIPv6AddressIsWrittenForItsReaders(t *testing.T) {
 	}
 
 	bin := t.TempDir()
-	if err := tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."); err != nil {
-		t.Fatal(err)
-	}
+	s.must(tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."))
 	for command, count := range map[string]int{"connect listener/bootstrap": 4, "connect " + pods[0].Name: 2, "why " + pods[0].Name: 0} {
 		args := append(strings.Fields(command), "--kubeconfig", testbed.Kubeconfig(), "--namespace", s.namespace)
 		out, err := testbed.ClientCommand(s.timeoutContext(), filepath.Join(bin, "kubectl-listener"), args...).CombinedOutput()

@@ -85,9 +85,7 @@ func TestEachReplicaIsReachedThroughAGatewayByItsHost(t *testing.T) {
 	// The load balancer withdraws the address of Traefik, and so of the Gateway, and assigns it again.
 	pool := func(ranges ...string) {
 		t.Helper()
-		if err := metallb.SetPool(context.WithoutCancel(s.ctx), testbed, traefik.Namespace, []string{traefik.Namespace}, ranges...); err != nil {
-			t.Fatal(err)
-		}
+		s.must(metallb.SetPool(context.WithoutCancel(s.ctx), testbed, traefik.Namespace, []string{traefik.Namespace}, ranges...))
 	}
 	defer pool(traefikAddress() + "-" + traefikAddress())
 	pool()

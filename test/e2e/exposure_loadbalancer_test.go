@@ -94,9 +94,7 @@ func (s *scenario) setPoolOf(namespaces []string, addresses ...string) {
 	for _, a := range addresses {
 		ranges = append(ranges, a+"-"+a)
 	}
-	if err := metallb.SetPool(s.ctx, testbed, s.namespace, namespaces, ranges...); err != nil {
-		s.Fatal(err)
-	}
+	s.must(metallb.SetPool(s.ctx, testbed, s.namespace, namespaces, ranges...))
 }
 
 // awaitPodAddress waits until a Pod's PodListeners object has this address and no other for its volume "listener", and
@@ -252,9 +250,7 @@ func TestALoadBalancerFailsOverWhenItsNodeStops(t *testing.T) {
 	s.setPool(address)
 	s.createBootstrapListener(class.Name)
 	set := statefulSet("broker", 3, byName("bootstrap"))
-	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
-	}}
+	spread(set)
 	s.create(set)
 	var own listenersv1alpha1.IngressAddress
 	for i := range 3 {
@@ -264,18 +260,14 @@ func TestALoadBalancerFailsOverWhenItsNodeStops(t *testing.T) {
 
 	announcing := s.awaitAnnouncer("bootstrap", "")
 	node := nodeOf(&corev1.Pod{Spec: corev1.PodSpec{NodeName: announcing}})
-	if err := testbed.StopNode(s.ctx, node); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StopNode(s.ctx, node))
 	s.awaitAnyAnswer(own)
 	t.Logf("%s announced the address, then %s", announcing, s.awaitAnnouncer("bootstrap", announcing))
 	if l := s.awaitListener("bootstrap", 1); l.Status.IngressAddresses[0].Address != address {
 		t.Errorf("the address is %+v, want %s", l.Status.IngressAddresses, address)
 	}
 	s.awaitFilesAt(own, own)
-	if err := testbed.StartNode(s.ctx, node); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StartNode(s.ctx, node))
 	if err := testbed.Ready(s.timeoutContext()); err != nil {
 		t.Error(err)
 	}

@@ -68,9 +68,7 @@ zone %[4]q { type primary; file "zone"; allow-update { key external-dns; }; allo
 `, dir, testbed.ClientIP(), tsigSecret, zone)
 	records := fmt.Sprintf("$TTL 1\n@ SOA ns admin 1 60 60 60 1\n@ NS ns\nns A %s\n", testbed.ClientIP())
 	for name, content := range map[string]string{"named.conf": config, "zone": records} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			s.Fatal(err)
-		}
+		s.must(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	named, err := exec.LookPath("named")
 	if err != nil {

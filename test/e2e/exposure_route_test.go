@@ -359,9 +359,7 @@ func TestFilesFollowTheHostAndTheRouter(t *testing.T) {
 	s.awaitFiles(third, "listener", hostAddress(own, "http", 80))
 
 	// The status entries of a stopped router remain until OpenShift removes them.
-	if err := third.stop(); err != nil {
-		t.Fatal(err)
-	}
+	s.must(third.stop())
 	s.awaitHosts("web-listener", own)
 	third.removeFromRoutes(s)
 	message := s.awaitCondition("web-listener", listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForRouter)

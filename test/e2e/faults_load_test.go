@@ -71,10 +71,7 @@ func startSteadyLoad(s *scenario) *steadyLoad {
 	l := &steadyLoad{scenario: s, class: class.Name, cancel: cancel, ignored: map[string]bool{}}
 	s.Cleanup(l.stop)
 	set := statefulSet("base", int32(len(testbed.Nodes())), byClass(class.Name)) //nolint:gosec // a handful
-	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule,
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "base"}},
-	}}
+	spread(set)
 	// Pods stay on a node that is not reached as long as by default in Kubernetes; this cluster's default is shorter.
 	for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		set.Spec.Template.Spec.Tolerations = append(set.Spec.Template.Spec.Tolerations, corev1.Toleration{
@@ -149,7 +146,7 @@ func (l *steadyLoad) mount(ctx context.Context, m *mounter) {
 // podOn returns a Pod with a listener volume that runs on a node.
 func (l *steadyLoad) podOn(node, name string) *corev1.Pod {
 	p := pod(name, byClass(l.class))
-	p.Namespace, p.Spec.NodeSelector = l.namespace, map[string]string{corev1.LabelHostname: node}
+	p.Namespace, p.Spec.NodeSelector = l.namespace, onNode(node)
 	return p
 }
 

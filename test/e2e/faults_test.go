@@ -425,9 +425,7 @@ func (s *scenario) deleteConfinement(ctx context.Context) {
 		s.Fatal(err)
 	}
 	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
-	if err := api.List(ctx, &policies); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.List(ctx, &policies))
 	for i := range policies.Items {
 		if policy := &policies.Items[i]; strings.HasPrefix(policy.Name, names.Operator+".") {
 			s.remove(policy)

@@ -147,9 +147,7 @@ func (h *helmScenario) takeOverCRDs() {
 	}
 	// The other CRD has other names and descriptions.
 	other := filepath.Join(h.TempDir(), "crd.yaml")
-	if err := os.WriteFile(other, bytes.Replace(crd, []byte("    shortNames:\n"), []byte("    shortNames:\n    - other\n"), 1), 0o600); err != nil {
-		h.Fatal(err)
-	}
+	h.must(os.WriteFile(other, bytes.Replace(crd, []byte("    shortNames:\n"), []byte("    shortNames:\n    - other\n"), 1), 0o600))
 	if _, err := kubectl(h.ctx, "apply", "--server-side", "--field-manager="+stackableFieldManager, "-f", other); err != nil {
 		h.Fatal(err)
 	}
@@ -234,9 +232,7 @@ func (h *helmScenario) uninstallChart() {
 		h.remove(p)
 		mustAwaitDeleted(h.scenario, p, client.ObjectKeyFromObject(p))
 	}
-	if err := api.DeleteAllOf(h.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(h.namespace)); err != nil {
-		h.Fatal(err)
-	}
+	h.must(api.DeleteAllOf(h.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(h.namespace)))
 	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
 	h.remove(config)
 	mustAwaitDeleted(h.scenario, config, client.ObjectKeyFromObject(config))

@@ -38,9 +38,7 @@ type userData struct {
 func (m *olmScenario) collectUserData() map[string]userData {
 	m.Helper()
 	var pods corev1.PodList
-	if err := api.List(m.ctx, &pods, client.InNamespace(m.namespace)); err != nil {
-		m.Fatal(err)
-	}
+	m.must(api.List(m.ctx, &pods, client.InNamespace(m.namespace)))
 	all := map[string]userData{}
 	for i := range pods.Items {
 		p := &pods.Items[i]

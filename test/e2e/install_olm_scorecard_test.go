@@ -104,9 +104,7 @@ func (m *olmScenario) loadTestImages(sdk string) {
 	dir := m.TempDir()
 	build := exec.CommandContext(m.ctx, "go", "-C", "scorecard", "build", "-trimpath", "-o", dir, "./tests")
 	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if err := build.Run(); err != nil {
-		m.Fatal(err)
-	}
+	m.must(build.Run())
 	licenses := filepath.Join(dir, "licenses")
 	if _, err := output(m.ctx, root, nil, "go", "-C", "hack", "run", "./licenses", "-C", "scorecard", "-output", licenses, "./tests"); err != nil {
 		m.Fatal(err)
@@ -130,9 +128,7 @@ func (m *olmScenario) loadTestImages(sdk string) {
 		specs[ref] = image.Spec{Files: map[string]image.File{path: {Source: filepath.Join(sdk, program)}}, Entrypoint: []string{path}, User: testUser}
 	}
 	for ref, spec := range specs {
-		if err := testbed.LoadImage(m.ctx, ref, spec); err != nil {
-			m.Fatal(err)
-		}
+		m.must(testbed.LoadImage(m.ctx, ref, spec))
 	}
 }
 
@@ -144,9 +140,7 @@ func (m *olmScenario) testImages() map[string]string {
 		m.Fatal(err)
 	}
 	var config v1alpha3.Configuration
-	if err := yaml.Unmarshal(data, &config); err != nil {
-		m.Fatal(err)
-	}
+	m.must(yaml.Unmarshal(data, &config))
 	images := map[string]string{}
 	for _, stage := range config.Stages {
 		for _, test := range stage.Tests {

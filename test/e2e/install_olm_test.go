@@ -230,13 +230,9 @@ func (m *olmScenario) suggestedNamespace() *corev1.Namespace {
 		m.Fatal(err)
 	}
 	var csv operatorsv1alpha1.ClusterServiceVersion
-	if err := yaml.Unmarshal(data, &csv); err != nil {
-		m.Fatal(err)
-	}
+	m.must(yaml.Unmarshal(data, &csv))
 	namespace := &corev1.Namespace{}
-	if err := json.Unmarshal([]byte(csv.Annotations["operatorframework.io/suggested-namespace-template"]), namespace); err != nil {
-		m.Fatal(err)
-	}
+	m.must(json.Unmarshal([]byte(csv.Annotations["operatorframework.io/suggested-namespace-template"]), namespace))
 	return namespace
 }
 
@@ -439,9 +435,7 @@ func (m *olmScenario) uninstall() {
 
 	m.remove(&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "broker", Namespace: m.namespace}})
 	m.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: m.namespace}})
-	if err := api.DeleteAllOf(m.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(m.namespace)); err != nil {
-		m.Fatal(err)
-	}
+	m.must(api.DeleteAllOf(m.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(m.namespace)))
 	mustAwaitDeleted(m.scenario, config, client.ObjectKeyFromObject(config))
 	m.unsubscribe()
 	m.removeTopologyLabels()

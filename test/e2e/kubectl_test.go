@@ -26,12 +26,8 @@ func TestThePluginRunsInKubectl(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	bin := t.TempDir()
-	if err := tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(testbed.Kubectl(), bin+"/kubectl"); err != nil {
-		t.Fatal(err)
-	}
+	s.must(tools.BuildLocal(s.ctx, "cmd/kubectl-listener", bin, "."))
+	s.must(os.Symlink(testbed.Kubectl(), bin+"/kubectl"))
 	complete, err := os.ReadFile("../../cmd/kubectl-listener/kubectl_complete-listener")
 	if err != nil {
 		t.Fatal(err)

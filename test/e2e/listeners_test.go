@@ -117,9 +117,7 @@ func TestADeletedListenerIsCreatedAgain(t *testing.T) {
 		return cmp.Equal(entry.IngressAddresses, again.Status.IngressAddresses)
 	})
 	var events eventsv1.EventList
-	if err := api.List(s.ctx, &events, client.InNamespace(s.namespace)); err != nil {
-		t.Fatal(err)
-	}
+	s.must(api.List(s.ctx, &events, client.InNamespace(s.namespace)))
 	for i := range events.Items {
 		if e := &events.Items[i]; e.Regarding.Name == "web-listener" && e.Regarding.Kind == "Listener" && e.Type != corev1.EventTypeNormal {
 			t.Errorf("event %s: %s", e.Reason, e.Note)

@@ -115,9 +115,7 @@ func (s *scenario) startNode() (node int, deleteNode func() error) {
 	s.Helper()
 	nodes := testbed.Nodes()
 	node = nodes[len(nodes)-1] + 1
-	if err := testbed.StartNode(s.ctx, node); err != nil {
-		s.Fatal(err)
-	}
+	s.must(testbed.StartNode(s.ctx, node))
 	deleteNode = sync.OnceValue(func() error { return testbed.DeleteNode(context.Background(), node) })
 	s.Cleanup(func() { _ = deleteNode() })
 	return node, deleteNode
@@ -139,9 +137,7 @@ func TestAPodOfALostNodeStartsElsewhere(t *testing.T) {
 	if got := nodeOf(before.pod); got != lost {
 		t.Fatalf("the Pod is on node %d, want %d", got, lost)
 	}
-	if err := deleteNode(); err != nil {
-		t.Fatal(err)
-	}
+	s.must(deleteNode())
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "listener-broker-0", listenersv1alpha1.ReasonNodeLost, before.pod.Spec.NodeName))
 	s.awaitCondition("listener-broker-0", listenersv1alpha1.ListenerNodesAvailable, metav1.ConditionFalse, listenersv1alpha1.ReasonNodeLost)
 	s.awaitMoved(before)
@@ -165,9 +161,7 @@ func TestAPodWhoseMountWaitsLeavesALostNode(t *testing.T) {
 	var waiting corev1.Pod
 	s.get(&waiting, s.key("broker-0"))
 	uncordon()
-	if err := deleteNode(); err != nil {
-		t.Fatal(err)
-	}
+	s.must(deleteNode())
 	s.awaitEvent("PersistentVolumeClaim", "listener-broker-0", listenersv1alpha1.ReasonNodeLost, waiting.Spec.NodeName)
 	s.remove(foreign)
 	after := s.awaitReplica(&waiting)
@@ -292,9 +286,7 @@ func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 		s.awaitReady(p.Name)
 	}
 	s.awaitListener("bootstrap", 2)
-	if err := testbed.DeleteNode(s.ctx, lost); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.DeleteNode(s.ctx, lost))
 	l := s.awaitListener("bootstrap", 1)
 	if got := l.Status.IngressAddresses[0].Address; got != testbed.NodeIP(nodes[0]) {
 		t.Errorf("the remaining address is %s, want that of %s", got, testbed.NodeName(nodes[0]))

@@ -139,9 +139,7 @@ func TestEveryQueryOfTheDashboardHasAResult(t *testing.T) {
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(raw, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	s.must(json.Unmarshal(raw, &dashboard))
 	// These show something only while there is something to show.
 	mayBeEmpty := []string{"Volumes of lost nodes, by node", "Repairs"}
 	for _, p := range dashboard.Panels {

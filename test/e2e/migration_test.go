@@ -29,6 +29,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -108,8 +109,7 @@ func TestTheOperatorWaitsForTheEndOfStackables(t *testing.T) {
 		s.remove(o)
 	}
 	s.awaitTakenOver()
-	p := s.awaitReady("after")
-	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "after")
+	s.awaitReachable("after")
 	s.awaitAnswer(before, "before")
 }
 
@@ -190,9 +190,7 @@ func (s *scenario) reinstall(spec operatorv1alpha1.ListenerOperatorSpec) {
 	}
 	before := config.DeepCopy()
 	config.Spec = spec
-	if err := api.Patch(ctx, config, client.MergeFrom(before)); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.Patch(ctx, config, client.MergeFrom(before)))
 	for _, name := range presetClasses {
 		if _, err := await(ctx, &listenersv1alpha1.ListenerClass{}, client.ObjectKey{Name: name}, func(*listenersv1alpha1.ListenerClass) bool { return true }); err != nil {
 			s.Error(err)
@@ -271,9 +269,7 @@ func (s *scenario) listenerOfStackable(pv *corev1.PersistentVolume, own listener
 	status.SetKind("Listener")
 	status.SetNamespace(s.namespace)
 	status.SetName(listener.Name)
-	if err := api.Status().Apply(s.ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(names.FieldManagerListenerStatus), client.ForceOwnership); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.Status().Apply(s.ctx, client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(names.FieldManagerListenerStatus), client.ForceOwnership))
 	s.get(listener, s.key("web-listener"))
 	if len(listener.OwnerReferences) != 1 || len(listener.Status.Conditions) > 0 || listener.Status.Summary != (listenersv1alpha1.ListenerSummary{}) {
 		s.Fatalf("the Listener still has what only this operator sets: %+v", listener)
@@ -306,9 +302,7 @@ func (s *scenario) applyAs(manager string, as client.Object, apiVersion, kind st
 	s.Helper()
 	metadata["namespace"], metadata["name"] = as.GetNamespace(), as.GetName()
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata, "spec": spec}}
-	if err := api.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(manager), client.ForceOwnership); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(manager), client.ForceOwnership))
 }
 
 // podListenersOfStackable replaces the PodListeners of a Pod. The admission policy that denies that may still apply for
@@ -340,9 +334,7 @@ func (s *scenario) filesOfStackable(dir string, own listenersv1alpha1.IngressAdd
 		s.Fatal(err)
 	}
 	for _, entry := range entries {
-		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
-			s.Fatal(err)
-		}
+		s.must(os.RemoveAll(filepath.Join(dir, entry.Name())))
 	}
 	files := map[string]string{"address": own.Address}
 	for name, port := range own.Ports {
@@ -357,9 +349,7 @@ func (s *scenario) filesOfStackable(dir string, own listenersv1alpha1.IngressAdd
 			s.Fatal(err)
 		}
 	}
-	if err := os.Symlink(filepath.Join("addresses", own.Address), filepath.Join(dir, "default-address")); err != nil {
-		s.Fatal(err)
-	}
+	s.must(os.Symlink(filepath.Join("addresses", own.Address), filepath.Join(dir, "default-address")))
 }
 
 // recordAddresses watches a Listener with one address. The returned function waits until it has another one, and fails
@@ -418,9 +408,7 @@ func (s *scenario) checkTakenOver(p *corev1.Pod, own listenersv1alpha1.IngressAd
 		s.Errorf("the preset is %s, want that of the other operator", config.Spec.Preset)
 	}
 	var classes listenersv1alpha1.ListenerClassList
-	if err := api.List(s.ctx, &classes); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.List(s.ctx, &classes))
 	if slices.ContainsFunc(classes.Items, func(c listenersv1alpha1.ListenerClass) bool { return slices.Contains(presetClasses, c.Name) }) {
 		s.Error("classes of a preset were created, which the other operator did not have")
 	}
@@ -481,9 +469,7 @@ func (s *scenario) setConversionWebhook(owner string) {
 	crd.Object = map[string]any{
 		"apiVersion": crd.GetAPIVersion(), "kind": crd.GetKind(), "metadata": map[string]any{"name": takenOverCRD.Name}, "spec": spec,
 	}
-	if err := api.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner(owner), client.ForceOwnership); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner(owner), client.ForceOwnership))
 }
 
 // checkNoConversionWebhook fails if the CRD has a conversion webhook.
@@ -504,15 +490,14 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 	class := s.createClass(pinned())
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Annotations: byClass(class.Name), Labels: map[string]string{"app": "web"}},
-		Spec:       objects.ClaimSpec(""),
+		Spec:       objects.ClaimSpec("stackable-" + s.namespace),
 	}
-	claim.Spec.VolumeName = "stackable-" + s.namespace
 	s.create(claim)
 	pv := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        claim.Spec.VolumeName,
 			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": names.Driver},
-			Finalizers:  []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+			Finalizers:  []string{finalizerOfStackable},
 			Labels:      map[string]string{names.LabelListenerNamespace: s.namespace, names.LabelListenerName: "listener-web-0"},
 		},
 		Spec: corev1.PersistentVolumeSpec{
@@ -524,21 +509,17 @@ func TestAVolumeOfStackableIsTakenOver(t *testing.T) {
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: names.Driver, VolumeHandle: claim.Spec.VolumeName, VolumeAttributes: byClass(class.Name),
 			}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: names.TopologyKey, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-2"}}},
-			}}}},
+			NodeAffinity: index.NodeAffinity("node-2"),
 		},
 	}
 	s.create(pv)
 	set := statefulSet("web", 1, byClass(class.Name))
 	s.create(set)
-	p := s.awaitReady("web-0")
-	if p.Spec.NodeName != "node-2" {
+	if p, _ := s.awaitReachable("web-0"); p.Spec.NodeName != "node-2" {
 		t.Errorf("the Pod runs on %s, its volume is pinned to node-2", p.Spec.NodeName)
 	}
-	s.awaitAnswer(s.awaitPodListener(p, "listener").IngressAddresses[0], "web-0")
 	mustAwait(s, &corev1.PersistentVolume{}, types.NamespacedName{Name: pv.Name}, func(pv *corev1.PersistentVolume) bool {
-		return !slices.Contains(pv.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer")
+		return !slices.Contains(pv.Finalizers, finalizerOfStackable)
 	})
 	s.remove(set)
 	mustAwaitDeleted(s, &appsv1.StatefulSet{}, client.ObjectKeyFromObject(set))

@@ -101,6 +101,13 @@ func podWith(name string, volumes ...corev1.Volume) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: spec}
 }
 
+// spread makes the replicas of a StatefulSet run on different nodes.
+func spread(set *appsv1.StatefulSet) {
+	set.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: set.Spec.Selector,
+	}}
+}
+
 // onNode returns the node selector of Pods that run on a node.
 func onNode(name string) map[string]string { return map[string]string{corev1.LabelHostname: name} }
 

@@ -37,9 +37,7 @@ func (s *scenario) shell(command string) {
 		s.Fatal(err)
 	}
 	own := filepath.Join(s.TempDir(), "kubeconfig")
-	if err := os.WriteFile(own, config, 0o600); err != nil {
-		s.Fatal(err)
-	}
+	s.must(os.WriteFile(own, config, 0o600))
 	command = "kubectl config set-context --current --namespace " + s.namespace + "\n" + command
 	cmd := exec.CommandContext(s.timeoutContext(), "sh", "-euc", command)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+own, "PATH="+filepath.Dir(testbed.Kubectl())+":"+os.Getenv("PATH"))
@@ -55,9 +53,7 @@ func (s *scenario) shell(command string) {
 func (s *scenario) endpointsOf(set, port string) map[string]string {
 	s.Helper()
 	var listeners listenersv1alpha1.ListenerList
-	if err := api.List(s.ctx, &listeners, client.InNamespace(s.namespace), client.MatchingLabels{"app": set}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.List(s.ctx, &listeners, client.InNamespace(s.namespace), client.MatchingLabels{"app": set}))
 	endpoints := map[string]string{}
 	for i := range listeners.Items {
 		l := &listeners.Items[i]
@@ -84,9 +80,7 @@ func (s *scenario) awaitRemoved(pod string) {
 func (s *scenario) podsOn(node int, set string) []*corev1.Pod {
 	s.Helper()
 	var pods corev1.PodList
-	if err := api.List(s.ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabels{"app": set}); err != nil {
-		s.Fatal(err)
-	}
+	s.must(api.List(s.ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabels{"app": set}))
 	var found []*corev1.Pod
 	for i := range pods.Items {
 		if nodeOf(&pods.Items[i]) == node {
@@ -104,9 +98,7 @@ func (s *scenario) podsOn(node int, set string) []*corev1.Pod {
 func (s *scenario) loseNode(node int, deleteNode func() error, set, port string) {
 	s.Helper()
 	lost, before := s.podsOn(node, set), s.endpointsOf(set, port)
-	if err := deleteNode(); err != nil {
-		s.Fatal(err)
-	}
+	s.must(deleteNode())
 	var moved []string
 	for _, pod := range lost {
 		s.awaitReady(pod.Name, pod)

@@ -44,9 +44,7 @@ func TestProductHDFS(t *testing.T) {
 	added, deleteNode := s.addReplicaOnNewNode("hdfs-datanode", 4)
 	h.use("after scaling up", 4)
 
-	if err := deleteNode(); err != nil {
-		t.Fatal(err)
-	}
+	s.must(deleteNode())
 	moved := s.awaitReady(added.Name, added)
 	if moved.Spec.NodeName == added.Spec.NodeName {
 		t.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)

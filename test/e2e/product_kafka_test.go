@@ -37,9 +37,7 @@ func TestProductKafka(t *testing.T) {
 	k.use("after scaling up", 4)
 	port := k.advertised(3)
 
-	if err := deleteNode(); err != nil {
-		t.Fatal(err)
-	}
+	s.must(deleteNode())
 	moved := s.awaitReady(added.Name, added)
 	if moved.Spec.NodeName == added.Spec.NodeName {
 		t.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)

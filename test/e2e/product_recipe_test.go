@@ -75,9 +75,7 @@ func (s *scenario) applyRecipe(name string, replacements ...string) {
 		s.Fatal(err)
 	}
 	changed := strings.NewReplacer(replacements...).Replace(string(manifest))
-	if err := testbed.RunKubectl(s.ctx, []byte(changed), "apply", "--server-side", "--namespace", s.namespace, "--filename", "-"); err != nil {
-		s.Fatal(err)
-	}
+	s.must(testbed.RunKubectl(s.ctx, []byte(changed), "apply", "--server-side", "--namespace", s.namespace, "--filename", "-"))
 }
 
 // provideDisks creates a volume for each of these claims: a directory that all nodes have, owned by a user.
@@ -93,12 +91,8 @@ func (s *scenario) provideDisks(user int, claims ...string) {
 	}
 	for _, claim := range claims {
 		disk := filepath.Join(dir, claim)
-		if err := os.Mkdir(disk, 0o700); err != nil {
-			s.Fatal(err)
-		}
-		if err := os.Chown(disk, user, user); err != nil {
-			s.Fatal(err)
-		}
+		s.must(os.Mkdir(disk, 0o700))
+		s.must(os.Chown(disk, user, user))
 		pv := &corev1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + claim},
 			Spec: corev1.PersistentVolumeSpec{
@@ -108,9 +102,7 @@ func (s *scenario) provideDisks(user int, claims ...string) {
 				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: disk}},
 			},
 		}
-		if err := api.Create(s.ctx, pv); err != nil {
-			s.Fatal(err)
-		}
+		s.must(api.Create(s.ctx, pv))
 		s.Cleanup(func() { _ = api.Delete(context.Background(), pv) })
 	}
 }

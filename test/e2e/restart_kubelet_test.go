@@ -22,15 +22,11 @@ func TestANodeRestartsWithItsPods(t *testing.T) {
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	p, own := s.awaitReachable("broker-0")
 	node := nodeOf(p)
-	if err := testbed.StopNode(s.ctx, node); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StopNode(s.ctx, node))
 	if _, err := request(s.timeoutContext(), own, "/whoami"); err == nil {
 		t.Error("the Pod answers although its node is stopped")
 	}
-	if err := testbed.StartNode(s.ctx, node); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StartNode(s.ctx, node))
 	s.awaitAnswer(own, "broker-0")
 	if after := s.awaitReady("broker-0"); after.UID != p.UID {
 		t.Errorf("the Pod was replaced: its uid was %s and is %s", p.UID, after.UID)
@@ -48,9 +44,7 @@ func TestTheKubeletRestarts(t *testing.T) {
 	s.create(statefulSet("broker", 1, byClass(class.Name)))
 	p := s.awaitReady("broker-0")
 	own := s.awaitPodListener(p, "listener").IngressAddresses[0]
-	if err := errors.Join(testbed.StopKubelet(s.ctx, nodeOf(p)), testbed.StartKubelet(s.ctx, nodeOf(p))); err != nil {
-		t.Fatal(err)
-	}
+	s.must(errors.Join(testbed.StopKubelet(s.ctx, nodeOf(p)), testbed.StartKubelet(s.ctx, nodeOf(p))))
 	s.awaitAnswer(own, "broker-0")
 	next := pod("next", byClass(class.Name))
 	next.Spec.NodeSelector = onNode(p.Spec.NodeName)
@@ -88,15 +82,11 @@ func TestADeletedPodIsCleanedUpWhenTheKubeletRestarts(t *testing.T) {
 	class := s.createClass(unpinned())
 	s.create(pod("web", byClass(class.Name)))
 	p := s.awaitReady("web")
-	if err := testbed.StopKubelet(s.ctx, nodeOf(p)); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StopKubelet(s.ctx, nodeOf(p)))
 	s.remove(p, client.GracePeriodSeconds(0))
 	mustAwaitDeleted(s, &corev1.Pod{}, client.ObjectKeyFromObject(p))
 	mustAwaitDeleted(s, &listenersv1alpha1.PodListeners{}, s.key(listenersv1alpha1.PodListenersName(p.UID)))
-	if err := testbed.StartKubelet(s.ctx, nodeOf(p)); err != nil {
-		t.Fatal(err)
-	}
+	s.must(testbed.StartKubelet(s.ctx, nodeOf(p)))
 	s.awaitPodDirRemoved(p)
 }
 

@@ -214,9 +214,7 @@ func (r *testRouter) stop() error {
 // removeFromRoutes removes the router's entries from the status of all Routes, as OpenShift does for a deleted router.
 func (r *testRouter) removeFromRoutes(s *scenario) {
 	s.Helper()
-	if err := router.RemoveStatus(s.ctx, api, r.name); err != nil {
-		s.Fatal(err)
-	}
+	s.must(router.RemoveStatus(s.ctx, api, r.name))
 }
 
 // client returns an HTTP client outside of the cluster that resolves every host to the router, and follows no

@@ -151,6 +151,14 @@ func (s *scenario) timeoutContext() context.Context {
 	return ctx
 }
 
+// must ends the scenario if there is an error.
+func (s *scenario) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
 func (s *scenario) create(o client.Object) {
 	s.Helper()
 	if o.GetNamespace() == "" {

@@ -46,9 +46,7 @@ func TestAStolenOperatorTokenCannotRunAnythingOnNodes(t *testing.T) {
 	s.eventually(denied)
 	for _, o := range []client.Object{&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, &admissionregistrationv1.ValidatingAdmissionPolicy{}} {
 		o.SetName(names.Operator + ".daemonsets")
-		if err := api.Delete(s.ctx, o); err != nil {
-			t.Fatal(err)
-		}
+		s.must(api.Delete(s.ctx, o))
 		s.eventually(s.getter(o))
 	}
 	s.eventually(denied)
