@@ -84,8 +84,8 @@ func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePor
 		if targetsNodePorts && exposure.TargetsNodePort(port) {
 			continue
 		}
-		if to := target(port); !declared.Has(declaredPort{cmp.Or(port.Protocol, corev1.ProtocolTCP), to}) {
-			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", to, port.Name))
+		if number := target(port); !declared.Has(declaredPort{cmp.Or(port.Protocol, corev1.ProtocolTCP), number}) {
+			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", number, port.Name))
 		}
 	}
 	return undeclared

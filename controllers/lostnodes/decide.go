@@ -49,15 +49,15 @@ func (o *observed) decide(now time.Time) decision {
 // decideRequest decides about a manual request. It concerns a volume that has a node affinity and was created before
 // the request: a release creates the volume again.
 func (o *observed) decideRequest(value string, now time.Time) (release string, wait time.Duration, invalid string) {
-	at, err := time.Parse(time.RFC3339, value)
+	requested, err := time.Parse(time.RFC3339, value)
 	switch {
 	case err != nil:
 		return "", 0, fmt.Sprintf("the annotation %s has the value %q; allowed are the time of the request, such as %s, and %q",
 			names.AnnotationRelease, value, now.UTC().Format(time.RFC3339), names.ReleaseNever)
-	case o.pv.Spec.NodeAffinity == nil || !o.pv.CreationTimestamp.Time.Before(at):
+	case o.pv.Spec.NodeAffinity == nil || !o.pv.CreationTimestamp.Time.Before(requested):
 		return "", 0, ""
-	case at.After(now):
-		return "", at.Sub(now), ""
+	case requested.After(now):
+		return "", requested.Sub(now), ""
 	}
 	return fmt.Sprintf("the annotation %s requests it", names.AnnotationRelease), 0, ""
 }

@@ -191,10 +191,10 @@ func differ(desired, before, after any) bool {
 	if !ok {
 		return !reflect.DeepEqual(before, after)
 	}
-	was, _ := before.(map[string]any)
-	is, _ := after.(map[string]any)
+	old, _ := before.(map[string]any)
+	updated, _ := after.(map[string]any)
 	for name, field := range fields {
-		if differ(field, was[name], is[name]) {
+		if differ(field, old[name], updated[name]) {
 			return true
 		}
 	}

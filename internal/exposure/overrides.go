@@ -84,16 +84,16 @@ func overrideByListener(before *corev1ac.ServiceApplyConfiguration, patch []byte
 // changedFields returns the paths of the fields in which two versions of a Service differ, sorted, in the granularity
 // of listenersv1alpha1.ServiceField.
 func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string, error) {
-	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
+	old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
 		return nil, fmt.Errorf("converting the Service: %w", err)
 	}
-	is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
+	updated, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
 	if err != nil {
 		return nil, fmt.Errorf("converting the merged Service: %w", err)
 	}
-	changed := differences("metadata.", was["metadata"], is["metadata"])
-	fields := differences("spec.", was["spec"], is["spec"])
+	changed := differences("metadata.", old["metadata"], updated["metadata"])
+	fields := differences("spec.", old["spec"], updated["spec"])
 	fields.Delete("spec.ports")
 	changed = changed.Union(fields)
 	portID := func(p corev1ac.ServicePortApplyConfiguration) string {
@@ -103,28 +103,28 @@ func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string,
 		return slices.Sorted(maps.Keys(changed.Insert("spec.ports"))), nil
 	}
 	for i := range before.Spec.Ports {
-		was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before.Spec.Ports[i])
+		old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before.Spec.Ports[i])
 		if err != nil {
 			return nil, fmt.Errorf("converting a port: %w", err)
 		}
-		is, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after.Spec.Ports[i])
+		updated, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after.Spec.Ports[i])
 		if err != nil {
 			return nil, fmt.Errorf("converting a merged port: %w", err)
 		}
-		delete(was, "protocol") // compared with its default
-		delete(is, "protocol")
-		changed = changed.Union(differences("spec.ports.", was, is))
+		delete(old, "protocol") // compared with its default
+		delete(updated, "protocol")
+		changed = changed.Union(differences("spec.ports.", old, updated))
 	}
 	return slices.Sorted(maps.Keys(changed)), nil
 }
 
 // differences returns the keys, with a prefix, at which two maps differ. A value that is no map has no keys.
 func differences(prefix string, before, after any) sets.Set[string] {
-	was, _ := before.(map[string]any)
-	is, _ := after.(map[string]any)
+	old, _ := before.(map[string]any)
+	updated, _ := after.(map[string]any)
 	keys := sets.New[string]()
-	for key := range sets.KeySet(was).Union(sets.KeySet(is)) {
-		if !reflect.DeepEqual(was[key], is[key]) {
+	for key := range sets.KeySet(old).Union(sets.KeySet(updated)) {
+		if !reflect.DeepEqual(old[key], updated[key]) {
 			keys.Insert(prefix + key)
 		}
 	}

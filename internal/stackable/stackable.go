@@ -160,10 +160,10 @@ func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Tim
 			}
 			found.Recheck = max(found.Recheck, remaining)
 		}
-		switch is, err := isStackable(ctx, c, pod); {
+		switch belongs, err := isStackable(ctx, c, pod); {
 		case err != nil:
 			return Installation{}, err
-		case is:
+		case belongs:
 			found.Workloads = append(found.Workloads, workload(pod))
 			found.KubeletDir = cmp.Or(found.KubeletDir, kubeletDir(pod))
 		}

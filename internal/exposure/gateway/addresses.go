@@ -97,12 +97,12 @@ func (b routes) served(l *exposure.Listener, port string) (addresses []listeners
 		if !ok {
 			continue
 		}
-		at, p := b.servedBy(l, r, parent, findGateway(l, name))
+		entries, p := b.servedBy(l, r, parent, findGateway(l, name))
 		if p.text != "" {
 			p.text = fmt.Sprintf("is not served by Gateway %s: %s", name, p.text)
 			problems = append(problems, p)
 		}
-		for _, a := range at {
+		for _, a := range entries {
 			a.Ports = map[string]int32{port: a.Ports[""]}
 			addresses = exposure.AppendNew(addresses, a)
 		}

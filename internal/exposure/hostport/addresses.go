@@ -31,9 +31,9 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	}
 	for _, node := range p.Nodes {
 		for _, pod := range mounting[node.Name] {
-			of := podAddresses(l, pod, node)
-			e.Addresses = exposure.AppendNew(e.Addresses, of.Addresses...)
-			note(of.Message)
+			exposed := podAddresses(l, pod, node)
+			e.Addresses = exposure.AppendNew(e.Addresses, exposed.Addresses...)
+			note(exposed.Message)
 		}
 		if len(mounting[node.Name]) == 0 {
 			e.Addresses = exposure.AppendNew(e.Addresses, lastAddresses(l, node)...)
@@ -84,9 +84,9 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 	exposed := exposure.ExposedPorts(l.Class, l.Listener)
 	found := map[string]bool{}
 	for _, a := range addresses {
-		at, ports := hostPorts(pod, node, a), map[string]int32{}
+		hostPort, ports := hostPorts(pod, node, a), map[string]int32{}
 		for _, p := range exposed {
-			if number := at(p); number != 0 {
+			if number := hostPort(p); number != 0 {
 				ports[p.Name], found[p.Name] = number, true
 			}
 		}
@@ -110,7 +110,7 @@ func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exp
 
 // hostPorts returns a function that returns the port of the node, at one of its addresses, that leads to a port of the
 // Pod, or 0. A Pod in the network of the node has all its ports there.
-func hostPorts(pod *corev1.Pod, node *corev1.Node, at exposure.NodeAddress) func(listenersv1alpha1.ListenerPort) int32 {
+func hostPorts(pod *corev1.Pod, node *corev1.Node, address exposure.NodeAddress) func(listenersv1alpha1.ListenerPort) int32 {
 	if pod.Spec.HostNetwork {
 		return func(p listenersv1alpha1.ListenerPort) int32 { return p.Port }
 	}
@@ -122,7 +122,7 @@ func hostPorts(pod *corev1.Pod, node *corev1.Node, at exposure.NodeAddress) func
 	for i := range pod.Spec.Containers {
 		for _, p := range pod.Spec.Containers[i].Ports {
 			key := containerPort{p.ContainerPort, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
-			if p.HostPort != 0 && first[key] == 0 && open(p.HostIP, node, at) {
+			if p.HostPort != 0 && first[key] == 0 && open(p.HostIP, node, address) {
 				first[key] = p.HostPort
 			}
 		}
@@ -132,12 +132,12 @@ func hostPorts(pod *corev1.Pod, node *corev1.Node, at exposure.NodeAddress) func
 
 // open reports whether a host port with this hostIP, which may be empty, is open to clients outside of the node at one
 // of its addresses: it is on all addresses, or on one of those that the Node has, of the same IP family.
-func open(hostIP string, node *corev1.Node, at exposure.NodeAddress) bool {
+func open(hostIP string, node *corev1.Node, address exposure.NodeAddress) bool {
 	ip, err := netip.ParseAddr(hostIP)
 	switch {
 	case err != nil, ip == netip.IPv6Unspecified():
 		return true
-	case at.Type == listenersv1alpha1.AddressTypeIP && exposure.FamilyOf(at.Address) != exposure.FamilyOf(hostIP):
+	case address.Type == listenersv1alpha1.AddressTypeIP && exposure.FamilyOf(address.Address) != exposure.FamilyOf(hostIP):
 		return false
 	default:
 		return ip.IsUnspecified() || slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == hostIP })

@@ -43,8 +43,8 @@ func nodePortAddresses(ports map[string]int32, nodes []*corev1.Node, choice expo
 		return addresses
 	}
 	for _, node := range nodes {
-		of, _ := exposure.NodeAddresses(node, choice)
-		for _, a := range of {
+		published, _ := exposure.NodeAddresses(node, choice)
+		for _, a := range published {
 			addresses = exposure.AppendNew(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: maps.Clone(ports)})
 		}
 	}
