@@ -32,8 +32,11 @@ var installedKinds = []client.ObjectList{
 	&admissionregistrationv1.ValidatingAdmissionPolicyList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{},
 }
 
+// TestTheNodeAgentIsInstalledWhateverHappensToAWrite leaves out the faults in which a write is not done and the process
+// goes on: TestEveryFailedWriteIsRetried has them.
 func TestTheNodeAgentIsInstalledWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
+		Faults:        []crash.Fault{crash.TimedOut, crash.NotSent, crash.NotAnswered},
 		ClusterScoped: true,
 		Setup:         setupForCrashes,
 		Begin:         func(t *testing.T, c client.Client, namespace string) { clean(t, c, namespace) },

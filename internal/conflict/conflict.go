@@ -9,24 +9,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // delay is how long a request waits after a conflict. The event of the newer version usually reconciles it earlier.
 const delay = 50 * time.Millisecond
-
-// conflicts counts what would otherwise be errors of controllers.
-var conflicts = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "listener_operator_conflicts_total",
-	Help: "Number of reconciliations that are repeated because the observed object was outdated, by controller. They are no errors.",
-}, []string{"controller"})
-
-func init() { metrics.Registry.MustRegister(conflicts) }
 
 // Requeue returns a reconciler of the named controller that returns no error if inner failed because of nothing but
 // conflicts and namespaces that are being deleted. It requeues the request after a conflict. In a namespace that is

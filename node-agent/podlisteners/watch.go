@@ -62,11 +62,8 @@ type Watch struct {
 // NewWatch returns a Watch for the PodListeners objects of a node. It reads nothing before Run.
 func NewWatch(cfg *rest.Config, node string) (*Watch, error) {
 	w := &Watch{
-		selector: fields.OneTermEqualSelector("spec.nodeName", node),
-		relists: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "listener_node_agent_relists_total",
-			Help: "How often the agent listed all addresses again because its watch did not show what exists.",
-		}),
+		selector:      fields.OneTermEqualSelector("spec.nodeName", node),
+		relists:       newRelists(),
 		objectTimeout: objectTimeout,
 		lagTimeout:    lagTimeout,
 		waiters:       map[cache.ObjectName]map[*waiter]struct{}{},

@@ -47,6 +47,43 @@ func TestArchitectureListsEachFolderWithCode(t *testing.T) {
 	}
 }
 
+// TestArchitectureNamesFilesThatExist: each file with a path in the page.
+func TestArchitectureNamesFilesThatExist(t *testing.T) {
+	page, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, span := range codeSpan.FindAllStringSubmatch(string(page), -1) {
+		if !strings.Contains(span[1], "/") || !slices.Contains([]string{".go", ".md", ".yaml"}, filepath.Ext(span[1])) {
+			continue
+		}
+		named++
+		if _, err := os.Stat(filepath.Join("..", span[1])); err != nil {
+			t.Errorf("architecture.md names %s, which does not exist", span[1])
+		}
+	}
+	if named < 12 {
+		t.Errorf("architecture.md names only %d files", named)
+	}
+}
+
+// TestMetricsAreDefinedInFilesOfTheirName: that is where architecture.md sends readers.
+func TestMetricsAreDefinedInFilesOfTheirName(t *testing.T) {
+	for _, path := range textFiles(t) {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || filepath.Base(path) == "metrics.go" {
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(content), "prometheus.New") {
+			t.Errorf("%s defines a metric; define it in metrics.go beside it", path)
+		}
+	}
+}
+
 // expandBraces returns a/x and a/y for a/{x,y}.
 func expandBraces(path string) []string {
 	before, rest, ok := strings.Cut(path, "{")
