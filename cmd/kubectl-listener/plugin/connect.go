@@ -97,8 +97,8 @@ func endpointsOf(ctx context.Context, r reader, o client.Object) ([]endpoint, er
 	}
 	pod := &listenersv1alpha1.PodListeners{}
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}
-	is, err := r.get(ctx, key, pod)
-	if err == nil && is == forbidden {
+	found, err := r.get(ctx, key, pod)
+	if err == nil && found == forbidden {
 		err = fmt.Errorf("you may not read PodListeners %s", key)
 	}
 	if err != nil {

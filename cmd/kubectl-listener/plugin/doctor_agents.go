@@ -21,11 +21,11 @@ func (d *doctor) agents(ctx context.Context) error {
 	}
 	var nodes corev1.NodeList
 	var pods corev1.PodList
-	is, err := d.list(ctx, &nodes)
-	if err == nil && is == present {
-		is, err = d.list(ctx, &pods, client.InNamespace(d.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels()))
+	found, err := d.list(ctx, &nodes)
+	if err == nil && found == present {
+		found, err = d.list(ctx, &pods, client.InNamespace(d.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels()))
 	}
-	if err != nil || is != present {
+	if err != nil || found != present {
 		d.add(finding{Kind: "Node"}.unreadable())
 		return err
 	}
@@ -78,9 +78,9 @@ func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *cor
 			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name)), nil
 	}
 	var csiNode storagev1.CSINode
-	is, err := d.get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
+	found, err := d.get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
 	registered := slices.ContainsFunc(csiNode.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == names.Driver })
-	if err == nil && is != forbidden && !registered {
+	if err == nil && found != forbidden && !registered {
 		return f.failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
 			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir."), nil
 	}

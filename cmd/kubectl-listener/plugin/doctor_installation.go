@@ -48,26 +48,26 @@ func (d *doctor) definitions(ctx context.Context) error {
 	} {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		f := finding{Kind: "CustomResourceDefinition", Name: definition.resource + "." + definition.group}
-		is, err := d.get(ctx, types.NamespacedName{Name: f.Name}, crd)
+		found, err := d.get(ctx, types.NamespacedName{Name: f.Name}, crd)
 		if err != nil {
 			return err
 		}
-		f = definitionFinding(f, crd, is, definition.version)
+		f = definitionFinding(f, crd, found, definition.version)
 		d.served = d.served && f.State != stateFailed
 		d.add(f)
 	}
 	return nil
 }
 
-func definitionFinding(f finding, crd *apiextensionsv1.CustomResourceDefinition, is presence, version string) finding {
+func definitionFinding(f finding, crd *apiextensionsv1.CustomResourceDefinition, found presence, version string) finding {
 	serves := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }
 	established := func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 	}
 	switch {
-	case is == forbidden:
+	case found == forbidden:
 		return f.unreadable()
-	case is == missing:
+	case found == missing:
 		return f.failed("", "does not exist", remedyInstall)
 	case !slices.ContainsFunc(crd.Spec.Versions, serves):
 		return f.failed("", "does not serve version "+version, "Apply the definitions of the operator's release again.")
@@ -84,12 +84,12 @@ func named(name string) client.ListOption { return client.MatchingFields{"metada
 // operator checks the operator's Deployment.
 func (d *doctor) operator(ctx context.Context) error {
 	var deployments appsv1.DeploymentList
-	is, err := d.list(ctx, &deployments, named(names.Operator))
+	found, err := d.list(ctx, &deployments, named(names.Operator))
 	f := finding{Kind: "Deployment", Name: names.Operator}
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		d.add(f.unreadable())
 		return nil
 	case len(deployments.Items) == 0:
@@ -119,14 +119,14 @@ func (d *doctor) configuration(ctx context.Context) error {
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	f := finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
-	is, err := d.get(ctx, types.NamespacedName{Name: f.Name}, config)
+	found, err := d.get(ctx, types.NamespacedName{Name: f.Name}, config)
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		d.add(f.unreadable())
 		return nil
-	case is == missing:
+	case found == missing:
 		d.add(f.failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults."))
 		return nil
 	}
@@ -183,20 +183,20 @@ func (d *doctor) components(ctx context.Context) error {
 func (d *doctor) component(ctx context.Context, c components.Component) error {
 	key, observed := c.Key(d.namespace), c.Empty()
 	f := finding{Kind: c.Kind, Namespace: key.Namespace, Name: key.Name}
-	is, err := presenceOf(d.Get(ctx, key, observed.(client.Object)), "reading "+f.object())
+	found, err := presenceOf(d.Get(ctx, key, observed.(client.Object)), "reading "+f.object())
 	if err != nil {
 		return err
 	}
-	if is == missing && !c.Optional.Empty() {
+	if found == missing && !c.Optional.Empty() {
 		if served, err := d.serves(ctx, c); err != nil || !served {
 			return err
 		}
 	}
-	if f, err = d.componentFinding(f, c, observed, is); err != nil {
+	if f, err = d.componentFinding(f, c, observed, found); err != nil {
 		return err
 	}
 	d.add(f)
-	if agents, ok := observed.(*appsv1.DaemonSet); ok && is == present {
+	if agents, ok := observed.(*appsv1.DaemonSet); ok && found == present {
 		d.daemonSet = agents
 	}
 	return nil
@@ -206,12 +206,12 @@ func (d *doctor) component(ctx context.Context, c components.Component) error {
 func (d *doctor) serves(ctx context.Context, c components.Component) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(c.Optional)
-	is, err := d.list(ctx, list, client.Limit(1))
-	return is == present, err
+	found, err := d.list(ctx, list, client.Limit(1))
+	return found == present, err
 }
 
-func (d *doctor) componentFinding(f finding, c components.Component, observed components.Object, is presence) (finding, error) {
-	switch is {
+func (d *doctor) componentFinding(f finding, c components.Component, observed components.Object, found presence) (finding, error) {
+	switch found {
 	case forbidden:
 		return f.unreadable(), nil
 	case missing:
@@ -243,17 +243,17 @@ func (d *doctor) componentFinding(f finding, c components.Component, observed co
 // difference returns the path of a field of desired that observed does not have, or "". Null matches everything.
 func difference(path string, desired, observed any) string {
 	if fields, ok := desired.(map[string]any); ok {
-		of, _ := observed.(map[string]any)
+		existing, _ := observed.(map[string]any)
 		for name, value := range fields {
-			if different := difference(path+"."+name, value, of[name]); different != "" {
+			if different := difference(path+"."+name, value, existing[name]); different != "" {
 				return different
 			}
 		}
 		return ""
 	}
 	if list, ok := desired.([]any); ok {
-		of, _ := observed.([]any)
-		if len(of) != len(list) || slices.ContainsFunc(list, func(v any) bool { return !slices.Contains(of, v) }) {
+		existing, _ := observed.([]any)
+		if len(existing) != len(list) || slices.ContainsFunc(list, func(v any) bool { return !slices.Contains(existing, v) }) {
 			return path
 		}
 		return ""

@@ -63,11 +63,11 @@ func (d *doctor) permissions(ctx context.Context) error {
 				Verb: p.verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Name: p.name,
 			},
 		}}
-		is, err := presenceOf(d.client.Create(ctx, review), "reviewing a permission")
+		found, err := presenceOf(d.client.Create(ctx, review), "reviewing a permission")
 		if err != nil {
 			return err
 		}
-		if is == forbidden {
+		if found == forbidden {
 			d.add(finding{Kind: "ServiceAccount", Namespace: d.namespace, Name: p.account}.unreadable())
 			return nil
 		}

@@ -20,11 +20,11 @@ func (d *doctor) classes(ctx context.Context) error {
 		return nil
 	}
 	var classes listenersv1alpha1.ListenerClassList
-	is, err := d.list(ctx, &classes)
+	found, err := d.list(ctx, &classes)
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		d.add(finding{Kind: "ListenerClass"}.unreadable())
 		return nil
 	case len(classes.Items) == 0:
@@ -50,8 +50,8 @@ func (d *doctor) claims(ctx context.Context) error {
 		return nil
 	}
 	var claims corev1.PersistentVolumeClaimList
-	is, err := d.list(ctx, &claims)
-	if err != nil || is == forbidden {
+	found, err := d.list(ctx, &claims)
+	if err != nil || found == forbidden {
 		d.add(finding{Kind: "PersistentVolumeClaim"}.unreadable())
 		return err
 	}
@@ -82,11 +82,11 @@ func (d *doctor) claims(ctx context.Context) error {
 func (d *doctor) volumes(ctx context.Context) error {
 	var volumes corev1.PersistentVolumeList
 	var nodes corev1.NodeList
-	is, err := d.list(ctx, &volumes)
-	if err == nil && is == present {
-		is, err = d.list(ctx, &nodes)
+	found, err := d.list(ctx, &volumes)
+	if err == nil && found == present {
+		found, err = d.list(ctx, &nodes)
 	}
-	if err != nil || is != present {
+	if err != nil || found != present {
 		d.add(finding{Kind: "PersistentVolume"}.unreadable())
 		return err
 	}

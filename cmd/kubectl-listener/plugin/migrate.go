@@ -120,18 +120,18 @@ func (m *migration) add(f finding) { m.result.add(f) }
 // observeListeners reads classes and Listeners. A cluster that does not serve them has none.
 func (m *migration) observeListeners(ctx context.Context) error {
 	var classes listenersv1alpha1.ListenerClassList
-	is, err := m.list(ctx, &classes)
+	found, err := m.list(ctx, &classes)
 	if err != nil {
 		return err
 	}
-	if is == forbidden {
+	if found == forbidden {
 		m.add(finding{Kind: "ListenerClass"}.unreadable())
 	}
 	var listeners listenersv1alpha1.ListenerList
-	if is, err = m.list(ctx, &listeners); err != nil {
+	if found, err = m.list(ctx, &listeners); err != nil {
 		return err
 	}
-	if is == forbidden {
+	if found == forbidden {
 		m.add(finding{Kind: "Listener"}.unreadable())
 	}
 	m.classes, m.listeners = classes.Items, listeners.Items

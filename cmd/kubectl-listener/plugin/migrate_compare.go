@@ -30,16 +30,16 @@ func (m *migration) compareDefinitions(ctx context.Context) error {
 	for _, name := range sharedDefinitions {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		f := finding{Kind: "CustomResourceDefinition", Name: name}
-		is, err := m.get(ctx, types.NamespacedName{Name: name}, crd)
+		found, err := m.get(ctx, types.NamespacedName{Name: name}, crd)
 		switch {
 		case err != nil:
 			return err
-		case is == forbidden:
+		case found == forbidden:
 			m.add(f.unreadable())
-		case is == present && crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter:
+		case found == present && crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter:
 			m.webhook = true
 			m.add(f.ok("stays, with all objects; its conversion webhook is removed"))
-		case is == present:
+		case found == present:
 			m.add(f.ok("stays, with all objects"))
 		}
 	}
@@ -50,13 +50,13 @@ func (m *migration) compareDefinitions(ctx context.Context) error {
 func (m *migration) compareStorage(ctx context.Context) error {
 	class := &storagev1.StorageClass{}
 	f := finding{Kind: "StorageClass", Name: names.Driver}
-	is, err := m.get(ctx, types.NamespacedName{Name: names.Driver}, class)
+	found, err := m.get(ctx, types.NamespacedName{Name: names.Driver}, class)
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		m.add(f.unreadable())
-	case is == present && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
+	case found == present && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
 		m.add(f.ok("is replaced by one that binds claims at once; volumes stay"))
 	}
 	return nil
@@ -178,8 +178,8 @@ func (m *migration) compareListeners(context.Context) error {
 // compareClaims finds the claims that this operator treats differently.
 func (m *migration) compareClaims(ctx context.Context) error {
 	var claims corev1.PersistentVolumeClaimList
-	is, err := m.list(ctx, &claims)
-	if err != nil || is == forbidden {
+	found, err := m.list(ctx, &claims)
+	if err != nil || found == forbidden {
 		m.add(finding{Kind: "PersistentVolumeClaim"}.unreadable())
 		return err
 	}

@@ -60,11 +60,11 @@ func (o *other) runs() bool { return len(o.Workloads) > 0 }
 // observeOther finds the other operator by its Pods, and how it was installed.
 func (m *migration) observeOther(ctx context.Context) error {
 	var pods corev1.PodList
-	is, err := m.list(ctx, &pods)
+	found, err := m.list(ctx, &pods)
 	if err != nil {
 		return err
 	}
-	if is == forbidden {
+	if found == forbidden {
 		m.add(finding{Kind: "Pod"}.unreadable())
 	}
 	m.other.Installation, err = stackable.Among(ctx, m.client, pods.Items, time.Now())
@@ -107,11 +107,11 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) e
 		m.add(f.warning("", "runs Stackable's listener operator"))
 		return nil
 	}
-	is, err := m.get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, o)
+	found, err := m.get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, o)
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		m.add(f.unreadable())
 		return nil
 	}
@@ -153,11 +153,11 @@ func (o *other) observeVariables(template *corev1.PodSpec) {
 func (m *migration) observeOLM(ctx context.Context) error {
 	subscriptions := &unstructured.UnstructuredList{}
 	subscriptions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "SubscriptionList"})
-	is, err := m.list(ctx, subscriptions)
+	found, err := m.list(ctx, subscriptions)
 	if err != nil {
 		return err
 	}
-	if is == forbidden {
+	if found == forbidden {
 		m.add(finding{Kind: "Subscription"}.unreadable())
 	}
 	for i := range subscriptions.Items {
@@ -170,10 +170,10 @@ func (m *migration) observeOLM(ctx context.Context) error {
 	}
 	versions := &metav1.PartialObjectMetadataList{}
 	versions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersionList"})
-	if is, err = m.list(ctx, versions); err != nil {
+	if found, err = m.list(ctx, versions); err != nil {
 		return err
 	}
-	if is == forbidden {
+	if found == forbidden {
 		m.add(finding{Kind: "ClusterServiceVersion"}.unreadable())
 	}
 	for i := range versions.Items {
@@ -207,11 +207,11 @@ func (m *migration) observeOwn(ctx context.Context) error {
 		m.add(f.ok("is this operator"))
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
-	is, err := m.get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config)
+	found, err := m.get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config)
 	if err != nil {
 		return err
 	}
-	if is == present {
+	if found == present {
 		m.own.config = config
 	}
 	return nil

@@ -88,17 +88,17 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 		return f.failed("", "has no volume", "Find out why: kubectl listener why claim/"+pvc.Name), nil
 	}
 	pv := &corev1.PersistentVolume{}
-	is, err := r.get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
+	found, err := r.get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
 	pinned := index.PinnedNodes(pv)
 	switch {
 	case err != nil:
 		return f, err
-	case is == forbidden && !r.force:
+	case found == forbidden && !r.force:
 		return f.failed("", "you may not read its PersistentVolume, so it is not known whether the node is lost",
 			"Ask an administrator, or use --force if you know that the machine is gone."), nil
-	case is == forbidden:
+	case found == forbidden:
 		return r.request(ctx, f, pvc, "its node")
-	case is == missing:
+	case found == missing:
 		return f.failed("", "its PersistentVolume does not exist", remedyOperator), nil
 	case !claim.IsBoundTo(pv, pvc):
 		return f.failed("", "has no listener volume", "Name a claim with a listener volume: kubectl listener doctor lists those that are pinned to lost nodes."), nil
@@ -124,11 +124,11 @@ func (r *releaser) refusal(ctx context.Context, f finding, pvc *corev1.Persisten
 		return f.failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If this does not apply any more, use --force."), nil
 	}
 	object := &corev1.Node{}
-	is, err := r.get(ctx, types.NamespacedName{Name: node}, object)
+	found, err := r.get(ctx, types.NamespacedName{Name: node}, object)
 	switch {
-	case err != nil || is == missing:
+	case err != nil || found == missing:
 		return finding{}, err
-	case is == forbidden:
+	case found == forbidden:
 		return f.failed("", "you may not read nodes, so it is not known whether node "+node+" is lost",
 			"Ask an administrator, or use --force if you know that the machine is gone."), nil
 	case claim.NodeLost(object):

@@ -23,7 +23,7 @@ type walk struct {
 // fromPod follows each listener volume of a Pod.
 func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) error {
 	w.add(podFinding(pod))
-	found := false
+	mounts := false
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		name := index.ClaimName(pod, volume)
@@ -31,24 +31,24 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) error {
 			continue
 		}
 		pvc := &corev1.PersistentVolumeClaim{}
-		is, err := w.get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc)
+		found, err := w.get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc)
 		if err != nil {
 			return err
 		}
-		if is != present {
-			found = found || is == forbidden
-			w.addAbsentClaim(pod, volume, name, is)
+		if found != present {
+			mounts = mounts || found == forbidden
+			w.addAbsentClaim(pod, volume, name, found)
 			continue
 		}
 		if !requestsListener(pvc) {
 			continue
 		}
-		found = true
+		mounts = true
 		if err := w.claim(ctx, pvc, pod); err != nil {
 			return err
 		}
 	}
-	if !found {
+	if !mounts {
 		w.add(finding{
 			Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, State: stateFailed, Message: "mounts no listener volume",
 			Remedy: fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
@@ -68,7 +68,7 @@ func requestsListener(pvc *corev1.PersistentVolumeClaim) bool {
 }
 
 // addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
-func (w *walk) addAbsentClaim(pod *corev1.Pod, volume *corev1.Volume, name string, is presence) {
+func (w *walk) addAbsentClaim(pod *corev1.Pod, volume *corev1.Volume, name string, found presence) {
 	if volume.Ephemeral != nil && volume.Ephemeral.VolumeClaimTemplate != nil {
 		template := volume.Ephemeral.VolumeClaimTemplate
 		if !requestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec}) {
@@ -76,7 +76,7 @@ func (w *walk) addAbsentClaim(pod *corev1.Pod, volume *corev1.Volume, name strin
 		}
 	}
 	f := finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
-	if is == forbidden {
+	if found == forbidden {
 		w.add(f.unreadable())
 		return
 	}
@@ -165,18 +165,18 @@ func (w *walk) listenerOf(ctx context.Context, pvc *corev1.PersistentVolumeClaim
 		return nil
 	}
 	listener := &listenersv1alpha1.Listener{}
-	is, err := w.get(ctx, key, listener)
+	found, err := w.get(ctx, key, listener)
 	f := finding{Kind: "Listener", Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		w.add(f.unreadable())
 		return nil
-	case is == missing && selector.Class != "":
+	case found == missing && selector.Class != "":
 		w.add(f.failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", remedyOperator))
 		return nil
-	case is == missing:
+	case found == missing:
 		w.add(f.failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist", remedyFor(listenersv1alpha1.ReasonListenerNotFound)))
 		return nil
 	}

@@ -68,13 +68,13 @@ func (r reader) storageProblem(ctx context.Context, f finding, pvc *corev1.Persi
 		return f.failed("", "names no StorageClass", "Create the claim again with storageClassName: "+names.Driver+"."), nil
 	}
 	var class storagev1.StorageClass
-	is, err := r.get(ctx, types.NamespacedName{Name: name}, &class)
+	found, err := r.get(ctx, types.NamespacedName{Name: name}, &class)
 	switch {
-	case err != nil || is == forbidden:
+	case err != nil || found == forbidden:
 		return finding{}, err
-	case is == missing && name == names.Driver:
+	case found == missing && name == names.Driver:
 		return f.failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor"), nil
-	case is == missing:
+	case found == missing:
 		return f.failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "Create the claim again with storageClassName: "+names.Driver+"."), nil
 	case class.Provisioner != names.Driver:
 		return f.failed("", fmt.Sprintf("its StorageClass %s is that of another driver, %s", name, class.Provisioner), "Create the claim again with storageClassName: "+names.Driver+"."), nil
@@ -88,11 +88,11 @@ func (r reader) selectorProblem(ctx context.Context, f finding, pvc *corev1.Pers
 	if selector.Listener != "" {
 		var listener listenersv1alpha1.Listener
 		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.Listener}
-		is, err := r.get(ctx, key, &listener)
+		found, err := r.get(ctx, key, &listener)
 		switch {
-		case err != nil || is == forbidden:
+		case err != nil || found == forbidden:
 			return finding{}, err
-		case is == missing:
+		case found == missing:
 			return f.failed(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key), remedyFor(listenersv1alpha1.ReasonListenerNotFound)), nil
 		case listener.Class() == "":
 			return f.failed(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key), remedyFor(listenersv1alpha1.ReasonClassNotSet)), nil
@@ -101,8 +101,8 @@ func (r reader) selectorProblem(ctx context.Context, f finding, pvc *corev1.Pers
 		}
 		class = listener.Class()
 	}
-	is, err := r.get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{})
-	if err != nil || is != missing {
+	found, err := r.get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{})
+	if err != nil || found != missing {
 		return finding{}, err
 	}
 	return f.failed(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class), remedyFor(listenersv1alpha1.ReasonClassNotFound)), nil
@@ -125,15 +125,15 @@ func (r reader) pendingClaim(ctx context.Context, f finding, pvc *corev1.Persist
 func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (claim.Selector, error) {
 	requested, _ := claim.ParseSelector(pvc.Annotations)
 	pv := &corev1.PersistentVolume{}
-	is, err := w.get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
+	found, err := w.get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
 	f := finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}
 	switch {
 	case err != nil:
 		return requested, err
-	case is == forbidden:
+	case found == forbidden:
 		w.add(f.unreadable())
 		return requested, nil
-	case is == missing:
+	case found == missing:
 		w.add(f.failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", remedyOperator))
 		return requested, nil
 	case !claim.IsBoundTo(pv, pvc):
@@ -168,15 +168,15 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey ty
 		return nil
 	}
 	node := &corev1.Node{}
-	is, err := w.get(ctx, types.NamespacedName{Name: pinned[0]}, node)
+	found, err := w.get(ctx, types.NamespacedName{Name: pinned[0]}, node)
 	if err != nil {
 		return err
 	}
 	release := fmt.Sprintf("kubectl listener release %s --namespace %s", claimKey.Name, claimKey.Namespace)
 	switch {
-	case is == forbidden:
+	case found == forbidden:
 		w.add(f.ok("is pinned to node %s", pinned[0]))
-	case is == missing:
+	case found == missing:
 		w.add(f.failed(listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("is pinned to node %s, which does not exist", pinned[0]), remedyNodeLost+release))
 	case claim.NodeLost(node):
 		w.add(f.failed(listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("is pinned to node %s, which is out of service", pinned[0]), remedyNodeLost+release))
@@ -189,7 +189,7 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey ty
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
 func (w *walk) stuck(ctx context.Context, f finding, claimKey types.NamespacedName, release string) error {
 	pvc := &corev1.PersistentVolumeClaim{}
-	if is, err := w.get(ctx, claimKey, pvc); err != nil || is != present {
+	if found, err := w.get(ctx, claimKey, pvc); err != nil || found != present {
 		w.add(f)
 		return err
 	}

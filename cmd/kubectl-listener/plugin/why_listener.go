@@ -108,15 +108,15 @@ func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 		return nil, nil //nolint:nilnil // the operator says so
 	}
 	class := &listenersv1alpha1.ListenerClass{}
-	is, err := w.get(ctx, types.NamespacedName{Name: name}, class)
+	found, err := w.get(ctx, types.NamespacedName{Name: name}, class)
 	f := finding{Kind: "ListenerClass", Name: name}
 	switch {
 	case err != nil:
 		return nil, err
-	case is == forbidden:
+	case found == forbidden:
 		w.add(f.unreadable())
 		return nil, nil //nolint:nilnil // the finding says why
-	case is == missing:
+	case found == missing:
 		w.add(f.failed(listenersv1alpha1.ReasonClassNotFound, "does not exist", remedyFor(listenersv1alpha1.ReasonClassNotFound)))
 		return nil, nil //nolint:nilnil // the finding says why
 	}
@@ -152,15 +152,15 @@ func (f finding) described(class *listenersv1alpha1.ListenerClass) finding {
 // service follows the Service of a Listener, and returns it, or nil.
 func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) (*corev1.Service, error) {
 	service := &corev1.Service{}
-	is, err := w.get(ctx, client.ObjectKeyFromObject(listener), service)
+	found, err := w.get(ctx, client.ObjectKeyFromObject(listener), service)
 	f := finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
 	switch {
 	case err != nil:
 		return nil, err
-	case is == forbidden:
+	case found == forbidden:
 		w.add(f.unreadable())
 		return nil, nil //nolint:nilnil // the finding says why
-	case is == missing:
+	case found == missing:
 		w.add(f.failed("", "does not exist", remedyOperator).because())
 		return nil, nil //nolint:nilnil // the finding says why
 	case !metav1.IsControlledBy(service, listener):
@@ -195,14 +195,14 @@ func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 	for _, reference := range backend.References(class, nil) {
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(backend.Reads.GroupVersionKind)
-		is, err := w.get(ctx, reference, object)
+		found, err := w.get(ctx, reference, object)
 		f := finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
 		switch {
 		case err != nil:
 			return err
-		case is == forbidden:
+		case found == forbidden:
 			w.add(f.unreadable())
-		case is == missing:
+		case found == missing:
 			w.add(f.failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class."))
 		default:
 			w.add(f.okUnless(listener, "exists"))
@@ -217,13 +217,13 @@ func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	list := &metav1.PartialObjectMetadataList{}
 	for _, version := range append([]string{kind.Version}, kind.OtherVersions...) {
 		list.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
-		switch is, err := w.list(ctx, list, client.InNamespace(listener.Namespace)); {
+		switch found, err := w.list(ctx, list, client.InNamespace(listener.Namespace)); {
 		case err != nil:
 			return err
-		case is == forbidden:
+		case found == forbidden:
 			w.add(f.unreadable())
 			return nil
-		case is == missing:
+		case found == missing:
 			continue // the cluster may serve another version
 		}
 		break
@@ -244,12 +244,12 @@ func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 // endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil.
 func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listener, service *corev1.Service, pod *corev1.Pod) error {
 	var slices discoveryv1.EndpointSliceList
-	is, err := w.list(ctx, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
+	found, err := w.list(ctx, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	f := finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
 	if err != nil {
 		return err
 	}
-	if is == forbidden {
+	if found == forbidden {
 		w.add(f.unreadable())
 		return nil
 	}

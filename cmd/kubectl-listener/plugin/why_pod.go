@@ -60,15 +60,15 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(m
 	}
 	addresses := &listenersv1alpha1.PodListeners{}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-	is, err := w.get(ctx, key, addresses)
+	found, err := w.get(ctx, key, addresses)
 	f := finding{Kind: "PodListeners", Namespace: key.Namespace, Name: key.Name}
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		w.add(f.unreadable())
 		return nil
-	case is == missing:
+	case found == missing:
 		w.add(f.failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), remedyOperator))
 		return nil
 	}
@@ -123,14 +123,14 @@ func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) error 
 // agent follows the node agent of a node: a driver that is not registered with the kubelet cannot mount volumes.
 func (w *walk) agent(ctx context.Context, node string) error {
 	var csiNode storagev1.CSINode
-	is, err := w.get(ctx, types.NamespacedName{Name: node}, &csiNode)
+	found, err := w.get(ctx, types.NamespacedName{Name: node}, &csiNode)
 	f := finding{Kind: "Node", Name: node}
 	switch {
 	case err != nil:
 		return err
-	case is == forbidden:
+	case found == forbidden:
 		w.add(f.unreadable())
-	case is == missing || !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
+	case found == missing || !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
 		w.add(f.failed("NoNodeAgent", "no node agent is registered with its kubelet", "Find out why the node agent does not run there: kubectl listener doctor"))
 	default:
 		w.add(f.ok("has a node agent"))
