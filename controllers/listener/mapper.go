@@ -57,13 +57,7 @@ func (m *mapper) configurationToListeners(ctx context.Context, _ client.Object) 
 
 // listeners returns a request for each of the selected Listeners.
 func (m *mapper) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	var listeners listenersv1alpha1.ListenerList
-	index.List(ctx, m.client, &listeners, options...)
-	requests := make([]reconcile.Request, 0, len(listeners.Items))
-	for i := range listeners.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listeners.Items[i])})
-	}
-	return requests
+	return index.Requests[listenersv1alpha1.ListenerList](ctx, m.client, index.Request, options...)
 }
 
 // objectToListeners maps an object of a backend's kind to the Listener that controls it, or else to the Listeners that
@@ -81,18 +75,17 @@ func (m *mapper) objectToListeners(backend *exposure.Backend) handler.MapFunc {
 		if listener, ok := listenerOf(o); ok {
 			return append(requests, reconcile.Request{NamespacedName: listener})
 		}
-		var listeners listenersv1alpha1.ListenerList
-		index.List(ctx, m.client, &listeners, client.InNamespace(o.GetNamespace()))
-		for i := range listeners.Items {
-			l := &listeners.Items[i]
+		isRefused := func(ctx context.Context, o client.Object) []reconcile.Request {
+			l := o.(*listenersv1alpha1.Listener)
 			if l.Status == nil {
-				continue
+				return nil
 			}
-			if c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); c != nil && c.Reason == kind.ForeignReason {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(l)})
+			if c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); c == nil || c.Reason != kind.ForeignReason {
+				return nil
 			}
+			return index.Request(ctx, l)
 		}
-		return requests
+		return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, m.client, isRefused, client.InNamespace(o.GetNamespace()))...)
 	}
 }
 
@@ -176,11 +169,8 @@ func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Req
 
 // podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims, which have the names of
 // the claims.
-func podToListeners(_ context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range index.PodClaims(o) {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
-	}
+func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := index.PodToClaims(ctx, o)
 	for label, name := range o.GetLabels() {
 		if strings.HasPrefix(label, names.PodMountLabelPrefix) {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
@@ -191,16 +181,8 @@ func podToListeners(_ context.Context, o client.Object) []reconcile.Request {
 
 // nodeToListeners maps a Node to the Listeners with volumes that are reserved or mounted on it.
 func (m *mapper) nodeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	var volumes corev1.PersistentVolumeList
-	index.List(ctx, m.client, &volumes, client.MatchingFields{index.VolumesByNode: o.GetName()})
-	for i := range volumes.Items {
-		requests = append(requests, volumeToListeners(ctx, &volumes.Items[i])...)
-	}
-	var mounts listenersv1alpha1.PodListenersList
-	index.List(ctx, m.client, &mounts, client.MatchingFields{index.PodListenersByNode: o.GetName()})
-	for i := range mounts.Items {
-		requests = append(requests, podListenersToListeners(ctx, &mounts.Items[i])...)
-	}
-	return requests
+	return append(
+		index.Requests[corev1.PersistentVolumeList](ctx, m.client, volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()}),
+		index.Requests[listenersv1alpha1.PodListenersList](ctx, m.client, podListenersToListeners, client.MatchingFields{index.PodListenersByNode: o.GetName()})...,
+	)
 }

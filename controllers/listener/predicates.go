@@ -24,9 +24,8 @@ import (
 func controlledOrDeleted(exclusive bool) predicate.Predicate {
 	controlled := func(o client.Object) bool { return controllingListener(o) != nil }
 	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return controlled(e.Object) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(e event.CreateEvent) bool { return controlled(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew) },
 	}
 }
 
@@ -39,7 +38,6 @@ func podWithClaimsReplaced() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return claims(e.ObjectNew) && e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
 		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
@@ -55,8 +53,7 @@ func podLabelsChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return len(index.PodClaims(e.ObjectNew)) > 0 && !maps.Equal(other(e.ObjectOld), other(e.ObjectNew))
 		},
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 
@@ -120,6 +117,5 @@ func trimmedChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !equality.Semantic.DeepEqual(unversioned(e.ObjectOld), unversioned(e.ObjectNew))
 		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }

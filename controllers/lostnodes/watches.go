@@ -39,7 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
@@ -57,7 +57,6 @@ func podMayReleaseVolume() predicate.Predicate {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 			return unschedulable(before) != unschedulable(after) || before.Spec.NodeName != after.Spec.NodeName || !claim.PodFinished(before) && claim.PodFinished(after)
 		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 
@@ -69,14 +68,6 @@ func volumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
 }
 
-func podToClaims(_ context.Context, o client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, name := range index.PodClaims(o) {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
-	}
-	return requests
-}
-
 func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByNode: o.GetName()})
 }
@@ -86,21 +77,9 @@ func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []re
 }
 
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	var listeners listenersv1alpha1.ListenerList
-	index.List(ctx, r.Client, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
-	var requests []reconcile.Request
-	for i := range listeners.Items {
-		requests = append(requests, r.listenerToClaims(ctx, &listeners.Items[i])...)
-	}
-	return requests
+	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
 func (r *Reconciler) volumesToClaims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	var volumes corev1.PersistentVolumeList
-	index.List(ctx, r.Client, &volumes, options...)
-	var requests []reconcile.Request
-	for i := range volumes.Items {
-		requests = append(requests, volumeToClaim(ctx, &volumes.Items[i])...)
-	}
-	return requests
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToClaim, options...)
 }

@@ -57,8 +57,7 @@ func podToMountChanged() predicate.Predicate {
 				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 				len(missingEntries(after.Labels, mountLabels(before))) > 0)
 		},
-		DeleteFunc:  func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc: func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 	}
 }
 
@@ -79,13 +78,8 @@ func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []rec
 }
 
 func (r *Reconciler) claimToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	var pods corev1.PodList
-	index.List(ctx, r.Client, &pods, client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodsByClaim: o.GetName()})
-	var requests []reconcile.Request
-	for i := range pods.Items {
-		requests = append(requests, r.podToPodListeners(ctx, &pods.Items[i])...)
-	}
-	return requests
+	return index.Requests[corev1.PodList](ctx, r.Client, r.podToPodListeners,
+		client.InNamespace(o.GetNamespace()), client.MatchingFields{index.PodsByClaim: o.GetName()})
 }
 
 func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
@@ -99,31 +93,14 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 }
 
 func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	var volumes corev1.PersistentVolumeList
-	index.List(ctx, r.Client, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
-	var requests []reconcile.Request
-	for i := range volumes.Items {
-		requests = append(requests, r.volumeToPodListeners(ctx, &volumes.Items[i])...)
-	}
-	return requests
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners,
+		client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
 }
 
 func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	var listeners listenersv1alpha1.ListenerList
-	index.List(ctx, r.Client, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
-	var requests []reconcile.Request
-	for i := range listeners.Items {
-		requests = append(requests, r.listenerToPodListeners(ctx, &listeners.Items[i])...)
-	}
-	return requests
+	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToPodListeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
 }
 
 func (r *Reconciler) nodeToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	var all listenersv1alpha1.PodListenersList
-	index.List(ctx, r.Client, &all, client.MatchingFields{index.PodListenersByNode: o.GetName()})
-	requests := make([]reconcile.Request, 0, len(all.Items))
-	for i := range all.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
-	}
-	return requests
+	return index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, index.Request, client.MatchingFields{index.PodListenersByNode: o.GetName()})
 }

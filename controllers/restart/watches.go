@@ -47,7 +47,6 @@ func readinessChanged() predicate.Predicate {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
 			return claim.PodReady(before) != claim.PodReady(after) || before.Status.Phase != after.Status.Phase
 		},
-		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 

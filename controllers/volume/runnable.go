@@ -256,11 +256,11 @@ func (w waitingClaims) requeueUnbound(ctx context.Context, key types.NamespacedN
 
 // classToClaims returns the claims of the class, and those that name a Listener of the class.
 func (w waitingClaims) classToClaims(ctx context.Context, _ change, o client.Object) []types.NamespacedName {
-	keys := w.claims(ctx, index.ClaimsByClass, o.GetName())
+	keys := w.claims(ctx, client.MatchingFields{index.ClaimsByClass: o.GetName()})
 	var listeners listenersv1alpha1.ListenerList
 	index.List(ctx, w.reader, &listeners, client.MatchingFields{index.ListenersByClass: o.GetName()})
 	for i := range listeners.Items {
-		keys = append(keys, w.claims(ctx, index.ClaimsByListener, listeners.Items[i].Name, client.InNamespace(listeners.Items[i].Namespace))...)
+		keys = append(keys, w.listenerToClaims(ctx, updated, &listeners.Items[i])...)
 	}
 	return keys
 }
@@ -268,7 +268,7 @@ func (w waitingClaims) classToClaims(ctx context.Context, _ change, o client.Obj
 // listenerToClaims returns the claims that name the Listener, and if it is deleted the class-based claim of the same
 // name. That one does not wait for any other change: the Listener is usually its own.
 func (w waitingClaims) listenerToClaims(ctx context.Context, what change, o client.Object) []types.NamespacedName {
-	keys := w.claims(ctx, index.ClaimsByListener, o.GetName(), client.InNamespace(o.GetNamespace()))
+	keys := w.claims(ctx, client.MatchingFields{index.ClaimsByListener: o.GetName()}, client.InNamespace(o.GetNamespace()))
 	if what == deleted {
 		keys = append(keys, client.ObjectKeyFromObject(o))
 	}
@@ -290,13 +290,7 @@ func (w waitingClaims) podToClaims(_ context.Context, what change, o client.Obje
 
 // namespaceToClaims returns the claims of the namespace, because classes may select namespaces by labels.
 func (w waitingClaims) namespaceToClaims(ctx context.Context, _ change, o client.Object) []types.NamespacedName {
-	var claims corev1.PersistentVolumeClaimList
-	index.List(ctx, w.reader, &claims, client.InNamespace(o.GetName()))
-	keys := make([]types.NamespacedName, 0, len(claims.Items))
-	for i := range claims.Items {
-		keys = append(keys, client.ObjectKeyFromObject(&claims.Items[i]))
-	}
-	return keys
+	return w.claims(ctx, client.InNamespace(o.GetName()))
 }
 
 // storageClassToClaims returns the claims of a StorageClass that was created, for example again after it was deleted by
@@ -325,9 +319,9 @@ func (w waitingClaims) volumeToClaims(_ context.Context, what change, o client.O
 	return []types.NamespacedName{{Namespace: ref.Namespace, Name: ref.Name}}
 }
 
-func (w waitingClaims) claims(ctx context.Context, field, value string, options ...client.ListOption) []types.NamespacedName {
+func (w waitingClaims) claims(ctx context.Context, options ...client.ListOption) []types.NamespacedName {
 	var claims corev1.PersistentVolumeClaimList
-	index.List(ctx, w.reader, &claims, append(options, client.MatchingFields{field: value})...)
+	index.List(ctx, w.reader, &claims, options...)
 	keys := make([]types.NamespacedName, 0, len(claims.Items))
 	for i := range claims.Items {
 		keys = append(keys, client.ObjectKeyFromObject(&claims.Items[i]))

@@ -9,6 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,6 +86,36 @@ func List(ctx context.Context, cache client.Reader, list client.ObjectList, opti
 	if err := cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		log.FromContext(ctx).Error(err, "Listing from the cache", "list", fmt.Sprintf("%T", list))
 	}
+}
+
+// Requests returns the requests that a function returns for each object of a list that it reads from the cache as List
+// does, for map functions of watches that follow references.
+func Requests[T any, L interface {
+	*T
+	client.ObjectList
+}](ctx context.Context, cache client.Reader, each handler.MapFunc, options ...client.ListOption) []reconcile.Request {
+	var list T
+	List(ctx, cache, L(&list), options...)
+	var requests []reconcile.Request
+	_ = meta.EachListItem(L(&list), func(o runtime.Object) error { // which returns no error of its own for a list
+		requests = append(requests, each(ctx, o.(client.Object))...)
+		return nil
+	})
+	return requests
+}
+
+// Request is the map function of an object to the request for itself.
+func Request(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}
+
+// PodToClaims is the map function of a Pod to the requests for its claims.
+func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, name := range PodClaims(o) {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+	}
+	return requests
 }
 
 // ListenerClass returns the name of the class of a Listener.

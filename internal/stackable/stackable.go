@@ -71,10 +71,9 @@ func isNodeDriver(pod *corev1.Pod) bool {
 func Pods() predicate.Predicate {
 	resembles := predicate.NewPredicateFuncs(func(o client.Object) bool { return Resembles(o.(*corev1.Pod)) })
 	return predicate.Or[client.Object](resembles, predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return Resembles(e.ObjectOld.(*corev1.Pod)) },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool { return Resembles(e.ObjectOld.(*corev1.Pod)) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	})
 }
 
