@@ -293,7 +293,7 @@ func TestADeletedNodeDoesNotAffectOtherAddresses(t *testing.T) {
 	}
 	s.awaitAnswer(l.Status.IngressAddresses[0], "web-0")
 	// The deleted node's kubelet cannot confirm the deletion of its Pod. Kubernetes' garbage collector of Pods may be
-	// faster: it waits 40 seconds from when it first missed a node of this name, which an earlier test may have deleted.
+	// faster: it waits 40 seconds from when it first missed a node of this name, maybe in an earlier test.
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1", Namespace: s.namespace}}
 	s.must(client.IgnoreNotFound(api.Delete(s.ctx, orphan, client.GracePeriodSeconds(0))))
 }
