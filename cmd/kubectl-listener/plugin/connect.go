@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ Run it where the clients are: an address that works there need not work elsewher
 			if err != nil {
 				return err
 			}
-			endpoints, err := endpointsOf(cmd.Context(), reader{c}, o)
+			endpoints, err := endpointsOf(cmd.Context(), &examination{Reader: c}, o)
 			if err != nil {
 				return err
 			}
@@ -88,7 +89,7 @@ type endpoint struct {
 }
 
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
-func endpointsOf(ctx context.Context, r reader, o client.Object) ([]endpoint, error) {
+func endpointsOf(ctx context.Context, x *examination, o client.Object) ([]endpoint, error) {
 	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
 		if listener.Status == nil {
 			return nil, nil
@@ -97,23 +98,17 @@ func endpointsOf(ctx context.Context, r reader, o client.Object) ([]endpoint, er
 	}
 	pod := &listenersv1alpha1.PodListeners{}
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}
-	found, err := r.get(ctx, key, pod)
-	if err == nil && found == forbidden {
-		err = fmt.Errorf("you may not read PodListeners %s", key)
-	}
-	if err != nil {
-		return nil, err
+	if x.get(ctx, key, pod) == forbidden {
+		return nil, cmp.Or(x.err, fmt.Errorf("you may not read PodListeners %s", key))
 	}
 	var endpoints []endpoint
 	for _, volume := range slices.Sorted(maps.Keys(pod.Spec.Listeners)) {
 		entry := pod.Spec.Listeners[volume]
 		listener := &listenersv1alpha1.Listener{}
-		if _, err := r.get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: entry.ListenerName}, listener); err != nil {
-			return nil, err
-		}
+		x.get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: entry.ListenerName}, listener)
 		endpoints = appendEndpoints(endpoints, entry.IngressAddresses, listener)
 	}
-	return endpoints, nil
+	return endpoints, x.err
 }
 
 // appendEndpoints appends the addresses that the list does not have yet. The Listener has the protocols of its ports.

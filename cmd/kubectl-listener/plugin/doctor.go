@@ -36,9 +36,10 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 			if err != nil {
 				return err
 			}
-			d := &doctor{reader: reader{c}, client: c}
-			if err := d.examine(cmd.Context()); err != nil {
-				return err
+			d := &doctor{examination: examination{Reader: c}, client: c}
+			d.examine(cmd.Context())
+			if d.err != nil {
+				return d.err
 			}
 			return e.print(&d.report, writeChecks)
 		},
@@ -49,8 +50,7 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 
 // doctor examines an installation.
 type doctor struct {
-	reader
-	report
+	examination
 	// client creates reviews of permissions, which Kubernetes does not store, and knows which kinds are served.
 	client client.Client
 	// installation is what was found of the operator.
@@ -58,15 +58,12 @@ type doctor struct {
 }
 
 // examine runs all checks. A later one may use what an earlier one found.
-func (d *doctor) examine(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{
+func (d *doctor) examine(ctx context.Context) {
+	for _, check := range []func(context.Context){
 		d.definitions, d.operator, d.configuration, d.components, d.agents, d.permissions, d.classes, d.claims, d.volumes,
 	} {
-		if err := check(ctx); err != nil {
-			return err
-		}
+		check(ctx)
 	}
-	return nil
 }
 
 // writeChecks writes all findings, and then those that are wrong, each with its remedy.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,19 +16,16 @@ import (
 )
 
 // agents checks that each node that should have a node agent has one that is ready, and registered with the kubelet.
-func (d *doctor) agents(ctx context.Context) error {
+func (d *doctor) agents(ctx context.Context) {
 	if d.daemonSet == nil {
-		return nil
+		return
 	}
 	var nodes corev1.NodeList
 	var pods corev1.PodList
-	found, err := d.list(ctx, &nodes)
-	if err == nil && found == present {
-		found, err = d.list(ctx, &pods, client.InNamespace(d.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels()))
-	}
-	if err != nil || found != present {
+	options := []client.ListOption{client.InNamespace(d.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())}
+	if d.list(ctx, &nodes) != present || d.list(ctx, &pods, options...) != present {
 		d.add(finding{Kind: "Node"}.unreadable())
-		return err
+		return
 	}
 	agents := map[string]*corev1.Pod{}
 	for i := range pods.Items {
@@ -35,25 +33,22 @@ func (d *doctor) agents(ctx context.Context) error {
 			agents[pod.Spec.NodeName] = pod
 		}
 	}
-	return d.nodes(ctx, nodes.Items, agents)
+	d.nodes(ctx, nodes.Items, agents)
 }
 
 // nodes checks the nodes that should have a node agent. agents are the Pods of those that exist, by node.
-func (d *doctor) nodes(ctx context.Context, nodes []corev1.Node, agents map[string]*corev1.Pod) error {
+func (d *doctor) nodes(ctx context.Context, nodes []corev1.Node, agents map[string]*corev1.Pod) {
 	placement, healthy := components.PlacementOf(d.daemonSet), 0
 	for i := range nodes {
 		node := &nodes[i]
 		selected, err := placement.Selects(node)
 		if err != nil {
-			return fmt.Errorf("matching node %s: %w", node.Name, err)
+			d.err = cmp.Or(d.err, fmt.Errorf("matching node %s: %w", node.Name, err))
 		}
 		if !selected {
 			continue
 		}
-		f, err := d.agentFinding(ctx, node, agents[node.Name])
-		if err != nil {
-			return err
-		}
+		f := d.agentFinding(ctx, node, agents[node.Name])
 		if f.State == stateOK {
 			healthy++
 			continue
@@ -63,26 +58,25 @@ func (d *doctor) nodes(ctx context.Context, nodes []corev1.Node, agents map[stri
 	if healthy > 0 {
 		d.add(finding{Kind: "Nodes"}.ok("%d have a node agent that is ready", healthy))
 	}
-	return nil
 }
 
 // agentFinding returns whether the agent of a node works. agent is nil if there is none.
-func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) (finding, error) {
+func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) finding {
 	f := finding{Kind: "Node", Name: node.Name}
 	if agent == nil {
 		return f.failed("NoNodeAgent", "has no node agent, so no Pod with a listener volume starts there",
-			fmt.Sprintf("See the events: kubectl describe --namespace %s daemonset/%s", d.daemonSet.Namespace, d.daemonSet.Name)), nil
+			fmt.Sprintf("See the events: kubectl describe --namespace %s daemonset/%s", d.daemonSet.Namespace, d.daemonSet.Name))
 	}
 	if ready := podCondition(agent, corev1.PodReady); ready == nil || ready.Status != corev1.ConditionTrue {
 		return f.failed("NoNodeAgent", fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there", agent.Name),
-			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name)), nil
+			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
 	}
 	var csiNode storagev1.CSINode
-	found, err := d.get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
+	found := d.get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
 	registered := slices.ContainsFunc(csiNode.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == names.Driver })
-	if err == nil && found != forbidden && !registered {
+	if found != forbidden && !registered {
 		return f.failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
-			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir."), nil
+			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
 	}
-	return f.ok("has a node agent"), err
+	return f.ok("has a node agent")
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -38,7 +39,7 @@ const (
 )
 
 // definitions checks the CustomResourceDefinitions.
-func (d *doctor) definitions(ctx context.Context) error {
+func (d *doctor) definitions(ctx context.Context) {
 	d.served = true
 	for _, definition := range []struct{ resource, group, version string }{
 		{"listeners", listenersv1alpha1.GroupVersion.Group, listenersv1alpha1.GroupVersion.Version},
@@ -48,15 +49,10 @@ func (d *doctor) definitions(ctx context.Context) error {
 	} {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		f := finding{Kind: "CustomResourceDefinition", Name: definition.resource + "." + definition.group}
-		found, err := d.get(ctx, types.NamespacedName{Name: f.Name}, crd)
-		if err != nil {
-			return err
-		}
-		f = definitionFinding(f, crd, found, definition.version)
+		f = definitionFinding(f, crd, d.get(ctx, types.NamespacedName{Name: f.Name}, crd), definition.version)
 		d.served = d.served && f.State != stateFailed
 		d.add(f)
 	}
-	return nil
 }
 
 func definitionFinding(f finding, crd *apiextensionsv1.CustomResourceDefinition, found presence, version string) finding {
@@ -82,19 +78,14 @@ func definitionFinding(f finding, crd *apiextensionsv1.CustomResourceDefinition,
 func named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }
 
 // operator checks the operator's Deployment.
-func (d *doctor) operator(ctx context.Context) error {
+func (d *doctor) operator(ctx context.Context) {
 	var deployments appsv1.DeploymentList
-	found, err := d.list(ctx, &deployments, named(names.Operator))
 	f := finding{Kind: "Deployment", Name: names.Operator}
-	switch {
-	case err != nil:
-		return err
-	case found == forbidden:
-		d.add(f.unreadable())
-		return nil
-	case len(deployments.Items) == 0:
+	if d.followAll(ctx, f, &deployments, named(names.Operator)) == forbidden {
+		return
+	}
+	if len(deployments.Items) == 0 {
 		d.add(f.failed("", "does not exist in any namespace", remedyInstall))
-		return nil
 	}
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
@@ -109,30 +100,22 @@ func (d *doctor) operator(ctx context.Context) error {
 	if len(deployments.Items) > 1 {
 		d.add(f.failed("", fmt.Sprintf("exists in %d namespaces, and the operators contradict each other", len(deployments.Items)), "Remove all but one."))
 	}
-	return nil
 }
 
 // configuration checks ListenerOperator/cluster.
-func (d *doctor) configuration(ctx context.Context) error {
+func (d *doctor) configuration(ctx context.Context) {
 	if !d.served {
-		return nil
+		return
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	f := finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
-	found, err := d.get(ctx, types.NamespacedName{Name: f.Name}, config)
-	switch {
-	case err != nil:
-		return err
-	case found == forbidden:
-		d.add(f.unreadable())
-		return nil
-	case found == missing:
+	switch d.follow(ctx, f, config) {
+	case missing:
 		d.add(f.failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults."))
-		return nil
+	case present:
+		d.config = config
+		d.add(d.configurationFinding(f, config))
 	}
-	d.config = config
-	d.add(d.configurationFinding(f, config))
-	return nil
 }
 
 func (d *doctor) configurationFinding(f finding, config *operatorv1alpha1.ListenerOperator) finding {
@@ -164,50 +147,38 @@ func (d *doctor) configurationFinding(f finding, config *operatorv1alpha1.Listen
 }
 
 // components checks the objects that the operator installs and without which volumes cannot be used.
-func (d *doctor) components(ctx context.Context) error {
+func (d *doctor) components(ctx context.Context) {
 	if d.config == nil || d.namespace == "" {
-		return nil
+		return
 	}
 	for _, c := range components.Components() {
-		if c.Extra {
-			continue
-		}
-		if err := d.component(ctx, c); err != nil {
-			return err
+		if !c.Extra {
+			d.component(ctx, c)
 		}
 	}
-	return nil
 }
 
 // component checks one object that the operator installs, if the cluster serves its kind.
-func (d *doctor) component(ctx context.Context, c components.Component) error {
+func (d *doctor) component(ctx context.Context, c components.Component) {
 	key, observed := c.Key(d.namespace), c.Empty()
 	f := finding{Kind: c.Kind, Namespace: key.Namespace, Name: key.Name}
-	found, err := presenceOf(d.Get(ctx, key, observed.(client.Object)), "reading "+f.object())
-	if err != nil {
-		return err
+	found := d.get(ctx, key, observed.(client.Object))
+	if found == missing && !c.Optional.Empty() && !d.serves(ctx, c) {
+		return
 	}
-	if found == missing && !c.Optional.Empty() {
-		if served, err := d.serves(ctx, c); err != nil || !served {
-			return err
-		}
-	}
-	if f, err = d.componentFinding(f, c, observed, found); err != nil {
-		return err
-	}
+	f, err := d.componentFinding(f, c, observed, found)
+	d.err = cmp.Or(d.err, err)
 	d.add(f)
 	if agents, ok := observed.(*appsv1.DaemonSet); ok && found == present {
 		d.daemonSet = agents
 	}
-	return nil
 }
 
 // serves reports whether the cluster serves the kind of an optional component.
-func (d *doctor) serves(ctx context.Context, c components.Component) (bool, error) {
+func (d *doctor) serves(ctx context.Context, c components.Component) bool {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(c.Optional)
-	found, err := d.list(ctx, list, client.Limit(1))
-	return found == present, err
+	return d.list(ctx, list, client.Limit(1)) == present
 }
 
 func (d *doctor) componentFinding(f finding, c components.Component, observed components.Object, found presence) (finding, error) {

@@ -44,9 +44,9 @@ func sccPermission() permission {
 }
 
 // permissions checks the permissions of operator and node agents.
-func (d *doctor) permissions(ctx context.Context) error {
+func (d *doctor) permissions(ctx context.Context) {
 	if d.namespace == "" {
-		return nil
+		return
 	}
 	needed := neededPermissions()
 	for _, f := range d.Findings {
@@ -63,13 +63,9 @@ func (d *doctor) permissions(ctx context.Context) error {
 				Verb: p.verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Name: p.name,
 			},
 		}}
-		found, err := presenceOf(d.client.Create(ctx, review), "reviewing a permission")
-		if err != nil {
-			return err
-		}
-		if found == forbidden {
+		if d.presence("reviewing a permission", func() error { return d.client.Create(ctx, review) }) == forbidden {
 			d.add(finding{Kind: "ServiceAccount", Namespace: d.namespace, Name: p.account}.unreadable())
-			return nil
+			return
 		}
 		if !review.Status.Allowed {
 			denied[p.account] = append(denied[p.account], p.String())
@@ -83,7 +79,6 @@ func (d *doctor) permissions(ctx context.Context) error {
 		}
 		d.add(f.failed("Forbidden", "may not "+strings.Join(denied[account], ", "), "Apply the roles and bindings of the operator's release again."))
 	}
-	return nil
 }
 
 // String returns the permission as in "create services".

@@ -15,19 +15,15 @@ import (
 )
 
 // classes checks that there are classes, and that the cluster can serve them.
-func (d *doctor) classes(ctx context.Context) error {
+func (d *doctor) classes(ctx context.Context) {
 	if !d.served {
-		return nil
+		return
 	}
 	var classes listenersv1alpha1.ListenerClassList
-	found, err := d.list(ctx, &classes)
-	switch {
-	case err != nil:
-		return err
-	case found == forbidden:
-		d.add(finding{Kind: "ListenerClass"}.unreadable())
-		return nil
-	case len(classes.Items) == 0:
+	if d.followAll(ctx, finding{Kind: "ListenerClass"}, &classes) == forbidden {
+		return
+	}
+	if len(classes.Items) == 0 {
 		d.add(finding{Kind: "ListenerClass"}.warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has examples"))
 	}
 	for i := range classes.Items {
@@ -41,19 +37,16 @@ func (d *doctor) classes(ctx context.Context) error {
 		}
 		d.add(f)
 	}
-	return nil
 }
 
 // claims checks the claims that have no volume, or have lost it. Claims that only wait for a Pod are as they should be.
-func (d *doctor) claims(ctx context.Context) error {
+func (d *doctor) claims(ctx context.Context) {
 	if !d.served {
-		return nil
+		return
 	}
 	var claims corev1.PersistentVolumeClaimList
-	found, err := d.list(ctx, &claims)
-	if err != nil || found == forbidden {
-		d.add(finding{Kind: "PersistentVolumeClaim"}.unreadable())
-		return err
+	if d.followAll(ctx, finding{Kind: "PersistentVolumeClaim"}, &claims) == forbidden {
+		return
 	}
 	healthy := 0
 	for i := range claims.Items {
@@ -61,10 +54,7 @@ func (d *doctor) claims(ctx context.Context) error {
 		if !requestsListener(pvc) || pvc.DeletionTimestamp != nil {
 			continue
 		}
-		f, err := d.claimFinding(ctx, pvc)
-		if err != nil {
-			return err
-		}
+		f := d.claimFinding(ctx, pvc)
 		if f.State != stateFailed || f.Reason == listenersv1alpha1.ReasonWaitForFirstConsumer {
 			healthy++
 			continue
@@ -75,20 +65,15 @@ func (d *doctor) claims(ctx context.Context) error {
 	if healthy > 0 {
 		d.add(finding{Kind: "PersistentVolumeClaims"}.ok("%d have a volume, or wait for a Pod", healthy))
 	}
-	return nil
 }
 
 // volumes checks the volumes that are pinned to lost nodes.
-func (d *doctor) volumes(ctx context.Context) error {
+func (d *doctor) volumes(ctx context.Context) {
 	var volumes corev1.PersistentVolumeList
 	var nodes corev1.NodeList
-	found, err := d.list(ctx, &volumes)
-	if err == nil && found == present {
-		found, err = d.list(ctx, &nodes)
-	}
-	if err != nil || found != present {
+	if d.list(ctx, &volumes) != present || d.list(ctx, &nodes) != present {
 		d.add(finding{Kind: "PersistentVolume"}.unreadable())
-		return err
+		return
 	}
 	existing := map[string]*corev1.Node{}
 	for i := range nodes.Items {
@@ -110,7 +95,6 @@ func (d *doctor) volumes(ctx context.Context) error {
 	if healthy > 0 {
 		d.add(finding{Kind: "PersistentVolumes"}.ok("%d are pinned to nodes that exist", healthy))
 	}
-	return nil
 }
 
 // lostPin returns whether the node of a pinned volume is lost. node is nil if it does not exist.

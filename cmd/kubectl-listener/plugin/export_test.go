@@ -7,9 +7,9 @@ import (
 )
 
 // CompareListeners finds the Listeners that this operator does not accept.
-func CompareListeners(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener) error {
+func CompareListeners(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener) {
 	m := &migration{classes: classes, listeners: listeners}
-	return m.compareListeners(context.Background())
+	m.compareListeners(context.Background())
 }
 
 // HasRemedy reports whether there is a remedy for a reason.

@@ -49,11 +49,12 @@ docs/moving-over.md has the whole procedure.`,
 			if err != nil {
 				return err
 			}
-			m := &migration{reader: reader{c}, client: c}
-			if err := m.plan(cmd.Context()); err != nil {
-				return err
+			m := &migration{examination: examination{Reader: c}, client: c}
+			result := m.plan(cmd.Context())
+			if m.err != nil {
+				return m.err
 			}
-			return e.printPlan(&m.result)
+			return e.printPlan(result)
 		},
 	}
 	e.addOutputFlag(cmd)
@@ -79,10 +80,9 @@ type step struct {
 
 // migration plans a move.
 type migration struct {
-	reader
+	examination
 	// client creates reviews of permissions, which Kubernetes does not store.
 	client client.Client
-	result plan
 
 	other     other
 	own       own
@@ -102,40 +102,23 @@ type own struct {
 }
 
 // plan observes the cluster, compares, and decides on the steps. A later part uses what an earlier one found.
-func (m *migration) plan(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{
+func (m *migration) plan(ctx context.Context) *plan {
+	for _, part := range []func(context.Context){
 		m.observeOther, m.observeOwn, m.observeListeners, m.compareDefinitions, m.compareStorage, m.compareSettings, m.compareClasses,
 		m.compareListeners, m.compareClaims,
 	} {
-		if err := part(ctx); err != nil {
-			return err
-		}
+		part(ctx)
 	}
-	m.result.Steps, m.result.Rollback = m.steps(), m.rollback()
-	return nil
+	return &plan{report: m.report, Steps: m.steps(), Rollback: m.rollback()}
 }
 
-func (m *migration) add(f finding) { m.result.add(f) }
-
 // observeListeners reads classes and Listeners. A cluster that does not serve them has none.
-func (m *migration) observeListeners(ctx context.Context) error {
+func (m *migration) observeListeners(ctx context.Context) {
 	var classes listenersv1alpha1.ListenerClassList
-	found, err := m.list(ctx, &classes)
-	if err != nil {
-		return err
-	}
-	if found == forbidden {
-		m.add(finding{Kind: "ListenerClass"}.unreadable())
-	}
 	var listeners listenersv1alpha1.ListenerList
-	if found, err = m.list(ctx, &listeners); err != nil {
-		return err
-	}
-	if found == forbidden {
-		m.add(finding{Kind: "Listener"}.unreadable())
-	}
+	m.followAll(ctx, finding{Kind: "ListenerClass"}, &classes)
+	m.followAll(ctx, finding{Kind: "Listener"}, &listeners)
 	m.classes, m.listeners = classes.Items, listeners.Items
-	return nil
 }
 
 // printPlan writes a plan in the format of --output. The error is ErrProblem if something needs a decision.

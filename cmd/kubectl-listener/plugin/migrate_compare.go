@@ -26,16 +26,11 @@ import (
 var sharedDefinitions = []string{"listenerclasses.listeners.stackable.tech", "listeners.listeners.stackable.tech", "podlisteners.listeners.stackable.tech"}
 
 // compareDefinitions finds the references to the other operator's conversion webhook.
-func (m *migration) compareDefinitions(ctx context.Context) error {
+func (m *migration) compareDefinitions(ctx context.Context) {
 	for _, name := range sharedDefinitions {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		f := finding{Kind: "CustomResourceDefinition", Name: name}
-		found, err := m.get(ctx, types.NamespacedName{Name: name}, crd)
-		switch {
-		case err != nil:
-			return err
-		case found == forbidden:
-			m.add(f.unreadable())
+		switch found := m.follow(ctx, f, crd); {
 		case found == present && crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy == apiextensionsv1.WebhookConverter:
 			m.webhook = true
 			m.add(f.ok("stays, with all objects; its conversion webhook is removed"))
@@ -43,23 +38,15 @@ func (m *migration) compareDefinitions(ctx context.Context) error {
 			m.add(f.ok("stays, with all objects"))
 		}
 	}
-	return nil
 }
 
 // compareStorage compares the StorageClass, whose binding mode cannot be changed.
-func (m *migration) compareStorage(ctx context.Context) error {
+func (m *migration) compareStorage(ctx context.Context) {
 	class := &storagev1.StorageClass{}
 	f := finding{Kind: "StorageClass", Name: names.Driver}
-	found, err := m.get(ctx, types.NamespacedName{Name: names.Driver}, class)
-	switch {
-	case err != nil:
-		return err
-	case found == forbidden:
-		m.add(f.unreadable())
-	case found == present && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
+	if m.follow(ctx, f, class) == present && class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer {
 		m.add(f.ok("is replaced by one that binds claims at once; volumes stay"))
 	}
-	return nil
 }
 
 // setting is a setting of the other operator that this one has, too.
@@ -72,9 +59,9 @@ type setting struct {
 
 // compareSettings compares the settings of the other operator with the configuration of this one or, as long as there
 // is none, with what it finds when it starts for the first time.
-func (m *migration) compareSettings(context.Context) error {
+func (m *migration) compareSettings(context.Context) {
 	if !m.other.runs() {
-		return nil
+		return
 	}
 	// Which domain the resolver of a Pod has, is not known here: a setting that names another one than the default is
 	// carried over, even if the resolver has it, too.
@@ -95,7 +82,6 @@ func (m *migration) compareSettings(context.Context) error {
 		m.add(finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}.warning("",
 			"agents run on all nodes, whatever their taints; those of the other operator have "+restricted+", which spec.nodeAgent can have, too"))
 	}
-	return nil
 }
 
 func (m *migration) compareSetting(s setting) {
@@ -126,7 +112,7 @@ func (m *migration) compareSetting(s setting) {
 }
 
 // compareClasses finds the classes that go with the other operator's Helm release, and what of a class is ignored.
-func (m *migration) compareClasses(context.Context) error {
+func (m *migration) compareClasses(context.Context) {
 	for i := range m.classes {
 		class := &m.classes[i]
 		f := finding{Kind: "ListenerClass", Name: class.Name}
@@ -139,7 +125,6 @@ func (m *migration) compareClasses(context.Context) error {
 			m.add(f.ok("stays as it is"))
 		}
 	}
-	return nil
 }
 
 // deletedWithRelease reports whether the uninstallation of the other operator's Helm release deletes a class.
@@ -149,7 +134,7 @@ func (m *migration) deletedWithRelease(class *listenersv1alpha1.ListenerClass) b
 }
 
 // compareListeners finds the Listeners that this operator does not accept.
-func (m *migration) compareListeners(context.Context) error {
+func (m *migration) compareListeners(context.Context) {
 	classes := map[string]*listenersv1alpha1.ListenerClass{}
 	for i := range m.classes {
 		classes[m.classes[i].Name] = &m.classes[i]
@@ -172,16 +157,13 @@ func (m *migration) compareListeners(context.Context) error {
 	if accepted > 0 {
 		m.add(finding{Kind: "Listeners"}.ok("%d keep their Services, node ports and addresses", accepted))
 	}
-	return nil
 }
 
 // compareClaims finds the claims that this operator treats differently.
-func (m *migration) compareClaims(ctx context.Context) error {
+func (m *migration) compareClaims(ctx context.Context) {
 	var claims corev1.PersistentVolumeClaimList
-	found, err := m.list(ctx, &claims)
-	if err != nil || found == forbidden {
-		m.add(finding{Kind: "PersistentVolumeClaim"}.unreadable())
-		return err
+	if m.followAll(ctx, finding{Kind: "PersistentVolumeClaim"}, &claims) == forbidden {
+		return
 	}
 	same := 0
 	for i := range claims.Items {
@@ -203,5 +185,4 @@ func (m *migration) compareClaims(ctx context.Context) error {
 	if same > 0 {
 		m.add(finding{Kind: "PersistentVolumeClaims"}.ok("%d keep their volumes", same))
 	}
-	return nil
 }

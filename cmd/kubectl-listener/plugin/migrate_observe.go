@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -58,38 +57,24 @@ type other struct {
 func (o *other) runs() bool { return len(o.Workloads) > 0 }
 
 // observeOther finds the other operator by its Pods, and how it was installed.
-func (m *migration) observeOther(ctx context.Context) error {
+func (m *migration) observeOther(ctx context.Context) {
 	var pods corev1.PodList
-	found, err := m.list(ctx, &pods)
-	if err != nil {
+	m.followAll(ctx, finding{Kind: "Pod"}, &pods)
+	m.readable(finding{Kind: "SubjectAccessReview"}, m.presence("looking for Stackable's listener operator", func() (err error) {
+		m.other.Installation, err = stackable.Among(ctx, m.client, pods.Items, time.Now())
 		return err
-	}
-	if found == forbidden {
-		m.add(finding{Kind: "Pod"}.unreadable())
-	}
-	m.other.Installation, err = stackable.Among(ctx, m.client, pods.Items, time.Now())
-	switch {
-	case apierrors.IsForbidden(err):
-		m.add(finding{Kind: "SubjectAccessReview"}.unreadable())
-	case err != nil:
-		return err
-	}
+	}))
 	for _, w := range m.other.Workloads {
-		if err := m.observeWorkload(ctx, w); err != nil {
-			return err
-		}
+		m.observeWorkload(ctx, w)
 	}
-	if err := m.observeOLM(ctx); err != nil {
-		return err
-	}
+	m.observeOLM(ctx)
 	if !m.other.runs() {
 		m.add(finding{Kind: "Deployment"}.ok("Stackable's listener operator does not run"))
 	}
-	return nil
 }
 
 // observeWorkload reads a Deployment or a DaemonSet of the other operator.
-func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) error {
+func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 	f := finding{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
 	var (
 		o        client.Object
@@ -105,15 +90,10 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) e
 		m.other.agents = template
 	default:
 		m.add(f.warning("", "runs Stackable's listener operator"))
-		return nil
+		return
 	}
-	found, err := m.get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, o)
-	switch {
-	case err != nil:
-		return err
-	case found == forbidden:
-		m.add(f.unreadable())
-		return nil
+	if m.follow(ctx, f, o) == forbidden {
+		return
 	}
 	m.other.observeVariables(template)
 	by := "not by Helm"
@@ -125,7 +105,6 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) e
 		by = "with the Helm release " + key.String()
 	}
 	m.add(f.ok("runs Stackable's listener operator%s, installed %s", imageOf(template), by))
-	return nil
 }
 
 // imageOf returns the image of the first container for a message, or "".
@@ -150,16 +129,10 @@ func (o *other) observeVariables(template *corev1.PodSpec) {
 }
 
 // observeOLM finds the Subscription and the ClusterServiceVersion of the other operator, if the cluster serves them.
-func (m *migration) observeOLM(ctx context.Context) error {
+func (m *migration) observeOLM(ctx context.Context) {
 	subscriptions := &unstructured.UnstructuredList{}
 	subscriptions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "SubscriptionList"})
-	found, err := m.list(ctx, subscriptions)
-	if err != nil {
-		return err
-	}
-	if found == forbidden {
-		m.add(finding{Kind: "Subscription"}.unreadable())
-	}
+	m.followAll(ctx, finding{Kind: "Subscription"}, subscriptions)
 	for i := range subscriptions.Items {
 		s := &subscriptions.Items[i]
 		if name, _, _ := unstructured.NestedString(s.Object, "spec", "name"); name != olmPackage {
@@ -170,12 +143,7 @@ func (m *migration) observeOLM(ctx context.Context) error {
 	}
 	versions := &metav1.PartialObjectMetadataList{}
 	versions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersionList"})
-	if found, err = m.list(ctx, versions); err != nil {
-		return err
-	}
-	if found == forbidden {
-		m.add(finding{Kind: "ClusterServiceVersion"}.unreadable())
-	}
+	m.followAll(ctx, finding{Kind: "ClusterServiceVersion"}, versions)
 	for i := range versions.Items {
 		v := &versions.Items[i]
 		if _, copied := v.Labels[labelOLMCopied]; copied || !ofPackage(v.Labels) {
@@ -184,7 +152,6 @@ func (m *migration) observeOLM(ctx context.Context) error {
 		m.other.versions = append(m.other.versions, client.ObjectKeyFromObject(v))
 		m.add(finding{Kind: "ClusterServiceVersion", Namespace: v.Namespace, Name: v.Name}.ok("creates Stackable's listener operator again when it is deleted"))
 	}
-	return nil
 }
 
 func ofPackage(labels map[string]string) bool {
@@ -192,11 +159,9 @@ func ofPackage(labels map[string]string) bool {
 }
 
 // observeOwn finds this operator.
-func (m *migration) observeOwn(ctx context.Context) error {
+func (m *migration) observeOwn(ctx context.Context) {
 	var deployments appsv1.DeploymentList
-	if _, err := m.list(ctx, &deployments, named(names.Operator)); err != nil {
-		return err
-	}
+	m.list(ctx, &deployments, named(names.Operator))
 	for i := range deployments.Items {
 		m.own.installed = true
 		f := finding{Kind: "Deployment", Namespace: deployments.Items[i].Namespace, Name: names.Operator}
@@ -207,14 +172,9 @@ func (m *migration) observeOwn(ctx context.Context) error {
 		m.add(f.ok("is this operator"))
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
-	found, err := m.get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config)
-	if err != nil {
-		return err
-	}
-	if found == present {
+	if m.get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config) == present {
 		m.own.config = config
 	}
-	return nil
 }
 
 // placement returns which settings of the other operator restrict the nodes that its agents run on, for a message.

@@ -53,7 +53,7 @@ docs/lost-nodes.md has the whole procedure.`,
 			if err != nil {
 				return err
 			}
-			r := &releaser{reader: reader{c}, writer: c, force: force}
+			r := &releaser{examination: examination{Reader: c}, writer: c, force: force}
 			for _, name := range args {
 				o, err := e.find(cmd.Context(), c, []string{name}, kindClaim)
 				if err != nil {
@@ -75,8 +75,7 @@ docs/lost-nodes.md has the whole procedure.`,
 
 // releaser requests releases.
 type releaser struct {
-	reader
-	report
+	examination
 	writer client.Writer
 	force  bool
 }
@@ -88,11 +87,11 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 		return f.failed("", "has no volume", "Find out why: kubectl listener why claim/"+pvc.Name), nil
 	}
 	pv := &corev1.PersistentVolume{}
-	found, err := r.get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
+	found := r.get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
 	pinned := index.PinnedNodes(pv)
 	switch {
-	case err != nil:
-		return f, err
+	case r.err != nil:
+		return f, r.err
 	case found == forbidden && !r.force:
 		return f.failed("", "you may not read its PersistentVolume, so it is not known whether the node is lost",
 			"Ask an administrator, or use --force if you know that the machine is gone."), nil
@@ -124,10 +123,10 @@ func (r *releaser) refusal(ctx context.Context, f finding, pvc *corev1.Persisten
 		return f.failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If this does not apply any more, use --force."), nil
 	}
 	object := &corev1.Node{}
-	found, err := r.get(ctx, types.NamespacedName{Name: node}, object)
+	found := r.get(ctx, types.NamespacedName{Name: node}, object)
 	switch {
-	case err != nil || found == missing:
-		return finding{}, err
+	case r.err != nil || found == missing:
+		return finding{}, r.err
 	case found == forbidden:
 		return f.failed("", "you may not read nodes, so it is not known whether node "+node+" is lost",
 			"Ask an administrator, or use --force if you know that the machine is gone."), nil

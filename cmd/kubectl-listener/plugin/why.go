@@ -45,17 +45,17 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
 			if err != nil {
 				return err
 			}
-			w := &walk{reader: reader{c}}
+			w := &walk{examination{Reader: c}}
 			switch o := o.(type) {
 			case *corev1.Pod:
-				err = w.fromPod(cmd.Context(), o)
+				w.fromPod(cmd.Context(), o)
 			case *corev1.PersistentVolumeClaim:
-				err = w.fromClaim(cmd.Context(), o)
+				w.fromClaim(cmd.Context(), o)
 			case *listenersv1alpha1.Listener:
-				err = w.fromListener(cmd.Context(), o)
+				w.fromListener(cmd.Context(), o)
 			}
-			if err != nil {
-				return err
+			if w.err != nil {
+				return w.err
 			}
 			return e.print(&w.report, writeSteps)
 		},

@@ -15,13 +15,10 @@ import (
 )
 
 // walk follows the path of an address, and reports what it finds.
-type walk struct {
-	reader
-	report
-}
+type walk struct{ examination }
 
 // fromPod follows each listener volume of a Pod.
-func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) error {
+func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 	w.add(podFinding(pod))
 	mounts := false
 	for i := range pod.Spec.Volumes {
@@ -31,11 +28,7 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) error {
 			continue
 		}
 		pvc := &corev1.PersistentVolumeClaim{}
-		found, err := w.get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc)
-		if err != nil {
-			return err
-		}
-		if found != present {
+		if found := w.get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc); found != present {
 			mounts = mounts || found == forbidden
 			w.addAbsentClaim(pod, volume, name, found)
 			continue
@@ -44,9 +37,7 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) error {
 			continue
 		}
 		mounts = true
-		if err := w.claim(ctx, pvc, pod); err != nil {
-			return err
-		}
+		w.claim(ctx, pvc, pod)
 	}
 	if !mounts {
 		w.add(finding{
@@ -55,7 +46,6 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) error {
 				names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName),
 		})
 	}
-	return nil
 }
 
 // requestsListener reports whether a claim is for a listener volume, or was meant to be.
@@ -88,99 +78,67 @@ func (w *walk) addAbsentClaim(pod *corev1.Pod, volume *corev1.Volume, name strin
 }
 
 // fromClaim follows a claim, and the Pods that mount it.
-func (w *walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
+func (w *walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
 	if !requestsListener(pvc) {
 		f := finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
 		w.add(f.failed(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc.Annotations), remedyFor(listenersv1alpha1.ReasonInvalidClaim)))
-		return nil
+		return
 	}
-	if err := w.claim(ctx, pvc, nil); err != nil {
-		return err
+	w.claim(ctx, pvc, nil)
+	if pvc.Spec.VolumeName == "" {
+		return
 	}
-	pods, err := w.pods(ctx, pvc)
-	for i := range pods {
-		if err == nil && pvc.Spec.VolumeName != "" {
-			err = w.podAddresses(ctx, &pods[i], func(m mounted) bool { return m.claim == pvc.Name })
-		}
+	for _, pod := range w.pods(ctx, pvc) {
+		w.podAddresses(ctx, &pod, func(m mounted) bool { return m.claim == pvc.Name })
 	}
-	return err
 }
 
 // fromListener follows a Listener, the volumes that have reservations for it, and the Pods that mount them.
-func (w *walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) error {
-	if err := w.listener(ctx, listener, nil); err != nil {
-		return err
-	}
+func (w *walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) {
+	w.listener(ctx, listener, nil)
 	var volumes corev1.PersistentVolumeList
-	if _, err := w.list(ctx, &volumes, client.MatchingLabels{
-		names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: listener.Name,
-	}); err != nil {
-		return err
-	}
+	w.list(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: listener.Name})
 	for i := range volumes.Items {
 		pv := &volumes.Items[i]
-		if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
-			continue
-		}
-		if err := w.pin(ctx, pv, types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}); err != nil {
-			return err
+		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
+			w.pin(ctx, pv, types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name})
 		}
 	}
 	var pods corev1.PodList
-	if _, err := w.list(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)}); err != nil {
-		return err
-	}
+	w.list(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
 	for i := range pods.Items {
-		if err := w.podAddresses(ctx, &pods.Items[i], func(m mounted) bool { return m.listener == listener.Name }); err != nil {
-			return err
-		}
+		w.podAddresses(ctx, &pods.Items[i], func(m mounted) bool { return m.listener == listener.Name })
 	}
-	return nil
 }
 
 // claim follows a claim. pod is the Pod that it was reached from, or nil.
-func (w *walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) error {
-	f, err := w.claimFinding(ctx, pvc)
-	if err != nil {
-		return err
-	}
+func (w *walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
+	f := w.claimFinding(ctx, pvc)
 	w.add(f)
 	if pvc.Spec.VolumeName == "" || f.State == stateFailed {
-		return nil
+		return
 	}
-	selector, err := w.volume(ctx, pvc)
-	if err != nil {
-		return err
+	w.listenerOf(ctx, pvc, w.volume(ctx, pvc), pod)
+	if pod != nil {
+		w.podAddresses(ctx, pod, func(m mounted) bool { return m.claim == pvc.Name })
 	}
-	if err := w.listenerOf(ctx, pvc, selector, pod); err != nil || pod == nil {
-		return err
-	}
-	return w.podAddresses(ctx, pod, func(m mounted) bool { return m.claim == pvc.Name })
 }
 
 // listenerOf follows the Listener of a claim with the selector.
-func (w *walk) listenerOf(ctx context.Context, pvc *corev1.PersistentVolumeClaim, selector claim.Selector, pod *corev1.Pod) error {
-	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-	if key.Name == "" {
-		return nil
+func (w *walk) listenerOf(ctx context.Context, pvc *corev1.PersistentVolumeClaim, selector claim.Selector, pod *corev1.Pod) {
+	f := finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+	if f.Name == "" {
+		return
 	}
 	listener := &listenersv1alpha1.Listener{}
-	found, err := w.get(ctx, key, listener)
-	f := finding{Kind: "Listener", Namespace: key.Namespace, Name: key.Name}
-	switch {
-	case err != nil:
-		return err
-	case found == forbidden:
-		w.add(f.unreadable())
-		return nil
+	switch found := w.follow(ctx, f, listener); {
 	case found == missing && selector.Class != "":
 		w.add(f.failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", remedyOperator))
-		return nil
 	case found == missing:
 		w.add(f.failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist", remedyFor(listenersv1alpha1.ReasonListenerNotFound)))
-		return nil
+	case found == present:
+		w.listener(ctx, listener, pod)
 	}
-	return w.listener(ctx, listener, pod)
 }
 
 // failed returns the finding with a problem.

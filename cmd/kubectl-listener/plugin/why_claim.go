@@ -18,18 +18,18 @@ import (
 )
 
 // claimFinding returns whether a claim has its volume, or why not.
-func (r reader) claimFinding(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (finding, error) {
+func (x *examination) claimFinding(ctx context.Context, pvc *corev1.PersistentVolumeClaim) finding {
 	f := finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
 	switch {
 	case pvc.DeletionTimestamp != nil:
-		return f.failed("", "is being deleted", "Wait until the Pods that mount it have ended; Kubernetes then deletes it."), nil
+		return f.failed("", "is being deleted", "Wait until the Pods that mount it have ended; Kubernetes then deletes it.")
 	case pvc.Status.Phase == corev1.ClaimLost:
-		return r.lostClaim(ctx, f, pvc)
+		return x.lostClaim(ctx, f, pvc)
 	case pvc.Spec.VolumeName != "":
-		return f.ok("has PersistentVolume %s", pvc.Spec.VolumeName), nil
+		return f.ok("has PersistentVolume %s", pvc.Spec.VolumeName)
 	}
-	if problem, err := r.storageProblem(ctx, f, pvc); err != nil || problem.State != "" {
-		return problem, err
+	if problem := x.storageProblem(ctx, f, pvc); problem.State != "" {
+		return problem
 	}
 	selector, err := claim.ParseSelector(pvc.Annotations)
 	if err != nil {
@@ -37,108 +37,97 @@ func (r reader) claimFinding(ctx context.Context, pvc *corev1.PersistentVolumeCl
 		if errors.Is(err, claim.ErrNoSelector) {
 			problem += claim.DidYouMean(pvc.Annotations)
 		}
-		return f.failed(listenersv1alpha1.ReasonInvalidClaim, problem, remedyFor(listenersv1alpha1.ReasonInvalidClaim)), nil
+		return f.failed(listenersv1alpha1.ReasonInvalidClaim, problem, remedyFor(listenersv1alpha1.ReasonInvalidClaim))
 	}
 	if problem := claim.ListenerNameProblem(selector.ListenerName(pvc.Name)); problem != "" {
-		return f.failed(listenersv1alpha1.ReasonInvalidName, problem, remedyFor(listenersv1alpha1.ReasonInvalidName)), nil
+		return f.failed(listenersv1alpha1.ReasonInvalidName, problem, remedyFor(listenersv1alpha1.ReasonInvalidName))
 	}
-	if problem, err := r.selectorProblem(ctx, f, pvc, selector); err != nil || problem.State != "" {
-		return problem, err
+	if problem := x.selectorProblem(ctx, f, pvc, selector); problem.State != "" {
+		return problem
 	}
-	return r.pendingClaim(ctx, f, pvc)
+	return x.pendingClaim(ctx, f, pvc)
 }
 
 // lostClaim returns why the operator has not created the volume of a claim again.
-func (r reader) lostClaim(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim) (finding, error) {
+func (x *examination) lostClaim(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim) finding {
 	message := fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)
-	event, err := r.lastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored })
+	event := x.lastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored })
 	if event == nil {
-		return f.failed("ClaimLost", message, remedyOperator), err
+		return f.failed("ClaimLost", message, remedyOperator)
 	}
-	return f.failed(event.Reason, event.Message, remedyFor(event.Reason)), nil
+	return f.failed(event.Reason, event.Message, remedyFor(event.Reason))
 }
 
 // storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
-func (r reader) storageProblem(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim) (finding, error) {
+func (x *examination) storageProblem(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim) finding {
 	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
-		return finding{}, nil
+		return finding{}
 	}
 	name := ptr.Deref(pvc.Spec.StorageClassName, "")
 	if name == "" {
-		return f.failed("", "names no StorageClass", "Create the claim again with storageClassName: "+names.Driver+"."), nil
+		return f.failed("", "names no StorageClass", "Create the claim again with storageClassName: "+names.Driver+".")
 	}
 	var class storagev1.StorageClass
-	found, err := r.get(ctx, types.NamespacedName{Name: name}, &class)
-	switch {
-	case err != nil || found == forbidden:
-		return finding{}, err
+	switch found := x.get(ctx, types.NamespacedName{Name: name}, &class); {
+	case found == forbidden:
+		return finding{}
 	case found == missing && name == names.Driver:
-		return f.failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor"), nil
+		return f.failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor")
 	case found == missing:
-		return f.failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "Create the claim again with storageClassName: "+names.Driver+"."), nil
+		return f.failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "Create the claim again with storageClassName: "+names.Driver+".")
 	case class.Provisioner != names.Driver:
-		return f.failed("", fmt.Sprintf("its StorageClass %s is that of another driver, %s", name, class.Provisioner), "Create the claim again with storageClassName: "+names.Driver+"."), nil
+		return f.failed("", fmt.Sprintf("its StorageClass %s is that of another driver, %s", name, class.Provisioner), "Create the claim again with storageClassName: "+names.Driver+".")
 	}
-	return finding{}, nil
+	return finding{}
 }
 
 // selectorProblem returns what is wrong with the Listener or the class that a claim names, or an empty finding.
-func (r reader) selectorProblem(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim, selector claim.Selector) (finding, error) {
+func (x *examination) selectorProblem(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim, selector claim.Selector) finding {
 	class := selector.Class
 	if selector.Listener != "" {
 		var listener listenersv1alpha1.Listener
 		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.Listener}
-		found, err := r.get(ctx, key, &listener)
-		switch {
-		case err != nil || found == forbidden:
-			return finding{}, err
+		switch found := x.get(ctx, key, &listener); {
+		case found == forbidden:
+			return finding{}
 		case found == missing:
-			return f.failed(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key), remedyFor(listenersv1alpha1.ReasonListenerNotFound)), nil
+			return f.failed(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key), remedyFor(listenersv1alpha1.ReasonListenerNotFound))
 		case listener.Class() == "":
-			return f.failed(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key), remedyFor(listenersv1alpha1.ReasonClassNotSet)), nil
+			return f.failed(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key), remedyFor(listenersv1alpha1.ReasonClassNotSet))
 		case listener.Status != nil && len(listener.Status.IngressAddresses) > 0:
-			return finding{}, nil // its addresses work without the class
+			return finding{} // its addresses work without the class
 		}
 		class = listener.Class()
 	}
-	found, err := r.get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{})
-	if err != nil || found != missing {
-		return finding{}, err
+	if x.get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{}) != missing {
+		return finding{}
 	}
-	return f.failed(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class), remedyFor(listenersv1alpha1.ReasonClassNotFound)), nil
+	return f.failed(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class), remedyFor(listenersv1alpha1.ReasonClassNotFound))
 }
 
 // pendingClaim returns what the operator says about a claim without a volume.
-func (r reader) pendingClaim(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim) (finding, error) {
-	event, err := r.lastEvent(ctx, pvc, fromOperator)
-	switch {
-	case err != nil:
-		return f, err
-	case event == nil:
-		return f.failed("", "has no volume, and the operator says nothing about it", remedyOperator), nil
-	default:
-		return f.failed(event.Reason, event.Message, remedyFor(event.Reason)), nil
+func (x *examination) pendingClaim(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim) finding {
+	event := x.lastEvent(ctx, pvc, fromOperator)
+	if event == nil {
+		return f.failed("", "has no volume, and the operator says nothing about it", remedyOperator)
 	}
+	return f.failed(event.Reason, event.Message, remedyFor(event.Reason))
 }
 
 // volume follows the volume of a claim, and returns what it was provisioned for.
-func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (claim.Selector, error) {
+func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) claim.Selector {
 	requested, _ := claim.ParseSelector(pvc.Annotations)
 	pv := &corev1.PersistentVolume{}
-	found, err := w.get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
 	f := finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}
-	switch {
-	case err != nil:
-		return requested, err
+	switch found := w.follow(ctx, f, pv); {
 	case found == forbidden:
-		w.add(f.unreadable())
-		return requested, nil
+		return requested
 	case found == missing:
 		w.add(f.failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", remedyOperator))
-		return requested, nil
+		return requested
 	case !claim.IsBoundTo(pv, pvc):
 		w.add(f.failed("", "is not a listener volume of this claim", "Create the claim again without spec.volumeName."))
-		return requested, nil
+		return requested
 	}
 	provisioned, err := claim.VolumeSelector(pv)
 	if err != nil {
@@ -149,7 +138,8 @@ func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (c
 			fmt.Sprintf("was provisioned for %s, and the annotation of the claim now names %s, which has no effect", describe(provisioned), describe(requested)),
 			remedyFor(listenersv1alpha1.ReasonSelectorChanged)))
 	}
-	return provisioned, w.pin(ctx, pv, types.NamespacedName{Namespace: pvc.Namespace, Name: pvc.Name})
+	w.pin(ctx, pv, types.NamespacedName{Namespace: pvc.Namespace, Name: pvc.Name})
+	return provisioned
 }
 
 func describe(s claim.Selector) string {
@@ -160,20 +150,16 @@ func describe(s claim.Selector) string {
 }
 
 // pin follows the node affinity of the volume of a claim.
-func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey types.NamespacedName) error {
+func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey types.NamespacedName) {
 	f := finding{Kind: "PersistentVolume", Name: pv.Name}
 	pinned := index.PinnedNodes(pv)
 	if len(pinned) == 0 {
 		w.add(f.ok("is not pinned to a node"))
-		return nil
+		return
 	}
 	node := &corev1.Node{}
-	found, err := w.get(ctx, types.NamespacedName{Name: pinned[0]}, node)
-	if err != nil {
-		return err
-	}
 	release := fmt.Sprintf("kubectl listener release %s --namespace %s", claimKey.Name, claimKey.Namespace)
-	switch {
+	switch found := w.get(ctx, types.NamespacedName{Name: pinned[0]}, node); {
 	case found == forbidden:
 		w.add(f.ok("is pinned to node %s", pinned[0]))
 	case found == missing:
@@ -181,38 +167,26 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey ty
 	case claim.NodeLost(node):
 		w.add(f.failed(listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("is pinned to node %s, which is out of service", pinned[0]), remedyNodeLost+release))
 	default:
-		return w.stuck(ctx, f.ok("is pinned to node %s", strings.Join(pinned, ", ")), claimKey, release)
+		w.add(w.stuck(ctx, f.ok("is pinned to node %s", strings.Join(pinned, ", ")), claimKey, release))
 	}
-	return nil
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
-func (w *walk) stuck(ctx context.Context, f finding, claimKey types.NamespacedName, release string) error {
+func (w *walk) stuck(ctx context.Context, f finding, claimKey types.NamespacedName, release string) finding {
 	pvc := &corev1.PersistentVolumeClaim{}
-	if found, err := w.get(ctx, claimKey, pvc); err != nil || found != present {
-		w.add(f)
-		return err
+	if w.get(ctx, claimKey, pvc) != present {
+		return f
 	}
-	pods, err := w.pods(ctx, pvc)
-	if err != nil {
-		return err
-	}
-	for i := range pods {
-		if scheduled := podCondition(&pods[i], corev1.PodScheduled); scheduled == nil || scheduled.Status != corev1.ConditionFalse {
+	for _, pod := range w.pods(ctx, pvc) {
+		if scheduled := podCondition(&pod, corev1.PodScheduled); scheduled == nil || scheduled.Status != corev1.ConditionFalse {
 			continue
 		}
-		event, err := w.lastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonPinnedToNode })
-		if err != nil {
-			return err
-		}
-		message := fmt.Sprintf("%s, and Pod %s cannot be scheduled", f.Message, pods[i].Name)
-		if event != nil {
+		message := fmt.Sprintf("%s, and Pod %s cannot be scheduled", f.Message, pod.Name)
+		if event := w.lastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonPinnedToNode }); event != nil {
 			message = event.Message
 		}
-		f = f.failed(listenersv1alpha1.ReasonPinnedToNode, message,
+		return f.failed(listenersv1alpha1.ReasonPinnedToNode, message,
 			"Let the node take the Pod: it may be cordoned, full, or have a taint. Or give the address up: "+release+" --force")
-		break
 	}
-	w.add(f)
-	return nil
+	return f
 }

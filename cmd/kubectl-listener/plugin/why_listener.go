@@ -10,7 +10,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,25 +22,16 @@ import (
 
 // listener follows a Listener, its class, and the objects that expose it. pod is the Pod that it was reached from, or
 // nil.
-func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listener, pod *corev1.Pod) error {
+func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listener, pod *corev1.Pod) {
 	w.add(listenerFinding(listener))
-	class, err := w.class(ctx, listener)
-	if err != nil {
-		return err
-	}
-	service, err := w.service(ctx, listener)
-	if err != nil {
-		return err
-	}
+	class := w.class(ctx, listener)
+	service := w.service(ctx, listener)
 	if class != nil {
-		if err := w.exposures(ctx, listener, class); err != nil {
-			return err
-		}
+		w.exposures(ctx, listener, class)
 	}
-	if service == nil {
-		return nil
+	if service != nil {
+		w.endpoints(ctx, listener, service, pod)
 	}
-	return w.endpoints(ctx, listener, service, pod)
 }
 
 // condition returns a condition of a Listener, or an empty one.
@@ -102,36 +92,33 @@ func listenerFinding(listener *listenersv1alpha1.Listener) finding {
 }
 
 // class follows the class of a Listener, and returns it, or nil.
-func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) (*listenersv1alpha1.ListenerClass, error) {
-	name := listener.Class()
-	if name == "" {
-		return nil, nil //nolint:nilnil // the operator says so
+func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) *listenersv1alpha1.ListenerClass {
+	f := finding{Kind: "ListenerClass", Name: listener.Class()}
+	if f.Name == "" {
+		return nil // the operator says so
 	}
 	class := &listenersv1alpha1.ListenerClass{}
-	found, err := w.get(ctx, types.NamespacedName{Name: name}, class)
-	f := finding{Kind: "ListenerClass", Name: name}
-	switch {
-	case err != nil:
-		return nil, err
-	case found == forbidden:
-		w.add(f.unreadable())
-		return nil, nil //nolint:nilnil // the finding says why
-	case found == missing:
+	switch w.follow(ctx, f, class) {
+	case forbidden:
+		return nil
+	case missing:
 		w.add(f.failed(listenersv1alpha1.ReasonClassNotFound, "does not exist", remedyFor(listenersv1alpha1.ReasonClassNotFound)))
-		return nil, nil //nolint:nilnil // the finding says why
+		return nil
 	}
-	problem, err := tenancy.Check(ctx, w.Reader, class, listener.Namespace)
-	switch _, readErr := presenceOf(err, ""); {
-	case readErr != nil:
-		return nil, err
-	case problem != "" && listener.Status != nil && listener.Status.KeptClassName == name:
+	var problem string
+	w.presence("reading a namespace", func() (err error) {
+		problem, err = tenancy.Check(ctx, w.Reader, class, listener.Namespace)
+		return err
+	})
+	switch {
+	case problem != "" && listener.Status != nil && listener.Status.KeptClassName == f.Name:
 		w.add(f.warning(listenersv1alpha1.ReasonNamespaceNotAllowed, problem+", and the Listener keeps it"))
 	case problem != "":
 		w.add(f.failed(listenersv1alpha1.ReasonNamespaceNotAllowed, problem, remedyFor(listenersv1alpha1.ReasonNamespaceNotAllowed)))
 	default:
 		w.add(f.described(class))
 	}
-	return class, nil
+	return class
 }
 
 // described returns what a class does, or which of its settings have no effect.
@@ -150,26 +137,21 @@ func (f finding) described(class *listenersv1alpha1.ListenerClass) finding {
 }
 
 // service follows the Service of a Listener, and returns it, or nil.
-func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) (*corev1.Service, error) {
+func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) *corev1.Service {
 	service := &corev1.Service{}
-	found, err := w.get(ctx, client.ObjectKeyFromObject(listener), service)
 	f := finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
-	switch {
-	case err != nil:
-		return nil, err
+	switch found := w.follow(ctx, f, service); {
 	case found == forbidden:
-		w.add(f.unreadable())
-		return nil, nil //nolint:nilnil // the finding says why
+		return nil
 	case found == missing:
 		w.add(f.failed("", "does not exist", remedyOperator).because())
-		return nil, nil //nolint:nilnil // the finding says why
+		return nil
 	case !metav1.IsControlledBy(service, listener):
 		w.add(f.failed(listenersv1alpha1.ReasonForeignService, "is not that of the Listener", remedyFor(listenersv1alpha1.ReasonForeignService)))
-		return nil, nil //nolint:nilnil // the finding says why
-	default:
-		w.add(f.okUnless(listener, "%s, %s", service.Spec.Type, portsOf(service)))
+		return nil
 	}
-	return service, nil
+	w.add(f.okUnless(listener, "%s, %s", service.Spec.Type, portsOf(service)))
+	return service
 }
 
 // okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
@@ -182,76 +164,59 @@ func (f finding) okUnless(listener *listenersv1alpha1.Listener, format string, a
 
 // exposures follows the objects that expose a Listener beside its Service: its Routes, its Ingresses, or its routes of
 // the Gateway API, and their Gateways.
-func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) error {
+func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass) {
 	backend := backends.All().Of(class)
 	if backend.Kind != nil {
-		if err := w.generated(ctx, listener, backend.Kind); err != nil {
-			return err
-		}
+		w.generated(ctx, listener, backend.Kind)
 	}
 	if backend.Reads == nil {
-		return nil
+		return
 	}
 	for _, reference := range backend.References(class, nil) {
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(backend.Reads.GroupVersionKind)
-		found, err := w.get(ctx, reference, object)
 		f := finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
-		switch {
-		case err != nil:
-			return err
-		case found == forbidden:
-			w.add(f.unreadable())
-		case found == missing:
+		switch w.follow(ctx, f, object) {
+		case missing:
 			w.add(f.failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class."))
-		default:
+		case present:
 			w.add(f.okUnless(listener, "exists"))
 		}
 	}
-	return nil
 }
 
 // generated follows the objects of a kind that the operator generates for a Listener.
-func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) error {
+func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) {
 	f := finding{Kind: kind.Kind, Namespace: listener.Namespace}
 	list := &metav1.PartialObjectMetadataList{}
 	for _, version := range append([]string{kind.Version}, kind.OtherVersions...) {
 		list.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
-		switch found, err := w.list(ctx, list, client.InNamespace(listener.Namespace)); {
-		case err != nil:
-			return err
-		case found == forbidden:
-			w.add(f.unreadable())
-			return nil
-		case found == missing:
-			continue // the cluster may serve another version
+		found := w.followAll(ctx, f, list, client.InNamespace(listener.Namespace))
+		if found == forbidden {
+			return
 		}
-		break
+		if found == present { // otherwise, the cluster may serve another version
+			break
+		}
 	}
-	found := false
+	exist := false
 	for i := range list.Items {
 		if metav1.IsControlledBy(&list.Items[i], listener) {
-			found, f.Name = true, list.Items[i].Name
+			exist, f.Name = true, list.Items[i].Name
 			w.add(f.okUnless(listener, "exists"))
 		}
 	}
-	if !found {
+	if !exist {
 		w.add(f.failed("", "none belongs to Listener "+listener.Name, remedyOperator).because())
 	}
-	return nil
 }
 
 // endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil.
-func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listener, service *corev1.Service, pod *corev1.Pod) error {
+func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listener, service *corev1.Service, pod *corev1.Pod) {
 	var slices discoveryv1.EndpointSliceList
-	found, err := w.list(ctx, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name})
 	f := finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
-	if err != nil {
-		return err
-	}
-	if found == forbidden {
-		w.add(f.unreadable())
-		return nil
+	if w.followAll(ctx, f, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == forbidden {
+		return
 	}
 	all, ready, included := count(slices.Items, pod)
 	reserved := condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved
@@ -268,7 +233,6 @@ func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listen
 	default:
 		w.add(f.ok("%d of %d ready", ready, all))
 	}
-	return nil
 }
 
 // count returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them.

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -54,31 +53,24 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 type mounted struct{ volume, claim, listener string }
 
 // podAddresses follows the addresses of those volumes of a Pod that match: into its PodListeners, and into the files.
-func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(mounted) bool) error {
+func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(mounted) bool) {
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
-		return nil // it has no addresses of its own
+		return // it has no addresses of its own
 	}
 	addresses := &listenersv1alpha1.PodListeners{}
-	key := types.NamespacedName{Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-	found, err := w.get(ctx, key, addresses)
-	f := finding{Kind: "PodListeners", Namespace: key.Namespace, Name: key.Name}
-	switch {
-	case err != nil:
-		return err
-	case found == forbidden:
-		w.add(f.unreadable())
-		return nil
-	case found == missing:
+	f := finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+	switch w.follow(ctx, f, addresses) {
+	case forbidden:
+		return
+	case missing:
 		w.add(f.failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), remedyOperator))
-		return nil
+		return
 	}
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		entry, known := addresses.Spec.Listeners[volume.Name]
-		if !matches(mounted{volume.Name, index.ClaimName(pod, volume), entry.ListenerName}) {
-			continue
-		}
 		switch {
+		case !matches(mounted{volume.Name, index.ClaimName(pod, volume), entry.ListenerName}):
 		case !known:
 			w.add(f.failed("", fmt.Sprintf("has no entry for volume %q", volume.Name), remedyOperator))
 		case len(entry.IngressAddresses) == 0:
@@ -86,56 +78,42 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(m
 				remedyFor(listenersv1alpha1.ReasonWaitingForAddress)).because())
 		default:
 			w.add(f.ok("volume %q: %s", volume.Name, summary.Address(entry.IngressAddresses)))
-			if err := w.files(ctx, pod, volume.Name); err != nil {
-				return err
-			}
+			w.files(ctx, pod, volume.Name)
 		}
 	}
-	return nil
 }
 
 // files follows the addresses of a volume into the Pod. The kubelet starts no container before the volume has its
 // files.
-func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) error {
-	if err := w.agent(ctx, pod.Spec.NodeName); err != nil {
-		return err
-	}
+func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
+	w.agent(ctx, pod.Spec.NodeName)
 	f := finding{Kind: "Volume", Name: volume}
 	if pod.Status.Phase == corev1.PodRunning {
 		w.add(f.ok("has its files in Pod %s", pod.Name))
-		return nil
+		return
 	}
-	event, err := w.lastEvent(ctx, pod, func(e *corev1.Event) bool {
+	event := w.lastEvent(ctx, pod, func(e *corev1.Event) bool {
 		return e.Reason == "FailedMount" && strings.Contains(e.Message, fmt.Sprintf("%q", volume))
 	})
-	switch {
-	case err != nil:
-		return err
-	case event != nil:
-		w.add(f.failed(event.Reason, event.Message, "Look at the log of the node agent on node "+pod.Spec.NodeName+": kubectl logs --all-namespaces "+
-			"--selector app.kubernetes.io/component=node-agent --prefix"))
-	default:
+	if event == nil {
 		w.add(f.warning("", fmt.Sprintf("Pod %s does not run yet, so the files may not be there", pod.Name)))
+		return
 	}
-	return nil
+	w.add(f.failed(event.Reason, event.Message, "Look at the log of the node agent on node "+pod.Spec.NodeName+": kubectl logs --all-namespaces "+
+		"--selector app.kubernetes.io/component=node-agent --prefix"))
 }
 
 // agent follows the node agent of a node: a driver that is not registered with the kubelet cannot mount volumes.
-func (w *walk) agent(ctx context.Context, node string) error {
+func (w *walk) agent(ctx context.Context, node string) {
 	var csiNode storagev1.CSINode
-	found, err := w.get(ctx, types.NamespacedName{Name: node}, &csiNode)
 	f := finding{Kind: "Node", Name: node}
-	switch {
-	case err != nil:
-		return err
+	switch found := w.follow(ctx, f, &csiNode); {
 	case found == forbidden:
-		w.add(f.unreadable())
 	case found == missing || !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
 		w.add(f.failed("NoNodeAgent", "no node agent is registered with its kubelet", "Find out why the node agent does not run there: kubectl listener doctor"))
 	default:
 		w.add(f.ok("has a node agent"))
 	}
-	return nil
 }
 
 // portsOf describes the ports of a Service, sorted by name.
