@@ -65,6 +65,8 @@ could not be carried out.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl listener"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
+
+		PersistentPreRunE: func(*cobra.Command, []string) error { return e.validate() },
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)

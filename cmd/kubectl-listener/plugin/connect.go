@@ -49,9 +49,6 @@ Run it where the clients are: an address that works there need not work elsewher
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames(1, kinds...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.validate(); err != nil {
-				return err
-			}
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout is %s, and must be positive", timeout)
 			}

@@ -29,9 +29,6 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := e.validate(); err != nil {
-				return err
-			}
 			c, err := e.client()
 			if err != nil {
 				return err

@@ -66,12 +66,7 @@ separated by commas.`,
   # The list of servers for clients that must know every replica, here of a StatefulSet with the label app=redis
   kubectl listener get --selector app=redis --endpoints client`,
 		ValidArgsFunction: e.completeNames(0, kindListener),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.validate(); err != nil {
-				return err
-			}
-			return o.run(cmd.Context(), args)
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	e.addOutputFlag(cmd)
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "List the Listeners with these labels, such as app=redis. A Listener has the labels of its claim.")

@@ -39,9 +39,6 @@ docs/moving-over.md has the whole procedure.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := e.validate(); err != nil {
-				return err
-			}
 			if !dryRun {
 				return errors.New("--dry-run=false: the command changes nothing; run it without the flag, and take the steps that it prints")
 			}

@@ -46,9 +46,6 @@ docs/lost-nodes.md has the whole procedure.`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames(0, kindClaim),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.validate(); err != nil {
-				return err
-			}
 			c, err := e.client()
 			if err != nil {
 				return err

@@ -34,9 +34,6 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames(1, kinds...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := e.validate(); err != nil {
-				return err
-			}
 			c, err := e.client()
 			if err != nil {
 				return err
