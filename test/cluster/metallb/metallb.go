@@ -37,7 +37,7 @@ const toolSet = "metallb"
 
 const module = "go.universe.tf/metallb"
 
-// webhookTimeout is how long the load balancer may take to issue the certificate of its webhook.
+// webhookTimeout is how long the load balancer may take until its webhook serves.
 const webhookTimeout = time.Minute
 
 var (
@@ -76,7 +76,7 @@ func Install(ctx context.Context, c *cluster.Cluster, progress io.Writer) error 
 			return fmt.Errorf("waiting for %s: %w", workload, err)
 		}
 	}
-	return advertise(ctx, c)
+	return configure(ctx, c, advertisement)
 }
 
 // SetPool creates an IPAddressPool whose addresses only Services in these namespaces get, or changes its addresses.
@@ -97,18 +97,16 @@ func SetPool(ctx context.Context, c *cluster.Cluster, name string, namespaces []
 	if err != nil {
 		return fmt.Errorf("encoding IPAddressPool %s: %w", name, err)
 	}
-	if err := c.RunKubectl(ctx, pool, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
-		return fmt.Errorf("setting IPAddressPool %s: %w", name, err)
-	}
-	return nil
+	return configure(ctx, c, pool)
 }
 
-// advertise makes the nodes announce the addresses of all pools. The webhook that checks it is part of the load
-// balancer, is not covered by its readiness, and serves once its certificate is issued; no object shows that.
-func advertise(ctx context.Context, c *cluster.Cluster) error {
+// configure applies a manifest of the load balancer's configuration. The webhook that checks it is part of the load
+// balancer, and is not covered by its readiness: it serves once its certificate is issued, and when the node that it
+// was on was stopped, once its Pod runs again and the API server knows its address. No object shows that.
+func configure(ctx context.Context, c *cluster.Cluster, manifest []byte) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, webhookTimeout, true, func(ctx context.Context) (bool, error) {
-		last = c.RunKubectl(ctx, advertisement, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		last = c.RunKubectl(ctx, manifest, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		return last == nil, nil
 	})
 	if err != nil {
