@@ -34,8 +34,6 @@ type steadyLoad struct {
 	mounters []*mounter
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
-	// ignored are directories that are no leaks.
-	ignored map[string]bool
 }
 
 // replica is a Pod that answers at an address that must not change.
@@ -68,7 +66,7 @@ func startSteadyLoad(s *scenario) *steadyLoad {
 	s.Helper()
 	class := s.createClass(pinned())
 	ctx, cancel := context.WithCancel(s.ctx)
-	l := &steadyLoad{scenario: s, class: class.Name, cancel: cancel, ignored: map[string]bool{}}
+	l := &steadyLoad{scenario: s, class: class.Name, cancel: cancel}
 	s.Cleanup(l.stop)
 	set := statefulSet("base", int32(len(testbed.Nodes())), byClass(class.Name)) //nolint:gosec // a handful
 	spread(set)
@@ -252,27 +250,13 @@ func (l *steadyLoad) leaks(ctx context.Context) (left []string, err error) {
 				return nil, err
 			}
 			for _, entry := range entries {
-				if path := filepath.Join(dir, entry.Name()); !owned[entry.Name()] && !l.ignored[path] {
+				if path := filepath.Join(dir, entry.Name()); !owned[entry.Name()] {
 					left = append(left, path)
 				}
 			}
 		}
 	}
 	return append(append(left, objects...), openByAgents()...), nil
-}
-
-// ignoreStaging ignores the directories that the kubelets have created to stage volumes until now.
-func (l *steadyLoad) ignoreStaging() error {
-	for _, node := range testbed.Nodes() {
-		entries, err := os.ReadDir(stagingRoot(node))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		for _, entry := range entries {
-			l.ignored[filepath.Join(stagingRoot(node), entry.Name())] = true
-		}
-	}
-	return nil
 }
 
 // leakedObjects returns the objects of this operator whose owner does not exist, and the names of the directories that

@@ -18,18 +18,14 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/test/audit"
@@ -280,14 +276,13 @@ func deletedNamespace(s *scenario, l *steadyLoad, _ int) (func(context.Context) 
 	}, nil
 }
 
-// versionBefore returns the version before: the last release, and as long as there is none, a commit that has other
-// fields, permissions, policies and volumes, and runs its node agents in the same way.
+// versionBefore returns the version before: the last release, and as long as there is none, the commit before.
 func versionBefore(ctx context.Context, root string) string {
 	describe := exec.CommandContext(ctx, "git", "-C", root, "describe", "--tags", "--abbrev=0", "HEAD^")
 	if tag, err := describe.Output(); err == nil {
 		return strings.TrimSpace(string(tag))
 	}
-	return "a86c71c4c8651c95165a88df4297a56a6d8e1bf0"
+	return "HEAD^"
 }
 
 // imageBefore is the image of the version before.
@@ -358,12 +353,6 @@ func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 	if err != nil {
 		return nil, err
 	}
-	// A field that the version before does not have.
-	class := &listenersv1alpha1.ListenerClass{}
-	s.get(class, client.ObjectKey{Name: l.class})
-	s.patch(class, func() {
-		class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{l.namespace}}
-	})
 	before, err := loadVersionBefore(s, root)
 	if err != nil {
 		return nil, err
@@ -376,7 +365,6 @@ func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 	if err := awaitOperator(ctx, imageBefore); err != nil {
 		return nil, err
 	}
-	s.deleteConfinement(ctx)
 	if err := awaitAgents(ctx, imageBefore); err != nil {
 		return nil, err
 	}
@@ -388,12 +376,7 @@ func rollback(s *scenario, l *steadyLoad, _ int) (func(context.Context) error, e
 		return nil, fmt.Errorf("%w: %s", err, output)
 	}
 	return func(ctx context.Context) error {
-		if err := errors.Join(awaitOperator(ctx, operatorImage), awaitAgents(ctx, operatorImage)); err != nil {
-			return err
-		}
-		s.patch(class, func() { class.Spec.AllowedNamespaces = nil })
-		// The version before leaves empty directories of the volumes that it has published: docs/upgrade.md.
-		return l.ignoreStaging()
+		return errors.Join(awaitOperator(ctx, operatorImage), awaitAgents(ctx, operatorImage))
 	}, nil
 }
 
@@ -412,26 +395,6 @@ func awaitAgents(ctx context.Context, image string) error {
 		return d.Spec.Template.Spec.Containers[0].Image == image && isRolledOut(d)
 	})
 	return err
-}
-
-// deleteConfinement waits until the operator reports that a policy of a later version keeps it from its work, and
-// deletes the policies of that version.
-func (s *scenario) deleteConfinement(ctx context.Context) {
-	s.Helper()
-	if _, err := await(ctx, &operatorv1alpha1.ListenerOperator{}, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, func(o *operatorv1alpha1.ListenerOperator) bool {
-		degraded := meta.FindStatusCondition(o.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-		return degraded != nil && degraded.Status == metav1.ConditionTrue && strings.Contains(degraded.Message, "ValidatingAdmissionPolicy '"+names.Operator+".")
-	}); err != nil {
-		s.Fatal(err)
-	}
-	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
-	s.must(api.List(ctx, &policies))
-	for i := range policies.Items {
-		if policy := &policies.Items[i]; strings.HasPrefix(policy.Name, names.Operator+".") {
-			s.remove(policy)
-			s.remove(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}})
-		}
-	}
 }
 
 // recoveryTimeout is how long the cluster may take to recover. It allows for a machine that has other work.
