@@ -7,7 +7,6 @@
 package installation
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -86,66 +86,46 @@ type Component struct {
 	Immutable func(observed Object) bool
 	// Kept are the paths of fields that other clients may set.
 	Kept [][]string
-	// Empty returns an object of the kind to read into.
-	Empty func() Object
 
-	// build returns an apply configuration without owner and labels.
-	build func(*operatorv1alpha1.ListenerOperator, Settings) (any, error)
+	// values returns what the manifest of the component is completed with. If it is nil, these are the Settings.
+	values func(*operatorv1alpha1.ListenerOperator, Settings) (any, error)
+	// example is an empty object of the kind.
+	example Object
 }
 
 // Components returns what is installed, in the order of dependencies: agents only run where a policy protects what they
-// read, and claims are only provisioned where agents run.
+// read, and claims are only provisioned where agents run. Monitoring, and what OpenShift's console shows, are not in the
+// bundle for OLM, because an installation there fails where the cluster does not serve one of the kinds.
 func Components() []Component {
-	return append([]Component{
-		{
-			Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, build: podListenersPolicy,
-			Empty: func() Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} },
-		},
-		{
-			Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, build: podListenersPolicyBinding,
-			Empty: func() Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{} },
-		},
-		{
-			Kind: "CSIDriver", Name: names.Driver, Adopt: true, build: csiDriver,
-			Empty: func() Object { return &storagev1.CSIDriver{} },
-		},
-		optional(names.KindSecurityContextConstraints, Component{Name: names.NodeAgent, build: securityContextConstraints}),
-		{
-			Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, build: daemonSet, Kept: [][]string{annotationRestartedAt},
-			Empty: func() Object { return &appsv1.DaemonSet{} },
-		},
-		{
-			Kind: "StorageClass", Name: names.Driver, Adopt: true, build: storageClass, Immutable: storageClassImmutable,
-			Empty: func() Object { return &storagev1.StorageClass{} },
-		},
-		{
-			Kind: "NetworkPolicy", Name: names.Operator, Namespaced: true, Extra: true, build: operatorNetworkPolicy,
-			Empty: func() Object { return &networkingv1.NetworkPolicy{} },
-		},
-		{
-			Kind: "NetworkPolicy", Name: names.NodeAgent, Namespaced: true, Extra: true, build: nodeAgentNetworkPolicy,
-			Empty: func() Object { return &networkingv1.NetworkPolicy{} },
-		},
-		{
-			Kind: "Service", Name: names.MetricsService, Namespaced: true, Extra: true, build: metricsService,
-			Empty: func() Object { return &corev1.Service{} },
-		},
-		optional(names.KindServiceMonitor, Component{Name: names.Operator, Namespaced: true, Extra: true, build: serviceMonitor}),
-		optional(names.KindPrometheusRule, Component{Name: names.Operator, Namespaced: true, Extra: true, build: prometheusRule}),
-		optional(names.KindConsoleQuickStart, Component{Name: names.Operator, Extra: true, build: quickStart}),
-	}, yamlSamples()...)
+	return []Component{
+		{Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicy{}},
+		{Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}},
+		{Kind: "CSIDriver", Name: names.Driver, Adopt: true, example: &storagev1.CSIDriver{}},
+		optional(names.KindSecurityContextConstraints, Component{Name: names.NodeAgent}),
+		{Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, Kept: [][]string{annotationRestartedAt}, values: daemonSetValues, example: &appsv1.DaemonSet{}},
+		{Kind: "StorageClass", Name: names.Driver, Adopt: true, Immutable: storageClassImmutable, example: &storagev1.StorageClass{}},
+		{Kind: "NetworkPolicy", Name: names.Operator, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
+		{Kind: "NetworkPolicy", Name: names.NodeAgent, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
+		{Kind: "Service", Name: names.MetricsService, Namespaced: true, Extra: true, example: &corev1.Service{}},
+		optional(names.KindServiceMonitor, Component{Name: names.Operator, Namespaced: true, Extra: true}),
+		optional(names.KindPrometheusRule, Component{Name: names.Operator, Namespaced: true, Extra: true}),
+		optional(names.KindConsoleQuickStart, Component{Name: names.Operator, Extra: true}),
+		optional(names.KindConsoleYAMLSample, Component{Name: names.Operator + "-listenerclass", Extra: true}),
+		optional(names.KindConsoleYAMLSample, Component{Name: names.Operator + "-listener", Extra: true}),
+		optional(names.KindConsoleYAMLSample, Component{Name: names.Operator + "-statefulset", Extra: true}),
+	}
 }
 
 // optional completes a component that is only installed where the cluster serves its kind.
 func optional(kind schema.GroupVersionKind, c Component) Component {
-	c.Kind, c.Optional = kind.Kind, kind
-	c.Empty = func() Object {
-		object := &unstructured.Unstructured{}
-		object.SetGroupVersionKind(kind)
-		return object
-	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	c.Kind, c.Optional, c.example = kind.Kind, kind, object
 	return c
 }
+
+// Empty returns an object of the kind to read into.
+func (c Component) Empty() Object { return c.example.DeepCopyObject().(Object) }
 
 // Key returns the namespaced name of the component, given the operator's namespace.
 func (c Component) Key(namespace string) types.NamespacedName {
@@ -157,15 +137,11 @@ func (c Component) Key(namespace string) types.NamespacedName {
 
 // Desired returns the component as it is to be applied, owned by the configuration.
 func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings) (*unstructured.Unstructured, error) {
-	desired, err := c.build(config, s)
+	object, err := c.render(config, s)
 	if err != nil {
 		return nil, fmt.Errorf("building %s %s: %w", c.Kind, c.Name, err)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
-	if err != nil {
-		return nil, fmt.Errorf("building %s %s: %w", c.Kind, c.Name, err)
-	}
-	object := &unstructured.Unstructured{Object: content}
+	object.SetNamespace(c.Key(s.Namespace).Namespace)
 	labels := NodeAgentLabels()
 	labels[LabelManagedBy] = names.Operator
 	object.SetLabels(labels)
@@ -213,24 +189,11 @@ func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, obs
 	}
 }
 
-// converted returns the apply configuration with the same fields as a part of the configuration.
-func converted[T any](in any) (*T, error) {
-	raw, err := json.Marshal(in)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", in, err)
-	}
-	out := new(T)
-	if err := json.Unmarshal(raw, out); err != nil {
-		return nil, fmt.Errorf("decoding %T: %w", in, err)
-	}
-	return out, nil
-}
-
-// unstructuredObject returns an object of a kind for which there is no apply configuration.
-func unstructuredObject(kind schema.GroupVersionKind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	o.SetGroupVersionKind(kind)
-	o.SetNamespace(namespace)
-	o.SetName(name)
-	return o
+// storageClassImmutable reports whether a StorageClass cannot be updated to the desired one, as those of Stackable's
+// listener operator.
+func storageClassImmutable(observed Object) bool {
+	class, ok := observed.(*storagev1.StorageClass)
+	return ok && class.Provisioner == names.Driver && (len(class.Parameters) > 0 ||
+		ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete) != corev1.PersistentVolumeReclaimDelete ||
+		ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate)
 }

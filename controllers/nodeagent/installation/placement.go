@@ -7,7 +7,6 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -58,27 +57,6 @@ func (p Placement) completed(operator corev1.PodSpec) Placement {
 func PlacementOf(agents *appsv1.DaemonSet) Placement {
 	pod := agents.Spec.Template.Spec
 	return Placement{pod.NodeSelector, pod.Tolerations, pod.Affinity}
-}
-
-// apply adds the placement to a Pod.
-func (p Placement) apply(pod *corev1ac.PodSpecApplyConfiguration) error {
-	pod.WithNodeSelector(p.NodeSelector)
-	for i := range p.Tolerations {
-		toleration, err := converted[corev1ac.TolerationApplyConfiguration](p.Tolerations[i])
-		if err != nil {
-			return err
-		}
-		pod.WithTolerations(toleration)
-	}
-	if p.Affinity == nil {
-		return nil
-	}
-	affinity, err := converted[corev1ac.AffinityApplyConfiguration](p.Affinity)
-	if err != nil {
-		return err
-	}
-	pod.WithAffinity(affinity)
-	return nil
 }
 
 // Selects reports whether agents run on a node. It ignores the taints of Kubernetes itself, which are temporary, and

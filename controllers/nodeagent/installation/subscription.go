@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -18,8 +17,8 @@ var inheritedEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy
 // proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds
 // those of a Subscription. The operator's policy for DaemonSets denies all but literal values: the kubelet would read
 // any Secret of the namespace for others.
-func proxyEnv(operator corev1.PodSpec) ([]*corev1ac.EnvVarApplyConfiguration, error) {
-	var env []*corev1ac.EnvVarApplyConfiguration
+func proxyEnv(operator corev1.PodSpec) ([]corev1.EnvVar, error) {
+	var env []corev1.EnvVar
 	for i := range operator.Containers {
 		if operator.Containers[i].Name != componentOperator {
 			continue
@@ -34,18 +33,8 @@ func proxyEnv(operator corev1.PodSpec) ([]*corev1ac.EnvVarApplyConfiguration, er
 				return nil, fmt.Errorf("environment variable %s of Deployment %s refers to another object or variable, and so cannot be passed on to the node agents; "+
 					"set its value itself there, or in spec.config.env of the Subscription", name, names.Operator)
 			}
-			env = append(env, corev1ac.EnvVar().WithName(name).WithValue(variable.Value))
+			env = append(env, corev1.EnvVar{Name: name, Value: variable.Value})
 		}
 	}
 	return env, nil
-}
-
-// pullSecrets returns the image pull secrets that the operator's own Pod names: the agents run from the same image, in
-// the same namespace. Those of its ServiceAccount are not among them; the agents have their own ServiceAccount.
-func pullSecrets(operator corev1.PodSpec) []*corev1ac.LocalObjectReferenceApplyConfiguration {
-	var secrets []*corev1ac.LocalObjectReferenceApplyConfiguration
-	for _, s := range operator.ImagePullSecrets {
-		secrets = append(secrets, corev1ac.LocalObjectReference().WithName(s.Name))
-	}
-	return secrets
 }
