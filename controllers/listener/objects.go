@@ -70,8 +70,8 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 		return nil, w.delete(ctx, s.backend, existing, o) // it is created again after its deletion
 	}
 	desired.SetGroupVersionKind(kind.GroupKind().WithVersion(s.served[kind.GroupVersionKind]))
-	_, err = w.applier.Apply(ctx, desired.Unstructured, existing)
-	if err == nil && desired.GetResourceVersion() != "" { // a request was sent
+	sent, err := w.applier.Apply(ctx, desired.Unstructured, existing)
+	if sent {
 		err = w.record(s, desired, o)
 	}
 	if message, ok := rejection(err); ok {

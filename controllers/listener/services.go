@@ -141,11 +141,11 @@ func (w *serviceWriter) applyOnce(ctx context.Context, s *snapshot, service *cor
 	if o.service != nil {
 		existing = o.service
 	}
-	result, err := w.applier.Apply(ctx, desired, existing)
+	sent, err := w.applier.Apply(ctx, desired, existing)
 	if err != nil {
 		return err
 	}
-	if result != apply.Unchanged {
+	if sent {
 		o.service = &corev1.Service{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, o.service); err != nil {
 			return fmt.Errorf("reading the applied service %s: %w", s.key(), err)

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -22,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -254,19 +256,18 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 	if err := r.prepare(ctx, o.config, c, desired); err != nil {
 		return err
 	}
-	wanted, created := contentOf(desired.DeepCopy()), c.object == nil
-	result, err := r.applier.Apply(ctx, desired, c.object)
-	if err != nil || result == apply.Unchanged {
+	wanted, last := contentOf(desired.DeepCopy()), r.replacements[c.Kind+"/"+c.Name]
+	incomplete := c.object == nil || !metav1.IsControlledBy(c.object, o.config) || !labels.SelectorFromSet(desired.GetLabels()).Matches(labels.Set(c.object.GetLabels()))
+	sent, err := r.applier.Apply(ctx, desired, c.object)
+	if err != nil || !sent {
 		return err
 	}
-	log.FromContext(ctx).Info(result.String(), c.Kind, c.Name)
-	if result == apply.Repaired {
+	repaired := incomplete && reflect.DeepEqual(last.desired, wanted) && last.resourceVersion != desired.GetResourceVersion()
+	log.FromContext(ctx).Info("Applied", c.Kind, c.Name, "repaired", repaired)
+	if repaired {
 		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
 	}
-	if err := c.decode(desired); err != nil || !created {
-		return err
-	}
-	return r.remember(c, wanted)
+	return errors.Join(c.decode(desired), r.remember(c, wanted))
 }
 
 // prepare deletes the object of a component if it cannot be changed to the desired one, or else repairs its content.

@@ -118,6 +118,7 @@ func (r *Reconciler) delete(ctx context.Context, kind string, object client.Obje
 	if err := r.applier.Delete(ctx, object, options...); err != nil {
 		return err
 	}
+	delete(r.replacements, kind+"/"+object.GetName()) // to create it again is no repair
 	log.FromContext(ctx).Info("Deleted", kind, object.GetName())
 	return nil
 }

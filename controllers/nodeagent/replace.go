@@ -33,9 +33,10 @@ import (
 // content is what an object has besides its metadata and its status.
 type content = map[string]any
 
-// replacement is the last replacement of the content of an object.
+// replacement is the last replacement of the content of an object, or its creation.
 type replacement struct {
-	uid types.UID
+	uid             types.UID
+	resourceVersion string
 	// desired was sent, and result is what the API server answered with, which also has defaults.
 	desired, result content
 }
@@ -112,7 +113,7 @@ func (r *Reconciler) remember(c *component, desired content) error {
 	if r.replacements == nil {
 		r.replacements = map[string]replacement{}
 	}
-	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: c.object.GetUID(), desired: desired, result: contentOf(result)}
+	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: c.object.GetUID(), resourceVersion: c.object.GetResourceVersion(), desired: desired, result: contentOf(result)}
 	return nil
 }
 

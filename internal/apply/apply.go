@@ -26,7 +26,7 @@ import (
 )
 
 // Applier applies objects as one field manager. It remembers what it applied, so that an object that is as desired
-// costs no request, and to distinguish repairs from other changes. It is safe for concurrent use.
+// costs no request. It is safe for concurrent use.
 type Applier struct {
 	client  client.Client
 	manager client.FieldOwner
@@ -78,27 +78,6 @@ func (s sentStatus) repeats(last sentStatus) bool {
 	return s.from == last.from || err == nil && order < 0
 }
 
-// Result is what Apply did, compared with the observed object.
-type Result int
-
-const (
-	// Unchanged means that the observed object was as desired.
-	Unchanged Result = iota
-	// Created means that there was no object.
-	Created
-	// Changed means that the object is another version than the observed one.
-	Changed
-	// Repaired means that since the same desired state was last applied, another writer changed a desired field, or
-	// deleted the object. An observed object that lacks desired fields, because a cache leaves them out, counts as
-	// changed.
-	Repaired
-)
-
-// String returns the name of the constant.
-func (r Result) String() string {
-	return [...]string{Unchanged: "Unchanged", Created: "Created", Changed: "Changed", Repaired: "Repaired"}[r]
-}
-
 // New returns an Applier that writes as manager, one of the names.FieldManager constants.
 func New(c client.Client, manager string) *Applier {
 	return &Applier{client: c, manager: client.FieldOwner(manager), applied: lru.New(remembered), statuses: lru.New(rememberedStatuses)}
@@ -106,28 +85,25 @@ func New(c client.Client, manager string) *Applier {
 
 // Apply makes the object as desired says, whose apiVersion, kind and name must be set. observed is the object as last
 // read, or nil if there is none: when it is still as the last apply of an equal desired state left it, or
-// SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is. Otherwise desired
-// holds the object as it is now. A namesake that has replaced the observed object, or that exists although observed is
-// nil, is never written to, and if desired has a resource version, no other version either; the error is then a
-// conflict.
-func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) (Result, error) {
+// SummarizeService recorded that it follows an equal one, nothing is sent and desired stays as it is. Otherwise the
+// result is true, and desired holds the object as it is now. A namesake that has replaced the observed object, or that
+// exists although observed is nil, is never written to, and if desired has a resource version, no other version either;
+// the error is then a conflict.
+func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured, observed client.Object) (sent bool, _ error) {
 	version := desired.GetResourceVersion()
 	desired.SetResourceVersion("") // not part of the desired state
-	sent, err := sum(desired)
+	hash, err := sum(desired)
 	if err != nil {
-		return Unchanged, err
+		return false, err
 	}
 	id := identity{desired.GroupVersionKind(), client.ObjectKeyFromObject(desired)}
-	last := a.last(id)
-	fields := desired.DeepCopy().Object
-	delete(fields, "apiVersion") // typed objects may lack them
-	delete(fields, "kind")
-	follows, err := a.follows(observed, last, sent, fields)
-	if err != nil || follows {
-		desired.SetResourceVersion(version)
-		return Unchanged, err
-	}
+	last, _ := a.applied.Get(id)
+	known, _ := last.(record)
+	follows, err := a.follows(observed, desired, known, hash)
 	desired.SetResourceVersion(version)
+	if err != nil || follows {
+		return false, err
+	}
 	switch {
 	case observed != nil:
 		desired.SetUID(observed.GetUID())
@@ -135,21 +111,20 @@ func (a *Applier) Apply(ctx context.Context, desired *unstructured.Unstructured,
 		desired.SetResourceVersion(noVersion)
 	}
 	if err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), a.manager, client.ForceOwnership); err != nil {
-		return Unchanged, fmt.Errorf("applying %s %s: %w", id.kind.Kind, id.name, asConflict(err, desired))
+		return false, fmt.Errorf("applying %s %s: %w", id.kind.Kind, id.name, asConflict(err, desired))
 	}
-	now := record{sent: sent, uid: desired.GetUID(), resourceVersion: desired.GetResourceVersion()}
-	a.applied.Add(id, now)
-	return result(last, now, fields, observed, desired)
+	a.applied.Add(id, record{sent: hash, uid: desired.GetUID(), resourceVersion: desired.GetResourceVersion()})
+	return true, nil
 }
 
-// follows reports whether the observed object, nil if there is none, is known to follow the desired fields: they are
-// what was last applied to it, and hold in the version that the API server answered with, or in a later one, which
-// other writers changed elsewhere, for example in the status.
-func (a *Applier) follows(observed client.Object, last record, sent [sha256.Size]byte, fields map[string]any) (bool, error) {
+// follows reports whether the observed object, nil if there is none, is known to follow the desired one: that is what
+// was last applied to it, and holds in the version that the API server answered with, or in a later one, which other
+// writers changed elsewhere, for example in the status.
+func (a *Applier) follows(observed client.Object, desired *unstructured.Unstructured, last record, sent [sha256.Size]byte) (bool, error) {
 	switch {
 	case observed == nil:
 		return false, nil
-	case last.of(observed, sent), slices.Contains(observed.GetManagedFields(), summary(string(a.manager), sent)):
+	case last == record{sent, observed.GetUID(), observed.GetResourceVersion()}, slices.Contains(observed.GetManagedFields(), summary(string(a.manager), sent)):
 		return true, nil
 	case last.sent != sent || last.uid != observed.GetUID():
 		return false, nil
@@ -158,47 +133,23 @@ func (a *Applier) follows(observed client.Object, last record, sent [sha256.Size
 	if err != nil {
 		return false, fmt.Errorf("converting %T: %w", observed, err)
 	}
-	return !differ(fields, fields, content), nil
+	content["apiVersion"], content["kind"] = desired.GetAPIVersion(), desired.GetKind() // typed objects may lack them
+	return has(content, desired.Object), nil
 }
 
-// result returns what an apply of the desired fields did. last is the record of the apply before it, now its own;
-// before is nil if there was no object.
-func result(last, now record, fields map[string]any, before client.Object, after *unstructured.Unstructured) (Result, error) {
-	again := last.sent == now.sent && last.resourceVersion != now.resourceVersion
-	switch {
-	case before == nil && again:
-		return Repaired, nil
-	case before == nil:
-		return Created, nil
-	case before.GetResourceVersion() == now.resourceVersion:
-		return Unchanged, nil
-	case !again:
-		return Changed, nil
-	}
-	was, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
-	if err != nil {
-		return Changed, fmt.Errorf("converting %T: %w", before, err)
-	}
-	if differ(fields, was, after.Object) {
-		return Repaired, nil
-	}
-	return Changed, nil // in fields of other writers, for example the status
-}
-
-// differ reports whether two versions of an object differ in the desired fields.
-func differ(desired, before, after any) bool {
+// has reports whether an object has the desired fields.
+func has(object, desired any) bool {
 	fields, ok := desired.(map[string]any)
 	if !ok {
-		return !reflect.DeepEqual(before, after)
+		return reflect.DeepEqual(object, desired)
 	}
-	old, _ := before.(map[string]any)
-	updated, _ := after.(map[string]any)
+	present, _ := object.(map[string]any)
 	for name, field := range fields {
-		if differ(field, old[name], updated[name]) {
-			return true
+		if !has(present[name], field) {
+			return false
 		}
 	}
-	return false
+	return true
 }
 
 // ApplyStatus makes status the status of the observed object, and never that of a namesake that has replaced it.
@@ -252,18 +203,6 @@ func (a *Applier) Delete(ctx context.Context, observed client.Object, options ..
 	}
 	a.applied.Remove(identity{kind, key})
 	return nil
-}
-
-// last returns the record of an object, which is empty if there is none.
-func (a *Applier) last(id identity) record {
-	last, _ := a.applied.Get(id)
-	r, _ := last.(record)
-	return r
-}
-
-// of reports whether observed is the version that sending this desired state resulted in.
-func (r record) of(observed client.Object, sent [sha256.Size]byte) bool {
-	return r.sent == sent && r.uid == observed.GetUID() && r.resourceVersion == observed.GetResourceVersion()
 }
 
 // sum returns a hash of a desired state.

@@ -54,7 +54,7 @@ func mustApply(t *testing.T, applier *apply.Applier, desired *unstructured.Unstr
 	}
 }
 
-func TestResultsOfApply(t *testing.T) {
+func TestApplySendsWhatDiffers(t *testing.T) {
 	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
 	applier := apply.New(c, "tester")
 	change := func(value string) func() {
@@ -71,35 +71,34 @@ func TestResultsOfApply(t *testing.T) {
 		name   string
 		before func()
 		value  string
-		want   apply.Result
 		sent   bool
 	}{
-		{"no object", func() {}, "a", apply.Created, true},
-		{"the same desired state", func() {}, "a", apply.Unchanged, false},
-		{"another desired state", func() {}, "b", apply.Changed, true},
-		{"the same desired state again", func() {}, "b", apply.Unchanged, false},
-		{"a change of a desired field by another writer", change("theirs"), "b", apply.Repaired, true},
-		{"the same desired state after a repair", func() {}, "b", apply.Unchanged, false},
+		{"no object", func() {}, "a", true},
+		{"the same desired state", func() {}, "a", false},
+		{"another desired state", func() {}, "b", true},
+		{"the same desired state again", func() {}, "b", false},
+		{"a change of a desired field by another writer", change("theirs"), "b", true},
+		{"the same desired state after a repair", func() {}, "b", false},
 		{"a change of another field", func() {
 			observed := observe(t, c, namespace)
 			observed.Annotations = map[string]string{"theirs": "x"}
 			if err := c.Update(t.Context(), observed); err != nil {
 				t.Fatal(err)
 			}
-		}, "b", apply.Unchanged, false},
-		{"a change together with one of the desired state", change("theirs"), "c", apply.Changed, true},
+		}, "b", false},
+		{"a change together with one of the desired state", change("theirs"), "c", true},
 		{"a deletion by another writer", func() {
 			if err := c.Delete(t.Context(), observe(t, c, namespace)); err != nil {
 				t.Fatal(err)
 			}
-		}, "c", apply.Repaired, true},
+		}, "c", true},
 		{"a deletion by the applier", func() {
 			if err := applier.Delete(t.Context(), observe(t, c, namespace)); err != nil {
 				t.Fatal(err)
 			}
-		}, "c", apply.Created, true},
-		{"another process", func() { applier = apply.New(c, "tester") }, "c", apply.Unchanged, true},
-		{"another process and a change", func() { applier = apply.New(c, "tester"); change("theirs")() }, "c", apply.Changed, true},
+		}, "c", true},
+		{"another process", func() { applier = apply.New(c, "tester") }, "c", true},
+		{"another process and a change", func() { applier = apply.New(c, "tester"); change("theirs")() }, "c", true},
 	} {
 		tc.before()
 		var observed client.Object
@@ -107,33 +106,12 @@ func TestResultsOfApply(t *testing.T) {
 			observed = o
 		}
 		desired := configMap(namespace, tc.value)
-		got, err := applier.Apply(t.Context(), desired, observed)
-		if err != nil || got != tc.want {
-			t.Errorf("%s: result is %s, error %v, want %s", tc.name, got, err, tc.want)
-		}
-		if got := desired.GetResourceVersion() != ""; got != tc.sent {
-			t.Errorf("%s: sent is %t, want %t", tc.name, got, tc.sent)
+		sent, err := applier.Apply(t.Context(), desired, observed)
+		if got := desired.GetResourceVersion() != ""; err != nil || sent != tc.sent || got != tc.sent {
+			t.Errorf("%s: sent is %t, and has a resource version %t, error %v, want %t", tc.name, sent, got, err, tc.sent)
 		}
 		if got := observe(t, c, namespace).Data["key"]; got != tc.value {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.value)
-		}
-	}
-}
-
-// A cache that lags behind still has the object as another writer changed it.
-func TestRepairIsReportedOnce(t *testing.T) {
-	namespace, c := apiserver.Namespace(t), apiserver.Client(t)
-	applier := apply.New(c, "tester")
-	mustApply(t, applier, configMap(namespace, "a"), nil)
-	ours := observe(t, c, namespace)
-	theirs := ours.DeepCopy()
-	theirs.Data["key"] = "theirs"
-	if err := c.Patch(t.Context(), theirs, client.MergeFrom(ours)); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []apply.Result{apply.Repaired, apply.Changed} {
-		if got, err := applier.Apply(t.Context(), configMap(namespace, "a"), theirs); err != nil || got != want {
-			t.Errorf("result is %s, error %v, want %s", got, err, want)
 		}
 	}
 }
@@ -232,8 +210,8 @@ func TestObjectThatWasNotObservedIsNeverModified(t *testing.T) {
 	}}
 	for _, desired := range []*unstructured.Unstructured{configMap(namespace, "a"), service, listener} {
 		created := desired.DeepCopy()
-		if result, err := apply.New(c, "tester").Apply(t.Context(), created, nil); err != nil || result != apply.Created {
-			t.Errorf("%s: result is %s, error %v", desired.GetKind(), result, err)
+		if sent, err := apply.New(c, "tester").Apply(t.Context(), created, nil); err != nil || !sent {
+			t.Errorf("%s: sent is %t, error %v", desired.GetKind(), sent, err)
 		}
 		before := created.DeepCopy()
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(desired), before); err != nil {
