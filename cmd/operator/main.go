@@ -293,7 +293,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: clock.RealClock{},
 		}).SetupWithManager},
 		{"restart", (&restart.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events}).SetupWithManager},
-		{"volume", func(mgr manager.Manager) error { return volume.Add(mgr, applier) }},
+		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier}).SetupWithManager},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
 			ClusterDomain: options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis,

@@ -28,10 +28,8 @@ const (
 	// finalizerProtection delays the deletion of a PersistentVolume until it is not bound. Only this package removes it
 	// earlier: the claim gets a new volume.
 	finalizerProtection = "kubernetes.io/pv-protection"
-	// finalizerProvisioner is on volumes of Stackable's listener operator; the provisioner removes it.
-	finalizerProvisioner = "external-provisioner.volume.kubernetes.io/finalizer"
-	// annotationProvisionedBy names the provisioner of a PersistentVolume, which deletes it when it is released.
-	annotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
+	// finalizerProvisioner is on volumes of Stackable's listener operator; package volume removes it.
+	finalizerProvisioner = volume.PVDeletionProtectionFinalizer
 )
 
 // release replaces the volume of a claim by one without a node affinity, if the API server confirms the decision and
@@ -162,11 +160,6 @@ func (r *Reconciler) desiredVolume(ctx context.Context, o *observed) (desired *c
 		return nil, fmt.Sprintf("PersistentVolume %s does not exist, and cannot be created again, because %s", o.claim.Spec.VolumeName, claim.ListenerNameProblem(listener)), nil
 	}
 	desired = claim.Volume(o.claim, listener)
-	desired.Annotations = map[string]string{annotationProvisionedBy: names.Driver}
-	desired.Spec.ClaimRef = &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: o.claim.Namespace, Name: o.claim.Name, UID: o.claim.UID,
-	}
-	desired.Spec.StorageClassName = volume.GetPersistentVolumeClaimClass(o.claim)
 	desired.Spec.NodeAffinity = o.affinity()
 	if o.pv != nil {
 		desired.Annotations[names.AnnotationReleasedFrom] = o.pv.Annotations[names.AnnotationReleasedFrom]

@@ -57,7 +57,7 @@ func newCluster(t *testing.T) *cluster {
 		c.Expect(client.IgnoreAlreadyExists(c.api.Create(t.Context(), o))).To(Succeed())
 	}
 	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
-		return add(mgr, apply.New(mgr.GetClient(), names.FieldManagerVolume), c.events)
+		return (&Reconciler{Client: mgr.GetClient(), Events: c.events, Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume)}).SetupWithManager(mgr)
 	})
 	return c
 }
@@ -165,7 +165,7 @@ func TestAClaimIsProvisionedBeforeItIsAnnotated(t *testing.T) {
 	c.waitForVolume(c.claimWithoutProvisioner())
 }
 
-// The operator creates a StorageClass again that was deleted by hand. The library waits for no StorageClass.
+// The operator creates a StorageClass again that was deleted by hand.
 func TestAClaimIsProvisionedWhenItsStorageClassAppears(t *testing.T) {
 	c := newCluster(t)
 	claim := c.claimWithoutProvisioner()

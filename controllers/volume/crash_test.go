@@ -21,7 +21,9 @@ import (
 func TestAClaimIsProvisionedWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
 		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error {
-			return Add(mgr, apply.New(mgr.GetClient(), names.FieldManagerVolume))
+			return (&Reconciler{
+				Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
+			}).SetupWithManager(mgr)
 		},
 		Begin: func(t *testing.T, c client.Client, namespace string) {
 			cluster := &cluster{WithT: NewWithT(t), t: t, api: c, namespace: namespace}

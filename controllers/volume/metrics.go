@@ -1,49 +1,50 @@
 package volume
 
 import (
-	"sync/atomic"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// provisioningErrors are those that the provisioner retries by itself.
-var provisioningErrors = prometheus.NewCounter(prometheus.CounterOpts{
-	Name: "listener_operator_provisioning_errors_total",
-	Help: "Number of attempts to provision a claim that failed because of an error, and are repeated. Claims that wait for something are not among them.",
-})
+var waitingClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "listener_operator_waiting_claims",
+	Help: "Number of claims that cannot be provisioned until a user or administrator acts, by the reason of their event.",
+}, []string{"reason"})
 
-// waitingClaimsMetric counts the claims of the provisioner that runs in this process.
-var waitingClaimsMetric = &waitingCollector{desc: prometheus.NewDesc("listener_operator_waiting_claims",
-	"Number of claims that cannot be provisioned until a user or administrator acts, by the reason of their event.", []string{"reason"}, nil)}
-
-func init() { metrics.Registry.MustRegister(provisioningErrors, waitingClaimsMetric) }
-
-// waitingCollector implements prometheus.Collector. list is nil while the provisioner does not run.
-type waitingCollector struct {
-	desc *prometheus.Desc
-	list atomic.Pointer[func() []pendingClaim]
+func init() {
+	metrics.Registry.MustRegister(waitingClaims)
+	for _, reason := range []string{
+		listenersv1alpha1.ReasonInvalidClaim, listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonListenerNotFound,
+		listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNoPorts,
+	} {
+		waitingClaims.WithLabelValues(reason) // the most frequent ones are present at zero
+	}
 }
 
-// Describe implements prometheus.Collector.
-func (c *waitingCollector) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- c.desc }
+// waiting counts the claims that wait. The zero value is empty.
+type waiting struct {
+	mu      sync.Mutex
+	reasons map[types.NamespacedName]string
+}
 
-// Collect implements prometheus.Collector. The most frequent reasons are always present.
-func (c *waitingCollector) Collect(collected chan<- prometheus.Metric) {
-	list := c.list.Load()
-	if list == nil {
+// set sets why a claim waits. An empty reason means that it does not.
+func (w *waiting) set(claim types.NamespacedName, reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if before := w.reasons[claim]; before != "" {
+		waitingClaims.WithLabelValues(before).Dec()
+	}
+	delete(w.reasons, claim)
+	if reason == "" {
 		return
 	}
-	counts := map[string]float64{
-		listenersv1alpha1.ReasonInvalidClaim: 0, listenersv1alpha1.ReasonClassNotFound: 0, listenersv1alpha1.ReasonListenerNotFound: 0,
-		listenersv1alpha1.ReasonNamespaceNotAllowed: 0, listenersv1alpha1.ReasonNoPorts: 0,
+	if w.reasons == nil {
+		w.reasons = map[types.NamespacedName]string{}
 	}
-	for _, claim := range (*list)() {
-		counts[claim.reason]++
-	}
-	for reason, n := range counts {
-		collected <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, n, reason)
-	}
+	w.reasons[claim] = reason
+	waitingClaims.WithLabelValues(reason).Inc()
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -75,9 +76,8 @@ func IsListenerVolume(pv *corev1.PersistentVolume) bool {
 // VolumeName returns the name of the PersistentVolume that is provisioned for a claim (contract: provisioning).
 func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
-// Volume returns the PersistentVolume of a claim that uses the Listener of this name, except for what every provisioner
-// sets: claimRef, StorageClass and the annotation of the provisioner. Its attributes are the current annotations of the
-// claim (contract: provisioning).
+// Volume returns the PersistentVolume of a claim that uses the Listener of this name. Its attributes are the current
+// annotations of the claim (contract: provisioning).
 func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.PersistentVolume {
 	mode := corev1.PersistentVolumeFilesystem
 	return &corev1.PersistentVolume{
@@ -87,8 +87,13 @@ func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.Persis
 				names.LabelListenerNamespace: claim.Namespace,
 				names.LabelListenerName:      listener,
 			},
+			Annotations: map[string]string{volumehelpers.AnnDynamicallyProvisioned: names.Driver},
 		},
 		Spec: corev1.PersistentVolumeSpec{
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+			},
+			StorageClassName:              volumehelpers.GetPersistentVolumeClaimClass(claim),
 			AccessModes:                   claim.Spec.AccessModes,
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,17 +18,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
@@ -39,6 +41,8 @@ type world struct {
 	pod   *corev1.Pod
 	class *listenersv1alpha1.ListenerClass
 	other []client.Object
+	// api has the objects, once there is a Reconciler.
+	api client.Client
 }
 
 func newWorld() *world {
@@ -81,10 +85,10 @@ func (w *world) listenerOf(uid types.UID) {
 	}})
 }
 
-// provisioner returns a Provisioner in this world, and its events.
-func (w *world) provisioner(t *testing.T, intercept interceptor.Funcs) (*Provisioner, chan string) {
+// reconciler returns a Reconciler in this world, and its events.
+func (w *world) reconciler(t *testing.T, intercept interceptor.Funcs) (*Reconciler, chan string) {
 	t.Helper()
-	objects := append([]client.Object{w.pvc, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}}}, w.other...)
+	objects := append([]client.Object{w.pvc, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: names.Driver}, Provisioner: names.Driver}}, w.other...)
 	if w.pod != nil {
 		objects = append(objects, w.pod)
 	}
@@ -92,35 +96,48 @@ func (w *world) provisioner(t *testing.T, intercept interceptor.Funcs) (*Provisi
 		objects = append(objects, w.class)
 	}
 	c := fakeclient.New(t, intercept, objects...)
+	w.api = c
 	recorder := events.NewFakeRecorder(10)
-	return &Provisioner{Client: fakeclient.Cached(c, "operators"), Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}, recorder.Events
+	return &Reconciler{Client: fakeclient.Cached(c, "operators"), Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}, recorder.Events
 }
 
+// reconcile reconciles the claim.
+func (w *world) reconcile(t *testing.T, r *Reconciler) (reconcile.Result, error) {
+	t.Helper()
+	return r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.pvc)})
+}
+
+// provision reconciles the claim, and returns its volume, or nil if it has none.
 func (w *world) provision(t *testing.T, intercept interceptor.Funcs) (*corev1.PersistentVolume, client.Client, chan string, error) {
 	t.Helper()
-	p, recorded := w.provisioner(t, intercept)
-	pv, state, err := p.Provision(t.Context(), controller.ProvisionOptions{
-		PVName: "pvc-claim-uid", PVC: w.pvc, SelectedNodeName: "node-1", StorageClass: &storagev1.StorageClass{},
-	})
-	if state != controller.ProvisioningFinished {
-		t.Errorf("state %s, want finished: nothing continues in the background", state)
+	r, recorded := w.reconciler(t, intercept)
+	_, err := w.reconcile(t, r)
+	pv, getErr := lookup.Get(t.Context(), w.api, client.ObjectKey{Name: claim.VolumeName(w.pvc)}, &corev1.PersistentVolume{})
+	if getErr != nil {
+		t.Fatal(getErr)
 	}
-	return pv, p.Client, recorded, err
+	return pv, r.Client, recorded, err
 }
 
 // A volume is pinned when its Pod is bound to a node, also if the scheduler has selected a node for the claim.
 func TestProvisionedVolume(t *testing.T) {
 	pv, _, _, err := newWorld().provision(t, interceptor.Funcs{})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || pv == nil {
+		t.Fatal(pv, err)
 	}
 	want := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-claim-uid", Labels: map[string]string{
-			"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "listener-web-0",
-		}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-claim-uid", ResourceVersion: "1",
+			Labels: map[string]string{
+				"listeners.stackable.tech/listener-namespace": "shop", "listeners.stackable.tech/listener-name": "listener-web-0",
+			},
+			Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": "listeners.stackable.tech"},
+		},
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1")},
+			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "shop", Name: "listener-web-0", UID: "claim-uid"},
+			StorageClassName:              "listeners.stackable.tech",
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
 			VolumeMode:                    ptr.To(corev1.PersistentVolumeFilesystem),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
@@ -246,7 +263,6 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 			w.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[],"sessionAffinity":"ClientIP"}}`)
 		}, "NoPorts", "web-0"},
 		"no ports": {func(w *world) { w.pod.Spec.Containers[0].Ports = nil }, "NoPorts", "web-0"},
-		"no Pod":   {func(w *world) { w.pod = nil }, "WaitForFirstConsumer", "was deleted"},
 		"name that starts with a digit": {func(w *world) {
 			w.pvc.Name = "0-web"
 			w.pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "0-web"
@@ -277,9 +293,8 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 			if err := c.List(t.Context(), &listeners); err != nil || len(listeners.Items) != before {
 				t.Errorf("there are %d Listeners, want %d (%v)", len(listeners.Items), before, err)
 			}
-			// The library does not retry after an IgnoredError.
-			if ignored := (*controller.IgnoredError)(nil); !errors.As(err, &ignored) {
-				t.Errorf("error %v, want an IgnoredError", err)
+			if err != nil {
+				t.Errorf("error %v, after which the claim is retried", err)
 			}
 			select {
 			case event := <-recorded:
@@ -305,11 +320,11 @@ func TestPodsOfAClaimThatCannotBeProvisionedGetTheEvent(t *testing.T) {
 		pod.Name, pod.UID = fmt.Sprintf("web-%d", i+1), types.UID(fmt.Sprint("uid-", i+1))
 		w.other = append(w.other, pod)
 	}
-	p, _ := w.provisioner(t, interceptor.Funcs{})
+	r, _ := w.reconciler(t, interceptor.Funcs{})
 	var recorded eventsByKind
-	p.Events = &recorded
-	if _, _, err := p.Provision(t.Context(), controller.ProvisionOptions{PVC: w.pvc, StorageClass: &storagev1.StorageClass{}}); err == nil {
-		t.Error("no error")
+	r.Events = &recorded
+	if _, err := w.reconcile(t, r); err != nil {
+		t.Fatal(err)
 	}
 	if n := len(recorded["PersistentVolumeClaim"]); n != 1 {
 		t.Errorf("%d events of the claim", n)
@@ -335,137 +350,128 @@ func (e *eventsByKind) Eventf(regarding, _ runtime.Object, _, reason, _, note st
 	(*e)[kind] = append((*e)[kind], reason+" "+fmt.Sprintf(note, args...))
 }
 
-func TestWaitingClaimsAreThoseThatStillWait(t *testing.T) {
+func TestWaitingClaimsAreCountedByReason(t *testing.T) {
 	w := newWorld()
 	class := w.class
 	w.class = nil
-	p, _ := w.provisioner(t, interceptor.Funcs{})
-	provision := func() {
-		t.Helper()
-		_, _, _ = p.Provision(t.Context(), controller.ProvisionOptions{PVName: "pvc-claim-uid", PVC: w.pvc, StorageClass: &storagev1.StorageClass{}})
+	r, _ := w.reconciler(t, interceptor.Funcs{})
+	waiting := func(reason string) float64 {
+		var m dto.Metric
+		if err := waitingClaims.WithLabelValues(reason).Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		return m.GetGauge().GetValue()
 	}
-	expect := func(when string, want ...pendingClaim) {
+	before := waiting("ClassNotFound") // of other tests
+	expect := func(when string, want float64) {
 		t.Helper()
-		if got := p.pending.list(p.unbound(t.Context())); !slices.Equal(got, want) {
+		if _, err := w.reconcile(t, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := waiting("ClassNotFound") - before; got != want {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
-	expect("before")
-	before := counter.Value(t, "listener_operator_provisioning_errors_total")
-	provision()
-	provision()
-	expect("without the class", pendingClaim{client.ObjectKeyFromObject(w.pvc), "ClassNotFound"})
-	if n := counter.Value(t, "listener_operator_provisioning_errors_total") - before; n != 0 {
-		t.Errorf("a claim that waits is counted as %v errors", n)
-	}
-	if err := p.Client.Create(t.Context(), class); err != nil {
+	expect("without the class", 1)
+	expect("without the class, again", 1)
+	if err := w.api.Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	provision()
-	expect("with the class")
-	if err := p.Client.Delete(t.Context(), class); err != nil {
+	expect("with the class", 0)
+	if err := errors.Join(w.api.Delete(t.Context(), class), w.api.Delete(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-claim-uid"}})); err != nil {
 		t.Fatal(err)
 	}
-	provision()
-	if err := p.Client.Delete(t.Context(), w.pvc); err != nil {
+	expect("without the class and the volume", 1)
+	if err := w.api.Delete(t.Context(), w.pvc); err != nil {
 		t.Fatal(err)
 	}
-	expect("after the claim was deleted")
+	expect("after the claim was deleted", 0)
 }
 
-// Kubernetes deletes events after an hour.
-func TestEventOfAWaitingClaimIsRepeated(t *testing.T) {
+// Kubernetes deletes events after an hour. The scheduler does not say what a claim waits for, so each Pod has the event.
+func TestEventOfAWaitingClaimIsRepeatedAndForEachPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.class = nil
-		p, _ := w.provisioner(t, interceptor.Funcs{})
-		_, _, _ = p.Provision(t.Context(), controller.ProvisionOptions{PVC: w.pvc, StorageClass: &storagev1.StorageClass{}})
-		ctx, cancel := context.WithCancel(t.Context())
-		repeated := 0
-		go p.repeat(ctx, func(*corev1.PersistentVolumeClaim) { repeated++ })
-		time.Sleep(3*time.Hour + time.Minute)
-		cancel()
-		synctest.Wait()
-		if repeated != 6 {
-			t.Errorf("repeated %d times in three hours", repeated)
+		r, recorded := w.reconciler(t, interceptor.Funcs{})
+		for i, step := range []struct {
+			after time.Duration
+			// pods is the number of Pods, and events is the number of new events.
+			pods, events int
+		}{
+			{0, 1, 2}, {time.Second, 1, 0}, {time.Second, 2, 3}, {message.Repeat, 2, 3},
+		} {
+			time.Sleep(step.after)
+			if step.pods == 2 {
+				second := w.pod.DeepCopy()
+				second.Name, second.UID, second.ResourceVersion = "web-1", "second", ""
+				if err := client.IgnoreAlreadyExists(w.api.Create(t.Context(), second)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result, err := w.reconcile(t, r)
+			if err != nil || result.RequeueAfter != message.Repeat {
+				t.Errorf("step %d: %v, error %v", i, result, err)
+			}
+			if got := len(recorded); got != step.events {
+				t.Errorf("step %d: %d events, want %d", i, got, step.events)
+			}
+			for len(recorded) > 0 {
+				<-recorded
+			}
 		}
 	})
 }
 
+// A StatefulSet creates its claims a moment before its Pods.
 func TestClassBasedClaimWaitsForAPodWithoutAWarning(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*world)
-		want   bool
-	}{
-		"with a Pod":    {func(*world) {}, true},
-		"without a Pod": {func(w *world) { w.pod = nil }, false},
-		"Pod that is deleted": {func(w *world) {
+	for name, change := range map[string]func(*world){
+		"without a Pod": func(w *world) { w.pod = nil },
+		"Pod that is deleted": func(w *world) {
 			w.pod.DeletionTimestamp, w.pod.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
-		}, false},
-		"unknown class":            {func(w *world) { w.pod, w.class = nil, nil }, true},
-		"claim of a Listener":      {func(w *world) { w.pod = nil; w.byName(nil) }, true},
-		"claim without annotation": {func(w *world) { w.pod = nil; delete(w.pvc.Annotations, names.AnnotationListenerClass) }, true},
-		"claim of another driver":  {func(w *world) { w.pod = nil; w.pvc.Annotations[names.AnnotationProvisioner] = "other.example" }, true},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			w.pvc.Annotations[names.AnnotationProvisioner] = names.Driver
-			tc.change(w)
-			p, recorded := w.provisioner(t, interceptor.Funcs{})
-			if got := p.ShouldProvision(t.Context(), w.pvc); got != tc.want {
-				t.Errorf("should provision: %v, want %v", got, tc.want)
-			}
-			var event string
-			select {
-			case event = <-recorded:
-			default:
-			}
-			if got := strings.HasPrefix(event, "Normal WaitForFirstConsumer waiting for the first Pod"); got == tc.want {
-				t.Errorf("event %q", event)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				change(w)
+				w.pvc.CreationTimestamp = metav1.Now()
+				r, recorded := w.reconciler(t, interceptor.Funcs{})
+				result, err := w.reconcile(t, r)
+				if err != nil || result.RequeueAfter != shortWait || len(recorded) > 0 {
+					t.Errorf("at first: %v, error %v, %d events", result, err, len(recorded))
+				}
+				time.Sleep(shortWait)
+				if _, err := w.reconcile(t, r); err != nil || len(recorded) != 1 {
+					t.Fatalf("later: error %v, %d events, want one", err, len(recorded))
+				}
+				if event := <-recorded; !strings.HasPrefix(event, "Normal WaitForFirstConsumer waiting for the first Pod") {
+					t.Errorf("event %q", event)
+				}
+			})
 		})
 	}
 }
 
-// A StatefulSet creates its claims a moment before its Pods.
-func TestANewClaimWaitsForAPodWithoutAnEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.pod = nil
-		w.pvc.Annotations[names.AnnotationProvisioner], w.pvc.CreationTimestamp = names.Driver, metav1.Now()
-		p, recorded := w.provisioner(t, interceptor.Funcs{})
-		var requeued []types.NamespacedName
-		p.requeue = func(claim types.NamespacedName) { requeued = append(requeued, claim) }
-		for range 2 {
-			if p.ShouldProvision(t.Context(), w.pvc) || len(recorded) > 0 {
-				t.Errorf("it is to be provisioned, or has an event: %d", len(recorded))
-			}
-		}
-		time.Sleep(shortWait)
-		synctest.Wait()
-		if diff := cmp.Diff([]types.NamespacedName{client.ObjectKeyFromObject(w.pvc)}, requeued); diff != "" {
-			t.Errorf("requeued claims (-want +got):\n%s", diff)
-		}
-		if p.ShouldProvision(t.Context(), w.pvc) || len(recorded) != 1 {
-			t.Errorf("it is to be provisioned, or has another number of events than one: %d", len(recorded))
-		}
-	})
-}
-
-func TestProvisionReturnsAFailedWrite(t *testing.T) {
+func TestAFailedWriteIsReportedAndRetried(t *testing.T) {
 	broken := errors.New("the API server is unavailable")
-	w := newWorld()
-	w.listenerOf("earlier")
-	before := counter.Value(t, "listener_operator_provisioning_errors_total")
-	_, _, recorded, err := w.provision(t, fakeclient.FailWrite(0, broken))
-	if !errors.Is(err, broken) {
-		t.Errorf("error %v, want the cause, so that the library retries", err)
-	}
-	if n := counter.Value(t, "listener_operator_provisioning_errors_total") - before; n != 1 {
-		t.Errorf("%v errors are counted", n)
-	}
-	if len(recorded) > 0 {
-		t.Errorf("unexpected event: %s", <-recorded)
+	for name, prepare := range map[string]func(*world){
+		"of the volume":   func(*world) {},
+		"of the Listener": func(w *world) { w.listenerOf("earlier") },
+	} {
+		w := newWorld()
+		prepare(w)
+		_, _, recorded, err := w.provision(t, fakeclient.FailWrite(0, broken))
+		if !errors.Is(err, broken) {
+			t.Errorf("%s: error %v, want the cause", name, err)
+		}
+		if len(recorded) != 1 {
+			t.Errorf("%s: %d events, want one", name, len(recorded))
+			continue
+		}
+		if event := <-recorded; !strings.HasPrefix(event, "Warning ProvisioningFailed ") || !strings.Contains(event, broken.Error()) {
+			t.Errorf("%s: event %q", name, event)
+		}
 	}
 }
 
@@ -488,117 +494,130 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 		claimFor("by-name", names.AnnotationListenerName, "web"),
 		claimFor("other", names.AnnotationListenerClass, "other"),
 	)
-	both, named := []string{"by-class", "by-name"}, []string{"by-name"}
+	r := &Reconciler{Client: fakeclient.Cached(c, "operators")}
 	for name, tc := range map[string]struct {
 		object   client.Object
-		toClaims func(waitingClaims) mapFunc
-		// The claims that are requeued when the object is added, updated and deleted.
-		added, updated, deleted []string
+		toClaims handler.MapFunc
+		want     []string
 	}{
-		"of a class":    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, func(w waitingClaims) mapFunc { return w.classToClaims }, both, both, both},
-		"of a Listener": {listener, func(w waitingClaims) mapFunc { return w.listenerToClaims }, named, named, named},
-		"of a StorageClass": {
-			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver},
-			func(w waitingClaims) mapFunc { return w.storageClassToClaims }, []string{"of-storage-class"}, nil, nil,
-		},
-		"of a StorageClass of another driver": {
-			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: "other.example"},
-			func(w waitingClaims) mapFunc { return w.storageClassToClaims }, nil, nil, nil,
-		},
-		// Its status changes often, and no claim depends on that.
-		"of a Pod": {pod, func(w waitingClaims) mapFunc { return w.podToClaims }, []string{"by-class"}, nil, nil},
-		"of a Listener with its name": {
-			&listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "by-class", Namespace: "shop"}},
-			func(w waitingClaims) mapFunc { return w.listenerToClaims }, nil, nil, []string{"by-class"},
-		},
+		"class":                   {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, r.classToClaims, []string{"by-class", "by-name"}},
+		"Listener":                {listener, r.listenerToClaims, []string{"by-name"}},
+		"namespace":               {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, r.namespaceToClaims, []string{"bound", "by-class", "by-name", "of-storage-class", "other"}},
+		"StorageClass":            {&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver}, r.storageClassToClaims, []string{"of-storage-class"}},
+		"volume":                  {volumeOf("by-class", names.Driver), volumeToClaim, []string{"by-class"}},
+		"volume of another owner": {volumeOf("by-class", "other.example"), volumeToClaim, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			w := waitingClaims{reader: fakeclient.Cached(c, "operators"), requeue: func(pvc *corev1.PersistentVolumeClaim) { got = append(got, pvc.Name) }}
-			handler := w.handler(t.Context(), tc.toClaims(w))
-			handler.OnAdd(tc.object, true)
-			if len(got) > 0 {
-				t.Errorf("requeued %v for the initial list", got)
-			}
-			for _, change := range []struct {
-				what string
-				tell func()
-				want []string
-			}{
-				{"added", func() { handler.OnAdd(tc.object, false) }, tc.added},
-				{"updated", func() { handler.OnUpdate(tc.object, tc.object) }, tc.updated},
-				{"deleted", func() { handler.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: tc.object}) }, tc.deleted},
-			} {
-				got = nil
-				change.tell()
-				if diff := cmp.Diff(change.want, got); diff != "" {
-					t.Errorf("requeued when it is %s (-want +got):\n%s", change.what, diff)
-				}
-			}
-		})
+		var got []string
+		for _, request := range tc.toClaims(t.Context(), tc.object) {
+			got = append(got, request.Name)
+		}
+		if slices.Sort(got); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
 	}
 }
 
-func TestOnlyClaimsThatNeedAVolumeOfTheDriverWillBeAnnotated(t *testing.T) {
-	classes := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
-	for name, class := range map[string]storagev1.StorageClass{
+// volumeOf returns a listener volume of a claim, from a provisioner.
+func volumeOf(name, provisioner string) *corev1.PersistentVolume {
+	pv := claim.Volume(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid"}}, name)
+	pv.Annotations["pv.kubernetes.io/provisioned-by"] = provisioner
+	return pv
+}
+
+func TestOnlyClaimsThatNeedAVolumeOfTheDriverAreProvisioned(t *testing.T) {
+	classes := []client.Object{}
+	for name, class := range map[string]*storagev1.StorageClass{
 		"immediate": {Provisioner: names.Driver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingImmediate)},
-		"default":   {Provisioner: names.Driver},
 		"late":      {Provisioner: names.Driver, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)},
 		"other":     {Provisioner: "disks.example.com"},
 	} {
 		class.Name = name
-		if err := classes.Add(&class); err != nil {
-			t.Fatal(err)
-		}
+		classes = append(classes, class)
+	}
+	of := func(class string) func(*world) {
+		return func(w *world) { w.pvc.Spec.StorageClassName = &class }
 	}
 	for name, tc := range map[string]struct {
-		change func(*corev1.PersistentVolumeClaim)
+		change func(*world)
 		want   bool
 	}{
-		"binding mode Immediate":            {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("immediate") }, true},
-		"default binding mode":              {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("default") }, true},
-		"binding mode WaitForFirstConsumer": {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("late") }, false},
-		"another driver":                    {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("other") }, false},
-		"unknown StorageClass":              {func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = ptr.To("unknown") }, false},
-		"no StorageClass":                   {func(*corev1.PersistentVolumeClaim) {}, false},
-		"a volume": {func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.StorageClassName, c.Spec.VolumeName = ptr.To("immediate"), "pv"
+		"binding mode Immediate":            {of("immediate"), true},
+		"default binding mode":              {func(*world) {}, true},
+		"binding mode WaitForFirstConsumer": {of("late"), false},
+		"binding mode WaitForFirstConsumer, with a node": {func(w *world) {
+			of("late")(w)
+			w.pvc.Annotations["volume.kubernetes.io/selected-node"] = "node-1"
+		}, true},
+		"another driver": {of("other"), false},
+		"another driver, and the annotation of this one": {func(w *world) {
+			of("other")(w)
+			w.pvc.Annotations[names.AnnotationProvisioner] = names.Driver
 		}, false},
-		"deletion": {func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.StorageClassName, c.DeletionTimestamp = ptr.To("immediate"), ptr.To(metav1.Now())
+		"unknown StorageClass": {of("unknown"), false},
+		"no StorageClass":      {func(w *world) { w.pvc.Spec.StorageClassName = nil }, false},
+		"a volume":             {func(w *world) { w.pvc.Spec.VolumeName = "pv" }, false},
+		"deletion": {func(w *world) {
+			w.pvc.DeletionTimestamp, w.pvc.Finalizers = ptr.To(metav1.Now()), []string{"test/keep"}
+		}, false},
+		"a namespace that is being deleted": {func(w *world) {
+			w.other = append(w.other, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "shop", DeletionTimestamp: ptr.To(metav1.Now()), Finalizers: []string{"test/keep"},
+			}})
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claims := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{"name": func(o any) ([]string, error) {
-				return []string{o.(*corev1.PersistentVolumeClaim).Name}, nil
-			}})
-			cached := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "listener"}}
-			tc.change(cached)
-			if err := claims.Add(cached); err != nil {
-				t.Fatal(err)
-			}
-			objects, err := claimIndexer{claims, classes}.ByIndex("name", "listener")
-			if err != nil || len(objects) != 1 {
-				t.Fatalf("objects %v, error %v", objects, err)
-			}
-			if got := objects[0].(*corev1.PersistentVolumeClaim).Annotations[names.AnnotationProvisioner] == names.Driver; got != tc.want {
-				t.Errorf("annotated: %t, want %t", got, tc.want)
-			}
-			if len(cached.Annotations) > 0 {
-				t.Error("the cached claim was changed")
+			w := newWorld()
+			w.other = slices.Clone(classes)
+			tc.change(w)
+			pv, _, recorded, err := w.provision(t, interceptor.Funcs{})
+			if err != nil || (pv != nil) != tc.want || len(recorded) > 0 {
+				t.Errorf("volume %v, error %v, %d events, want a volume: %t", pv, err, len(recorded), tc.want)
 			}
 		})
 	}
 }
 
-// The library would retry such a claim for ever.
-func TestClaimOfAStorageClassThatDoesNotExistIsNotProvisioned(t *testing.T) {
-	w := newWorld()
-	w.pvc.Annotations[names.AnnotationProvisioner] = names.Driver
-	w.pvc.Spec.StorageClassName = ptr.To("absent")
-	p, recorded := w.provisioner(t, interceptor.Funcs{})
-	if p.ShouldProvision(t.Context(), w.pvc) || len(recorded) > 0 {
-		t.Errorf("the claim is provisioned, or has %d events", len(recorded))
+func TestReleasedVolumesAreDeleted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.PersistentVolume)
+		// deleted and finalizer are whether the volume is deleted, and has the finalizer of Stackable's listener operator.
+		deleted, finalizer bool
+	}{
+		"bound":    {func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound }, false, false},
+		"released": {func(*corev1.PersistentVolume) {}, true, false},
+		"released, to be retained": {func(pv *corev1.PersistentVolume) {
+			pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+		}, false, false},
+		"bound, with the finalizer": {func(pv *corev1.PersistentVolume) {
+			pv.Status.Phase, pv.Finalizers = corev1.VolumeBound, []string{"external-provisioner.volume.kubernetes.io/finalizer", "test/keep"}
+		}, false, false},
+		"of another provisioner": {func(pv *corev1.PersistentVolume) {
+			pv.Annotations["pv.kubernetes.io/provisioned-by"] = "other.example"
+			pv.Finalizers = []string{"external-provisioner.volume.kubernetes.io/finalizer"}
+		}, false, true},
+		"of another driver": {func(pv *corev1.PersistentVolume) {
+			pv.Spec.CSI.Driver = "other.example"
+			pv.Finalizers = []string{"external-provisioner.volume.kubernetes.io/finalizer"}
+		}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := volumeOf("web", names.Driver)
+			pv.Status.Phase = corev1.VolumeReleased
+			tc.change(pv)
+			c := fakeclient.New(t, interceptor.Funcs{}, pv)
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(pv), pv); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := (deleter{c}).Reconcile(t.Context(), pv); err != nil {
+				t.Fatal(err)
+			}
+			after, err := lookup.Get(t.Context(), c, client.ObjectKeyFromObject(pv), &corev1.PersistentVolume{})
+			if err != nil || (after == nil) != tc.deleted {
+				t.Errorf("volume %v, error %v, want it deleted: %t", after, err, tc.deleted)
+			}
+			if after != nil && slices.Contains(after.Finalizers, "external-provisioner.volume.kubernetes.io/finalizer") != tc.finalizer {
+				t.Errorf("finalizers %v", after.Finalizers)
+			}
+		})
 	}
 }

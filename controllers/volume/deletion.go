@@ -1,0 +1,48 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// deleter deletes volumes that were released. They have no storage, and their Listeners are garbage-collected.
+type deleter struct{ client client.Client }
+
+// Reconcile deletes a released volume, and removes the finalizer by which Stackable's listener operator would have
+// delayed its deletion until then.
+func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (reconcile.Result, error) {
+	if !isProvisioned(pv) {
+		return reconcile.Result{}, nil
+	}
+	if controllerutil.ContainsFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer) {
+		released := pv.DeepCopy()
+		controllerutil.RemoveFinalizer(released, volumehelpers.PVDeletionProtectionFinalizer)
+		patch := client.MergeFromWithOptions(pv, client.MergeFromWithOptimisticLock{})
+		if err := d.client.Patch(ctx, released, patch, client.FieldOwner(names.FieldManagerVolume)); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	if pv.Status.Phase != corev1.VolumeReleased || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || pv.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	if err := client.IgnoreNotFound(d.client.Delete(ctx, pv, client.Preconditions{UID: &pv.UID})); err != nil {
+		return reconcile.Result{}, fmt.Errorf("deleting PersistentVolume %s: %w", pv.Name, err)
+	}
+	log.FromContext(ctx).Info("Deleted a volume that was released")
+	return reconcile.Result{}, nil
+}
+
+// isProvisioned reports whether a volume was provisioned by this operator, or by Stackable's.
+func isProvisioned(pv *corev1.PersistentVolume) bool {
+	return claim.IsListenerVolume(pv) && pv.Annotations[volumehelpers.AnnDynamicallyProvisioned] == names.Driver
+}

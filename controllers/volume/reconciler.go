@@ -1,0 +1,291 @@
+// Package volume provisions the PersistentVolumes of listener volumes, and deletes them when they are released. It checks
+// that the Listener of a class-based claim can be created, but leaves that, and pinning the volume to a node, to package
+// podlisteners: nothing else may delay the volume, without which the Pod is not bound to a node.
+//
+// If a claim cannot be provisioned yet, the package emits an event on the claim and its Pods, and handles it again when
+// the object that it waits for changes. It also does so every half hour, but only to repeat the event, which Kubernetes
+// deletes after an hour. It must never write to a claim.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
+)
+
+// Reconciler provisions claims. SetupWithManager makes it usable.
+type Reconciler struct {
+	// Client reads from the cache, with the indexes of package index, and writes.
+	Client client.Client
+	// Events emits the events of claims and Pods.
+	Events events.EventRecorder
+	// Applier writes Listeners of earlier claims.
+	Applier *apply.Applier
+
+	// warnings are those of claims that cannot be provisioned.
+	warnings message.Warnings[types.NamespacedName, string]
+	waiting  waiting
+}
+
+// shortWait is how long a class-based claim may wait for its first Pod before that is reported: a StatefulSet creates
+// its claims a moment before its Pods.
+const shortWait = 5 * time.Second
+
+// maxPods is the number of Pods of a claim that have an event each.
+const maxPods = 10
+
+// pendingError is the reason why a claim stays pending until the claim or a watched object changes. It is reported in
+// an event of the claim, and not retried.
+type pendingError struct {
+	reason  string
+	message string
+}
+
+func (e *pendingError) Error() string { return e.message }
+
+func pendingf(reason, format string, args ...any) error {
+	return &pendingError{reason: reason, message: fmt.Sprintf(format, args...)}
+}
+
+// Reconcile creates the volume of a claim, or reports why it cannot.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pvc, class, err := r.unprovisioned(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if class != nil {
+		listener, err := r.resolve(ctx, pvc)
+		if pending, ok := errors.AsType[*pendingError](err); ok {
+			return r.report(ctx, pvc, pending)
+		}
+		if err == nil {
+			err = r.provision(ctx, pvc, class, listener.Name)
+		}
+		if err != nil {
+			if !apierrors.IsConflict(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), time.Now()) {
+				r.Events.Eventf(pvc, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", message.Printable(err.Error(), message.MaxEvent))
+			}
+			return reconcile.Result{}, err
+		}
+	}
+	r.warnings.Forget(req.NamespacedName)
+	r.waiting.set(req.NamespacedName, "")
+	return reconcile.Result{}, nil
+}
+
+// unprovisioned returns a claim and its StorageClass if it has to be provisioned by this driver, and otherwise nil. It
+// does not wait until Kubernetes' PersistentVolume controller, which handles one claim after the other, has annotated
+// the claim with the driver.
+func (r *Reconciler) unprovisioned(ctx context.Context, key types.NamespacedName) (*corev1.PersistentVolumeClaim, *storagev1.StorageClass, error) {
+	pvc, err := lookup.Get(ctx, r.Client, key, &corev1.PersistentVolumeClaim{})
+	if err != nil || pvc == nil || pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil {
+		return nil, nil, err
+	}
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volumehelpers.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
+	if err != nil || class == nil || class.Provisioner != names.Driver {
+		return nil, nil, err
+	}
+	if ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate && pvc.Annotations[volumehelpers.AnnSelectedNode] == "" {
+		return nil, nil, nil
+	}
+	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: claim.VolumeName(pvc)}, &corev1.PersistentVolume{})
+	if err != nil || pv != nil {
+		return nil, nil, err // Kubernetes binds the claim to it
+	}
+	ending, err := tenancy.Terminating(ctx, r.Client, pvc.Namespace)
+	if err != nil || ending {
+		return nil, nil, err
+	}
+	return pvc, class, nil
+}
+
+// provision creates the volume of a claim, whose Listener has this name.
+func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, listener string) error {
+	pv := claim.Volume(pvc, listener)
+	pv.Spec.PersistentVolumeReclaimPolicy = ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+	if err := r.Client.Create(ctx, pv, client.FieldOwner(names.FieldManagerVolume)); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating PersistentVolume %s: %w", pv.Name, err)
+	}
+	log.FromContext(ctx).Info("Provisioned", "PersistentVolume", pv.Name)
+	return nil
+}
+
+// report emits the reason why a claim is pending on the claim and on the Pods that mount it. Users look at the Pod
+// first, about which the scheduler only says that a claim is not bound. That a claim waits for its first Pod is no
+// reason for a warning, and for no event at all if it lasts only a moment.
+func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) (reconcile.Result, error) {
+	key, kind := client.ObjectKeyFromObject(pvc), corev1.EventTypeWarning
+	if pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer {
+		r.waiting.set(key, "")
+		if left := retry.Left(pvc.CreationTimestamp, shortWait, time.Now()); left > 0 {
+			return reconcile.Result{RequeueAfter: left}, nil
+		}
+		kind = corev1.EventTypeNormal
+	} else {
+		r.waiting.set(key, pending.reason)
+	}
+	pods, err := r.consumers(ctx, pvc)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	pods = pods[:min(len(pods), maxPods)]
+	text := pending.reason + pending.message
+	for i := range pods {
+		text += string(pods[i].UID) // a new Pod has the event, too
+	}
+	if r.warnings.Due(key, "", text, time.Now()) {
+		r.Events.Eventf(pvc, nil, kind, pending.reason, "Provision", "%s", message.Printable(pending.message, message.MaxEvent))
+		for i := range pods {
+			r.Events.Eventf(&pods[i], pvc, kind, pending.reason, "Provision", "%s",
+				message.Printable(fmt.Sprintf("PersistentVolumeClaim %s has no volume: %s", pvc.Name, pending.message), message.MaxEvent))
+		}
+	}
+	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(key)}, nil
+}
+
+// resolve returns the key of the Listener of a claim, and checks that it exists, or can be created, and that its class
+// exists.
+func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
+	selector, err := claim.ParseSelector(pvc.Annotations)
+	if err != nil {
+		problem := err.Error()
+		if errors.Is(err, claim.ErrNoSelector) {
+			problem += claim.DidYouMean(pvc.Annotations)
+		}
+		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
+	}
+	key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+	if problem := claim.ListenerNameProblem(key.Name); problem != "" {
+		return key, pendingf(listenersv1alpha1.ReasonInvalidName, "%s", problem)
+	}
+	if _, ok := pvc.Annotations[names.AnnotationPorts]; ok && selector.Listener != "" {
+		return key, pendingf(listenersv1alpha1.ReasonInvalidClaim, "the annotation %s is for claims with a Listener of their own, and this one uses Listener %s; "+
+			"remove the annotation, and list the ports in spec.ports of the Listener", names.AnnotationPorts, key)
+	}
+	if selector.Listener != "" {
+		return key, r.checkListener(ctx, key)
+	}
+	class, err := r.class(ctx, selector.Class)
+	if err != nil {
+		return key, err
+	}
+	return key, r.adoptListener(ctx, pvc, class)
+}
+
+// checkListener returns an error unless a Listener exists, and has addresses or a class that exists.
+func (r *Reconciler) checkListener(ctx context.Context, key types.NamespacedName) error {
+	var listener listenersv1alpha1.Listener
+	switch err := r.Client.Get(ctx, key, &listener); {
+	case apierrors.IsNotFound(err):
+		return pendingf(listenersv1alpha1.ReasonListenerNotFound,
+			"Listener %s does not exist; the volume is provisioned as soon as it does", key)
+	case err != nil:
+		return fmt.Errorf("reading Listener %s: %w", key, err)
+	case listener.Class() == "":
+		return pendingf(listenersv1alpha1.ReasonClassNotSet,
+			"Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
+	}
+	if s := listener.Status; s != nil && (len(s.IngressAddresses) > 0 || len(s.NodePorts) > 0) {
+		return nil // these still work if the class does not exist any more
+	}
+	_, err := r.class(ctx, listener.Class())
+	return err
+}
+
+// class returns the class with the name. The error is a pendingError if it does not exist.
+func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1.ListenerClass, error) {
+	var class listenersv1alpha1.ListenerClass
+	switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &class); {
+	case apierrors.IsNotFound(err):
+		return nil, pendingf(listenersv1alpha1.ReasonClassNotFound,
+			"ListenerClass %q does not exist; the volume is provisioned as soon as it does", name)
+	case err != nil:
+		return nil, fmt.Errorf("reading ListenerClass %s: %w", name, err)
+	}
+	return &class, nil
+}
+
+// adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
+// the claim. One of an earlier claim becomes that of this claim at once, before it is garbage-collected.
+func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
+	pod, err := r.consumer(ctx, pvc)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		return pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for the first Pod that mounts the claim to be created")
+	}
+	ports, problem := claim.Ports(pvc, pod)
+	if problem != "" {
+		return pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
+	}
+	if len(ports) == 0 && !exposure.AddsPorts(class) {
+		return pendingf(listenersv1alpha1.ReasonNoPorts,
+			"no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
+	}
+	var existing listenersv1alpha1.Listener
+	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(pvc), &existing); {
+	case apierrors.IsNotFound(err):
+		switch problem, err := tenancy.Check(ctx, r.Client, class, pvc.Namespace); {
+		case err != nil:
+			return err
+		case problem != "":
+			return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
+				"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading Listener %s: %w", client.ObjectKeyFromObject(pvc), err)
+	case !claim.OwnedBy(&existing, pvc):
+		return pendingf(listenersv1alpha1.ReasonForeignListener,
+			"Listener %s exists but was not created for this claim, so it is not changed; use the annotation %s, or rename one of the two",
+			client.ObjectKeyFromObject(pvc), names.AnnotationListenerName)
+	case existing.DeletionTimestamp != nil:
+		return pendingf(listenersv1alpha1.ReasonListenerTerminating,
+			"Listener %s of an earlier claim is still being deleted", client.ObjectKeyFromObject(pvc))
+	}
+	_, err = r.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports, pod.Labels), &existing)
+	return err
+}
+
+// consumer returns a Pod that mounts the claim and is not being deleted, or nil.
+func (r *Reconciler) consumer(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*corev1.Pod, error) {
+	pods, err := r.consumers(ctx, pvc)
+	if err != nil || len(pods) == 0 {
+		return nil, err
+	}
+	return &pods[0], nil
+}
+
+// consumers returns the Pods that mount the claim and are not being deleted.
+func (r *Reconciler) consumers(ctx context.Context, pvc *corev1.PersistentVolumeClaim) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(pvc.Namespace), client.MatchingFields{index.PodsByClaim: pvc.Name}); err != nil {
+		return nil, fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(pvc), err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
+}

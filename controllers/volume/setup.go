@@ -1,0 +1,129 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	volumehelpers "k8s.io/component-helpers/storage/volume"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/conflict"
+	"github.com/listener-operator/listener-operator/internal/fairqueue"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/predicates"
+	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/tenancy"
+)
+
+// workers is the number of claims, and of volumes, that are processed concurrently.
+const workers = 16
+
+// SetupWithManager registers the controllers of claims and of released volumes, and their watches.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	changes := predicates.NotInInitialList() // all claims are handled at the start
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("volume").
+		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound())).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims), builder.WithPredicates(changes)).
+		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
+		// A class-based claim waits for nothing else of the Listener of its name, which is usually its own.
+		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deleted())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created())).
+		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims), builder.WithPredicates(changes)).
+		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(deleted())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(conflict.Requeue("volume", r))
+	if err != nil {
+		return fmt.Errorf("watching claims: %w", err)
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("releasedvolume").
+		For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return isProvisioned(o.(*corev1.PersistentVolume))
+		}))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(conflict.Requeue("releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()})))
+	if err != nil {
+		return fmt.Errorf("watching volumes: %w", err)
+	}
+	return nil
+}
+
+// unbound passes claims without a volume, and those that have just got one.
+func unbound() predicate.Predicate {
+	waits := func(o client.Object) bool { return o.(*corev1.PersistentVolumeClaim).Spec.VolumeName == "" }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return waits(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return waits(e.ObjectOld) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return waits(e.Object) },
+	}
+}
+
+// created passes objects that are created.
+func created() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// deleted passes objects that are deleted.
+func deleted() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+}
+
+// classToClaims maps a class to the claims of the class, and to those that name a Listener of the class.
+func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return append(r.claims(ctx, client.MatchingFields{index.ClaimsByClass: o.GetName()}),
+		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})...)
+}
+
+// listenerToClaims maps a Listener to the claims that name it.
+func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.claims(ctx, client.MatchingFields{index.ClaimsByListener: o.GetName()}, client.InNamespace(o.GetNamespace()))
+}
+
+// namespaceToClaims maps a namespace to its claims, because classes may select namespaces by labels.
+func (r *Reconciler) namespaceToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.claims(ctx, client.InNamespace(o.GetName()))
+}
+
+// storageClassToClaims maps a StorageClass, for example one that was created again, to its claims without a volume.
+func (r *Reconciler) storageClassToClaims(ctx context.Context, o client.Object) []reconcile.Request {
+	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, func(ctx context.Context, pvc client.Object) []reconcile.Request {
+		c := pvc.(*corev1.PersistentVolumeClaim)
+		if c.Spec.VolumeName != "" || volumehelpers.GetPersistentVolumeClaimClass(c) != o.GetName() {
+			return nil
+		}
+		return index.Request(ctx, c)
+	})
+}
+
+// volumeToClaim maps a volume, for example one that was deleted by hand before its claim was bound, to its claim.
+func volumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
+	pv := o.(*corev1.PersistentVolume)
+	if !isProvisioned(pv) || pv.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
+}
+
+func (r *Reconciler) claims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, index.Request, options...)
+}
