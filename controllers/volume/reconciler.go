@@ -1,6 +1,6 @@
-// Package volume provisions the PersistentVolumes of listener volumes, and deletes them when they are released. It checks
-// that the Listener of a class-based claim can be created, but leaves that, and pinning the volume to a node, to package
-// podlisteners: nothing else may delay the volume, without which the Pod is not bound to a node.
+// Package volume provisions the PersistentVolumes of listener volumes, and deletes them when they are released. It
+// checks that the Listener of a class-based claim can be created, but leaves that, and pinning the volume to a node, to
+// package podlisteners: nothing else may delay the volume, without which the Pod is not bound to a node.
 //
 // If a claim cannot be provisioned yet, the package emits an event on the claim and its Pods, and handles it again when
 // the object that it waits for changes. It also does so every half hour, but only to repeat the event, which Kubernetes

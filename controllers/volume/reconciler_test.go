@@ -388,7 +388,8 @@ func TestWaitingClaimsAreCountedByReason(t *testing.T) {
 	expect("after the claim was deleted", 0)
 }
 
-// Kubernetes deletes events after an hour. The scheduler does not say what a claim waits for, so each Pod has the event.
+// Kubernetes deletes events after an hour. The scheduler does not say what a claim waits for, so each Pod has the
+// event.
 func TestEventOfAWaitingClaimIsRepeatedAndForEachPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -580,7 +581,8 @@ func TestOnlyClaimsThatNeedAVolumeOfTheDriverAreProvisioned(t *testing.T) {
 func TestReleasedVolumesAreDeleted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.PersistentVolume)
-		// deleted and finalizer are whether the volume is deleted, and has the finalizer of Stackable's listener operator.
+		// deleted and finalizer are whether the volume is deleted, and has the finalizer of Stackable's listener
+		// operator.
 		deleted, finalizer bool
 	}{
 		"bound":    {func(pv *corev1.PersistentVolume) { pv.Status.Phase = corev1.VolumeBound }, false, false},
