@@ -87,8 +87,8 @@ type Component struct {
 	// Kept are the paths of fields that other clients may set.
 	Kept [][]string
 
-	// values returns what the manifest of the component is completed with. If it is nil, these are the Settings.
-	values func(*operatorv1alpha1.ListenerOperator, Settings) (any, error)
+	// values returns the values in the manifest of the component besides the common ones. Nil if there are none.
+	values func(*operatorv1alpha1.ListenerOperator, Settings) (map[string]any, error)
 	// example is an empty object of the kind.
 	example Object
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,17 +20,9 @@ const DefaultKubeletDir = "/var/lib/kubelet"
 // annotationRestartedAt is set by `kubectl rollout restart`.
 var annotationRestartedAt = []string{"spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt"}
 
-// agentValues are what the manifest of the DaemonSet is completed with.
-type agentValues struct {
-	Settings
-	// Agent has no empty fields but those about the placement.
-	Agent     operatorv1alpha1.NodeAgentSpec
-	Placement Placement
-	Env       []corev1.EnvVar
-}
-
-// daemonSetValues returns the agentValues. Objects that were created before a field had its default do not have it.
-func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (any, error) {
+// daemonSetValues returns the values in the manifest of the DaemonSet. Objects that were created before a field had its
+// default do not have it.
+func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map[string]any, error) {
 	if s.ServiceAccount == "" {
 		return nil, fmt.Errorf("ServiceAccount %s/%s, which is part of the operator's manifests, does not exist; install the manifests again", s.Namespace, names.NodeAgent)
 	}
@@ -38,15 +31,21 @@ func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (any
 		return nil, err
 	}
 	agent := config.Spec.NodeAgent
-	agent.KubeletDir = path.Clean(cmp.Or(agent.KubeletDir, DefaultKubeletDir))
-	agent.LogLevel = cmp.Or(agent.LogLevel, "info")
-	agent.PriorityClassName = cmp.Or(agent.PriorityClassName, "system-node-critical")
-	agent.Resources = cmp.Or(agent.Resources, defaultResources())
-	v := agentValues{Settings: s, Agent: agent, Placement: DesiredPlacement(agent, s.OperatorPod), Env: append(memoryEnv(agent.Resources), proxy...)}
+	kubelet, resources := cmp.Or(agent.KubeletDir, DefaultKubeletDir), cmp.Or(agent.Resources, defaultResources())
+	placement := DesiredPlacement(agent, s.OperatorPod)
 	if s.Placement != nil {
-		v.Placement = *s.Placement
+		placement = *s.Placement
 	}
-	return v, nil
+	node := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}
+	return map[string]any{
+		"serviceAccount": s.ServiceAccount, "image": s.Image, "pullSecrets": s.OperatorPod.ImagePullSecrets,
+		"priorityClass": cmp.Or(agent.PriorityClassName, "system-node-critical"),
+		"nodeSelector":  placement.NodeSelector, "tolerations": placement.Tolerations, "affinity": placement.Affinity,
+		"args":      []string{"--kubelet-dir=" + kubelet, "--log-level=" + cmp.Or(agent.LogLevel, "info")},
+		"env":       slices.Concat([]corev1.EnvVar{node}, memoryEnv(resources), proxy),
+		"resources": resources,
+		"plugin":    path.Join(kubelet, "plugins", names.Driver), "registry": path.Join(kubelet, "plugins_registry"), "pods": path.Join(kubelet, "pods"),
+	}, nil
 }
 
 // defaultResources suit a cluster of any size, because an agent only handles its own node. It usually needs less than a

@@ -1,52 +1,88 @@
 package installation
 
 import (
-	"bytes"
 	"embed"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"regexp"
 	"strings"
-	"text/template"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/config/samples"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
+// manifests are the manifests of the components, by kind and name. A placeholder, such as ${namespace}, becomes a value
+// in JSON, which is YAML. A line whose value is null is left out. Package text/template would do more, and make the
+// program a fifth larger, because it keeps all methods of all types.
+//
 //go:embed manifests
 var manifests embed.FS
 
-// templates are the manifests of the components, by kind and name. Values that users choose are written as JSON, which
-// is YAML.
-var templates = template.Must(template.New("").Delims("[[", "]]").Funcs(template.FuncMap{
-	"json": func(value any) (string, error) {
-		raw, err := json.Marshal(value)
-		return string(raw), err
-	},
-	"listenerClass": samples.ListenerClass, "listener": samples.Listener, "statefulSet": samples.StatefulSet,
-}).ParseFS(manifests, "manifests/*.yaml"))
+var placeholder = regexp.MustCompile(`\$\{\w+\}`)
 
 // render returns the object of the manifest.
-func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings) (object *unstructured.Unstructured, err error) {
-	var values any = s
+func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings) (*unstructured.Unstructured, error) {
+	manifest, err := manifests.ReadFile("manifests/" + strings.ToLower(c.Kind) + "-" + c.Name + ".yaml")
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	values := commonValues(s)
 	if c.values != nil {
-		if values, err = c.values(config, s); err != nil {
+		own, err := c.values(config, s)
+		if err != nil {
 			return nil, err
 		}
+		maps.Copy(values, own)
 	}
-	var rendered bytes.Buffer
-	if err := templates.ExecuteTemplate(&rendered, strings.ToLower(c.Kind)+"-"+c.Name+".yaml", values); err != nil {
-		return nil, fmt.Errorf("completing the manifest: %w", err)
+	var completed strings.Builder
+	for line := range strings.Lines(string(manifest)) {
+		null := false
+		line = placeholder.ReplaceAllStringFunc(line, func(p string) string {
+			value, known := values[p[2:len(p)-1]]
+			raw, encodingErr := json.Marshal(value)
+			if !known || encodingErr != nil {
+				err = fmt.Errorf("the value of %s in the manifest is not known, or not JSON: %w", p, encodingErr)
+			}
+			null = null || string(raw) == "null"
+			return string(raw)
+		})
+		if !null {
+			completed.WriteString(line)
+		}
 	}
-	raw, err := yaml.YAMLToJSON(rendered.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	raw, err := yaml.YAMLToJSON([]byte(completed.String()))
 	if err != nil {
 		return nil, fmt.Errorf("decoding the manifest: %w", err)
 	}
-	object = &unstructured.Unstructured{}
+	object := &unstructured.Unstructured{}
 	if err := object.UnmarshalJSON(raw); err != nil {
 		return nil, fmt.Errorf("decoding the manifest: %w", err)
 	}
 	return object, nil
+}
+
+// commonValues are the values in the manifests of all components.
+func commonValues(s Settings) map[string]any {
+	values := map[string]any{
+		"namespace": s.Namespace, "operatorUser": fmt.Sprintf("system:serviceaccount:%s:%s", s.Namespace, names.Operator),
+		"listenerClass": samples.ListenerClass(), "listener": samples.Listener(), "statefulSet": samples.StatefulSet(),
+		// The operator's certificate is self-signed.
+		"insecureSkipVerify": true, "serverName": nil, "ca": nil, "metricsAnnotations": nil,
+	}
+	if s.OpenShift {
+		values["insecureSkipVerify"], values["serverName"] = nil, names.MetricsService+"."+s.Namespace+".svc"
+		// OpenShift creates it in each namespace.
+		values["ca"] = map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}}
+		// OpenShift creates a serving certificate, in the Secret that the operator's Deployment mounts.
+		values["metricsAnnotations"] = map[string]any{"service.beta.openshift.io/serving-cert-secret-name": names.MetricsService}
+	}
+	return values
 }
