@@ -21,9 +21,6 @@ type deleter struct{ client client.Client }
 // Reconcile deletes a released volume, and removes the finalizer by which Stackable's listener operator would have
 // delayed its deletion until then.
 func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (reconcile.Result, error) {
-	if !isProvisioned(pv) {
-		return reconcile.Result{}, nil
-	}
 	if controllerutil.ContainsFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer) {
 		released := pv.DeepCopy()
 		controllerutil.RemoveFinalizer(released, volumehelpers.PVDeletionProtectionFinalizer)
@@ -32,7 +29,7 @@ func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (re
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	if pv.Status.Phase != corev1.VolumeReleased || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || pv.DeletionTimestamp != nil {
+	if !isReleased(pv) {
 		return reconcile.Result{}, nil
 	}
 	if err := client.IgnoreNotFound(d.client.Delete(ctx, pv, client.Preconditions{UID: &pv.UID})); err != nil {
@@ -40,6 +37,17 @@ func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (re
 	}
 	log.FromContext(ctx).Info("Deleted a volume that was released")
 	return reconcile.Result{}, nil
+}
+
+// concernsDeleter reports whether there is something to do about a volume.
+func concernsDeleter(o client.Object) bool {
+	pv := o.(*corev1.PersistentVolume)
+	return isProvisioned(pv) && (isReleased(pv) || controllerutil.ContainsFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer))
+}
+
+// isReleased reports whether a volume is to be deleted, because its claim was.
+func isReleased(pv *corev1.PersistentVolume) bool {
+	return pv.Status.Phase == corev1.VolumeReleased && pv.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete && pv.DeletionTimestamp == nil
 }
 
 // isProvisioned reports whether a volume was provisioned by this operator, or by Stackable's.

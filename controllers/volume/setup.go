@@ -51,9 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("releasedvolume").
-		For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return isProvisioned(o.(*corev1.PersistentVolume))
-		}))).
+		For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(conflict.Requeue("releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()})))
 	if err != nil {
