@@ -9,7 +9,8 @@
 package cache
 
 import (
-	"reflect"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/cache/encoded"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
@@ -48,11 +50,11 @@ func Options(namespace string) ctrlcache.Options {
 			FieldSelector: fields.OneTermEqualSelector("metadata.name", names.Operator),
 		}}},
 	}
-	types := map[reflect.Type]bool{}
 	for o, trim := range many {
 		// Each read decodes an object of its own, which need not be copied once more.
 		byObject[o] = ctrlcache.ByObject{Transform: trim, UnsafeDisableDeepCopy: ptr.To(true)}
-		types[reflect.TypeOf(o)] = true
 	}
-	return ctrlcache.Options{DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject, NewInformer: newInformer(types)}
+	return ctrlcache.Options{
+		DefaultTransform: ctrlcache.TransformStripManagedFields(), ByObject: byObject, NewInformer: encoded.NewInformer(slices.Collect(maps.Keys(many))),
+	}
 }

@@ -1,4 +1,10 @@
-package cache
+// Package encoded has informers that keep their objects encoded. Most fields of objects that a transform has trimmed
+// are empty, and their maps have one or two entries: as Go values, such objects need two or three times as much memory,
+// most of which the garbage collector has to search for pointers. Nothing outside of an informer notices the
+// difference.
+//
+// The package knows client-go's informers only. It must never import a package of the operator.
+package encoded
 
 import (
 	"encoding/json"
@@ -9,11 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// encoded is an object in the cache. Most fields of a trimmed object are empty, and its maps have one or two entries:
-// as Go values, the objects of a Listener need 13 KiB, and encoded 4 KiB (BenchmarkMemoryOfAReplica), most of which the
-// garbage collector need not search for pointers.
+// encoded is an object in the cache.
 type encoded struct {
 	namespace, name, resourceVersion string
 	content                          []byte
@@ -78,9 +83,13 @@ func (c codec) decodeAll(objects []any) []any {
 	return decoded
 }
 
-// newInformer returns a function that creates informers. Those of the given types keep their objects encoded, which
-// nothing outside of them notices: each read, and each handler of an event, gets an object of its own.
-func newInformer(types map[reflect.Type]bool) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+// NewInformer returns the function of cache.Options that creates informers. Those of the types of the examples keep
+// their objects encoded: each read, and each handler of an event, gets an object of its own. They need a transform.
+func NewInformer(examples []client.Object) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+	types := map[reflect.Type]bool{}
+	for _, o := range examples {
+		types[reflect.TypeOf(o)] = true
+	}
 	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		plain := toolscache.NewSharedIndexInformer(lw, example, resync, indexers)
 		if object := reflect.TypeOf(example); types[object] {

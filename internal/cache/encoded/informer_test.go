@@ -1,10 +1,9 @@
-package cache
+package encoded
 
 import (
 	"context"
 	"errors"
 	"reflect"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,7 +106,7 @@ func (r recorder) expect(g Gomega, want event) {
 func newClaimInformer(t *testing.T, source toolscache.ListerWatcher) toolscache.SharedIndexInformer {
 	t.Helper()
 	object := &corev1.PersistentVolumeClaim{}
-	i := newInformer(map[reflect.Type]bool{reflect.TypeOf(object): true})(source, object, 0, toolscache.Indexers{
+	i := NewInformer([]client.Object{object})(source, object, 0, toolscache.Indexers{
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
 	})
 	if err := i.SetTransform(func(o any) (any, error) {
@@ -237,19 +236,5 @@ func TestTombstonesAreDecoded(t *testing.T) {
 	want := toolscache.DeletedFinalStateUnknown{Key: "shop/a", Obj: claim}
 	if diff := cmp.Diff(any(want), c.decode(toolscache.DeletedFinalStateUnknown{Key: "shop/a", Obj: encoded})); diff != "" {
 		t.Errorf("tombstone (-want +got):\n%s", diff)
-	}
-}
-
-func TestKindsWithManyObjectsAreEncoded(t *testing.T) {
-	options := Options("operators")
-	var encoding []string
-	for o := range options.ByObject {
-		if _, ok := options.NewInformer(cachetesting.NewFakePVCControllerSource(), o, 0, toolscache.Indexers{}).(*informer); ok {
-			encoding = append(encoding, reflect.TypeOf(o).Elem().Name())
-		}
-	}
-	slices.Sort(encoding)
-	if diff := cmp.Diff([]string{"Listener", "Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodListeners", "Service"}, encoding); diff != "" {
-		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }
