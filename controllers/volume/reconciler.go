@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,23 +75,17 @@ func pendingf(reason, format string, args ...any) error {
 // Reconcile creates the volume of a claim, or reports why it cannot.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pvc, class, err := r.unprovisioned(ctx, req.NamespacedName)
-	if err != nil {
-		return reconcile.Result{}, err
+	if err == nil && class != nil {
+		err = r.provision(ctx, pvc, class)
 	}
-	if class != nil {
-		listener, err := r.resolve(ctx, pvc)
-		if pending, ok := errors.AsType[*pendingError](err); ok {
-			return r.report(ctx, pvc, pending)
+	if pending, ok := errors.AsType[*pendingError](err); ok {
+		return r.report(ctx, pvc, pending)
+	}
+	if err != nil {
+		if class != nil && !apierrors.IsConflict(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), time.Now()) {
+			r.Events.Eventf(pvc, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", message.Printable(err.Error(), message.MaxEvent))
 		}
-		if err == nil {
-			err = r.provision(ctx, pvc, class, listener.Name)
-		}
-		if err != nil {
-			if !apierrors.IsConflict(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), time.Now()) {
-				r.Events.Eventf(pvc, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", message.Printable(err.Error(), message.MaxEvent))
-			}
-			return reconcile.Result{}, err
-		}
+		return reconcile.Result{}, err
 	}
 	r.warnings.Forget(req.NamespacedName)
 	r.waiting.set(req.NamespacedName, "")
@@ -112,20 +107,23 @@ func (r *Reconciler) unprovisioned(ctx context.Context, key types.NamespacedName
 	if ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) != storagev1.VolumeBindingImmediate && pvc.Annotations[volumehelpers.AnnSelectedNode] == "" {
 		return nil, nil, nil
 	}
-	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: claim.VolumeName(pvc)}, &corev1.PersistentVolume{})
-	if err != nil || pv != nil {
-		return nil, nil, err // Kubernetes binds the claim to it
-	}
-	ending, err := tenancy.Terminating(ctx, r.Client, pvc.Namespace)
-	if err != nil || ending {
-		return nil, nil, err
-	}
 	return pvc, class, nil
 }
 
-// provision creates the volume of a claim, whose Listener has this name.
-func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, listener string) error {
-	pv := claim.Volume(pvc, listener)
+// provision creates the volume of a claim, unless it exists, or nothing can be created in the namespace any more.
+func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+	existing, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: claim.VolumeName(pvc)}, &corev1.PersistentVolume{})
+	if err != nil || existing != nil {
+		return err
+	}
+	if ending, err := tenancy.Terminating(ctx, r.Client, pvc.Namespace); err != nil || ending {
+		return err
+	}
+	listener, err := r.resolve(ctx, pvc)
+	if err != nil {
+		return err
+	}
+	pv := claim.Volume(pvc, listener.Name)
 	pv.Spec.PersistentVolumeReclaimPolicy = ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 	if err := r.Client.Create(ctx, pv, client.FieldOwner(names.FieldManagerVolume)); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating PersistentVolume %s: %w", pv.Name, err)
@@ -153,11 +151,11 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 		return reconcile.Result{}, err
 	}
 	pods = pods[:min(len(pods), maxPods)]
-	text := pending.reason + pending.message
+	text := []string{pending.reason, pending.message}
 	for i := range pods {
-		text += string(pods[i].UID) // a new Pod has the event, too
+		text = append(text, string(pods[i].UID)) // a new Pod has the event, too
 	}
-	if r.warnings.Due(key, "", text, time.Now()) {
+	if r.warnings.Due(key, "", strings.Join(text, " "), time.Now()) {
 		r.Events.Eventf(pvc, nil, kind, pending.reason, "Provision", "%s", message.Printable(pending.message, message.MaxEvent))
 		for i := range pods {
 			r.Events.Eventf(&pods[i], pvc, kind, pending.reason, "Provision", "%s",

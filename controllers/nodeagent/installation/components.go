@@ -94,8 +94,8 @@ type Component struct {
 }
 
 // Components returns what is installed, in the order of dependencies: agents only run where a policy protects what they
-// read, and claims are only provisioned where agents run. Monitoring, and what OpenShift's console shows, are not in the
-// bundle for OLM, because an installation there fails where the cluster does not serve one of the kinds.
+// read, and claims are only provisioned where agents run. Monitoring, and what OpenShift's console shows, are not in
+// the bundle for OLM, because an installation there fails where the cluster does not serve one of the kinds.
 func Components() []Component {
 	return []Component{
 		{Kind: "ValidatingAdmissionPolicy", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicy{}},
