@@ -28,18 +28,17 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/coexistence"
+	"github.com/listener-operator/listener-operator/controllers/eviction"
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
 	"github.com/listener-operator/listener-operator/controllers/lostnodes"
 	clustermetrics "github.com/listener-operator/listener-operator/controllers/metrics"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent"
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
-	"github.com/listener-operator/listener-operator/controllers/restart"
-	"github.com/listener-operator/listener-operator/controllers/takeover"
 	"github.com/listener-operator/listener-operator/controllers/volume"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/cache"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -137,7 +136,7 @@ func run(ctx context.Context, options Options) error {
 	if options.LogLevel == "debug" {
 		level-- // logr's V(1)
 	}
-	ctrl.SetLogger(logr.FromSlogHandler(conflict.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))))
+	ctrl.SetLogger(logr.FromSlogHandler(quiet(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))))
 	klog.SetLogger(ctrl.Log.WithName("kubernetes"))
 	if err := options.validate(); err != nil {
 		return err
@@ -255,7 +254,7 @@ func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, option
 // setupControllers adds the controllers to the manager. Only the one that reports what is wrong runs while Stackable's
 // listener operator does.
 func setupControllers(mgr manager.Manager, apis *platform.APIs, options Options) error {
-	gate, err := takeover.SetupWithManager(mgr)
+	gate, err := coexistence.SetupWithManager(mgr)
 	if err != nil {
 		return err
 	}
@@ -292,7 +291,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		{"lostnodes", (&lostnodes.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: clock.RealClock{},
 		}).SetupWithManager},
-		{"restart", (&restart.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events}).SetupWithManager},
+		{"restart", (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events}).SetupWithManager},
 		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier}).SetupWithManager},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,

@@ -32,7 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -118,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: retry.Earliest(remaining, resyncIn, idleIn)}, nil
+	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn)}, nil
 }
 
 // execute reserves what the plan needs, and writes the Service and then the objects.

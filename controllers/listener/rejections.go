@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // rejection returns the message of the API server, or of an admission webhook, if the error means that it rejects the
@@ -57,7 +57,7 @@ func isRejection(err error) bool {
 // server has just started. With the admission plugin OwnerReferencesPermissionEnforcement, as on OpenShift, it rejects
 // owners of a kind that it has not discovered, for up to half a minute.
 func isUnrelated(err error) bool {
-	return conflict.IsTerminating(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot find RESTMapping")
+	return requests.IsTerminating(err) || apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot find RESTMapping")
 }
 
 // allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.

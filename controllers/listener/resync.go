@@ -15,7 +15,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // The time from one touch of a rejected object to the next one. It doubles from the first to the last.
@@ -41,7 +41,7 @@ func (r resync) trigger(ctx context.Context, rejected []exposure.Rejected) (next
 			errs = append(errs, r.touch(ctx, object))
 			continue // the change starts another reconciliation
 		}
-		next = retry.Earliest(next, wait)
+		next = requests.Earliest(next, wait)
 	}
 	return next, errors.Join(errs...)
 }

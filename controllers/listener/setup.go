@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -16,17 +15,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/fairqueue"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/predicates"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -39,8 +35,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.initialize(clock.RealClock{})
 	m := &mapper{client: r.Client, backends: r.Backends, kinds: r.kinds, hosts: r.hosts, exclusive: r.objects.exclusive}
 	notInitial := predicates.NotInInitialList() // at the start, all Listeners are reconciled
-	controlled := ctrl.NewControllerManagedBy(mgr).
-		Named("listener").
+	controlled := requests.Controller(mgr, "listener", workers).
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
 		// By name rather than by owner, because the deletion of a foreign Service matters, too.
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(m.serviceToListeners), builder.WithPredicates(notInitial)).
@@ -60,8 +55,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(m.namespaceToListeners),
 			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
 		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(m.configurationToListeners),
-			builder.WithPredicates(notInitial, clusterDomainChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()})
+			builder.WithPredicates(notInitial, clusterDomainChanged()))
 	for _, x := range r.objects.exclusive {
 		controlled = controlled.WatchesRawSource(x.waiting.source())
 	}
@@ -78,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			controlled = controlled.WatchesRawSource(view)
 		}
 	}
-	return controlled.Complete(conflict.Requeue("listener", reconcile.AsReconciler(r.Client, r)))
+	return controlled.Complete(requests.Requeue("listener", reconcile.AsReconciler(r.Client, r)))
 }
 
 // view returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/message"
-	"github.com/listener-operator/listener-operator/internal/summary"
 )
 
 // ownStatus returns the status of a Listener without the conditions of other controllers.
@@ -61,7 +61,7 @@ func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerS
 // summarize returns the summary of a status. The nodes of the previous one stay while the class does not exist, as the
 // addresses do.
 func summarize(s *snapshot, o *outcome, status, before *listenersv1alpha1.ListenerStatus) listenersv1alpha1.ListenerSummary {
-	summarized := listenersv1alpha1.ListenerSummary{Address: summary.Address(status.IngressAddresses), Reason: rootReason(status.Conditions)}
+	summarized := listenersv1alpha1.ListenerSummary{Address: columns.Address(status.IngressAddresses), Reason: rootReason(status.Conditions)}
 	switch {
 	case len(status.IngressAddresses) == 0:
 	case s.class == nil:
@@ -71,7 +71,7 @@ func summarize(s *snapshot, o *outcome, status, before *listenersv1alpha1.Listen
 		for i, node := range o.placement.Nodes {
 			names[i] = node.Name
 		}
-		summarized.Nodes = summary.Names(names)
+		summarized.Nodes = columns.Names(names)
 	}
 	return summarized
 }

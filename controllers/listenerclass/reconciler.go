@@ -12,10 +12,8 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -24,9 +22,8 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // Reconciler creates the classes of presets.
@@ -38,11 +35,9 @@ type Reconciler struct {
 // SetupWithManager registers the controller. It reconciles when the operator starts, when the configuration is created,
 // and when the preset or the management state changes.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("listenerclass").
-		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+	return requests.Controller(mgr, "listenerclass", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(presetOrManagementStateChanged())).
-		Complete(conflict.Requeue("listenerclass", reconcile.AsReconciler(r.Client, r)))
+		Complete(requests.Requeue("listenerclass", reconcile.AsReconciler(r.Client, r)))
 }
 
 // presetOrManagementStateChanged passes configurations that are added to the cache, or whose preset or management state

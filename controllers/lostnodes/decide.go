@@ -7,7 +7,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // replacedNode is how long a node must be lost before a volume with policy Preferred is released. A node that is
@@ -68,7 +68,7 @@ func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
 	if d.lost && ok && o.recorded() {
 		since := o.lostSince(now)
 		if left := since.Add(after).Sub(now); left > 0 {
-			d.wait = retry.Earliest(d.wait, left)
+			d.wait = requests.Earliest(d.wait, left)
 			return
 		}
 		d.release = fmt.Sprintf("node %s is lost since %s", node, since.UTC().Format(time.RFC3339))
@@ -77,8 +77,8 @@ func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
 	if d.lost || o.displaced == "" {
 		return
 	}
-	if left := retry.Left(o.nodes[node].CreationTimestamp, newNode, now); left > 0 {
-		d.wait = retry.Earliest(d.wait, left)
+	if left := requests.Left(o.nodes[node].CreationTimestamp, newNode, now); left > 0 {
+		d.wait = requests.Earliest(d.wait, left)
 		return
 	}
 	d.release = o.displaced

@@ -28,7 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // Reconciler observes the volume of a claim. Its requests are claims, which survive the replacement of their volume.
@@ -85,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: retry.Earliest(d.wait, r.warnings.RepeatAfter(req.NamespacedName))}, nil
+	return reconcile.Result{RequeueAfter: requests.Earliest(d.wait, r.warnings.RepeatAfter(req.NamespacedName))}, nil
 }
 
 // record records since when the node of a volume is lost, or that it is back.

@@ -5,10 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -18,12 +16,10 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/conflict"
-	"github.com/listener-operator/listener-operator/internal/fairqueue"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // SetupWithManager registers the controller and its watches. There is one worker, because the condition of a Listener
@@ -34,8 +30,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return claim.IsListenerClaim(o)
 	})
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("lostnodes").
+	return requests.Controller(mgr, "lostnodes", 1).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
@@ -44,8 +39,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
 			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(conflict.Requeue("lostnodes", r))
+		Complete(requests.Requeue("lostnodes", r))
 }
 
 // podMayReleaseVolume passes Pods that the scheduler finds no node for, or has found one for, and those that do not

@@ -11,10 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -22,8 +20,7 @@ import (
 
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
-	"github.com/listener-operator/listener-operator/internal/singleton"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // crdName is the CustomResourceDefinition of the configuration. It owns the policies that confine the operator: they
@@ -43,12 +40,10 @@ type confiner struct {
 // start, and when a policy changes.
 func SetupConfinement(mgr manager.Manager) error {
 	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader()}
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("confinement").
-		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		WatchesRawSource(singleton.AtStart()).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, singleton.Handler(), builder.WithPredicates(isConfinement())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, singleton.Handler(), builder.WithPredicates(isConfinement())).
+	return requests.Controller(mgr, "confinement", 1).
+		WatchesRawSource(requests.OnlyAtStart()).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), builder.WithPredicates(isConfinement())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(), builder.WithPredicates(isConfinement())).
 		Complete(c)
 }
 

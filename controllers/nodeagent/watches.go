@@ -13,11 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -27,11 +25,10 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
-	"github.com/listener-operator/listener-operator/internal/conflict"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
@@ -49,9 +46,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err := mgr.Add(&firstStart{writer: r.Client, live: r.live, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
 		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
-	b := ctrl.NewControllerManagedBy(mgr).
-		Named("nodeagent").
-		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+	b := requests.Controller(mgr, "nodeagent", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged()))).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.operatorSpecChanged())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(volumeUseChanged())).
@@ -72,7 +67,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		}
 		b = b.Watches(c.Empty(), handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.isComponent(c)))
 	}
-	return b.Complete(conflict.Requeue("nodeagent", reconcile.AsReconciler(r.Client, r)))
+	return b.Complete(requests.Requeue("nodeagent", reconcile.AsReconciler(r.Client, r)))
 }
 
 // optionalSource watches a component of an optional kind. Its cache holds metadata alone.

@@ -18,7 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // mount is one listener volume of a Pod, with the objects on which its addresses depend.
@@ -92,7 +92,7 @@ func (m *mount) settles() time.Duration {
 	if m.listener == nil {
 		return 0
 	}
-	return retry.Left(m.listener.CreationTimestamp, newListener, time.Now())
+	return requests.Left(m.listener.CreationTimestamp, newListener, time.Now())
 }
 
 // ownListener reports whether claim and PersistentVolume are owners of the Listener. They are from the beginning,

@@ -26,10 +26,10 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/summary"
 )
 
 // Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
@@ -226,7 +226,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	desired.Spec.NodeName = pod.Spec.NodeName
 	desired.Spec.Listeners, wait = r.entries(observed, pod, node, mounts)
 	desired.Spec.StartAddresses = startAddresses(desired.Spec.StartAddresses, desired.Spec.Listeners, mounts)
-	desired.Spec.Summary = summary.Volumes(desired.Spec.Listeners)
+	desired.Spec.Summary = columns.Volumes(desired.Spec.Listeners)
 	switch {
 	case existing != nil:
 		r.setCreated(existing.Name, time.Time{}) // if it is deleted now, it is created again

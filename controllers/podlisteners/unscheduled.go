@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 const (
@@ -37,7 +37,7 @@ func (r *Reconciler) remindScheduler(ctx context.Context, pod *corev1.Pod) (wait
 		if !found {
 			continue
 		}
-		if left := retry.Left(m.pv.CreationTimestamp, schedulingTimeout, time.Now()); left > 0 {
+		if left := requests.Left(m.pv.CreationTimestamp, schedulingTimeout, time.Now()); left > 0 {
 			wait = max(wait, left)
 		} else if m.pv.Annotations[names.AnnotationReminded] == "" && awaitsClaims(pod) {
 			if err := r.touch(ctx, pod, m.pv); err != nil {

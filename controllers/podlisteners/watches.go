@@ -7,10 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -18,12 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
-	"github.com/listener-operator/listener-operator/internal/fairqueue"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/predicates"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // workers is the number of Pods that are reconciled concurrently: as many as a node commonly starts at once.
@@ -32,8 +28,7 @@ const workers = 16
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := predicates.NotInInitialList() // the first two watches enqueue all requests at the start
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("podlisteners").
+	return requests.Controller(mgr, "podlisteners", workers).
 		For(&listenersv1alpha1.PodListeners{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToPodListeners), builder.WithPredicates(podToMountChanged())).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(r.claimToPodListeners), builder.WithPredicates(changes, predicates.StatusIgnored())).
@@ -41,8 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToPodListeners), builder.WithPredicates(changes)).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToPodListeners), builder.WithPredicates(changes)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToPodListeners), builder.WithPredicates(changes, predicates.NodeAddressesChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(conflict.Requeue("podlisteners", r))
+		Complete(requests.Requeue("podlisteners", r))
 }
 
 // podToMountChanged passes Pods with claims when they are added to the cache, because earlier changes of other objects

@@ -34,7 +34,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -139,7 +139,7 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	key, kind := client.ObjectKeyFromObject(pvc), corev1.EventTypeWarning
 	if pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer {
 		r.waiting.set(key, "")
-		if left := retry.Left(pvc.CreationTimestamp, shortWait, time.Now()); left > 0 {
+		if left := requests.Left(pvc.CreationTimestamp, shortWait, time.Now()); left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 		kind = corev1.EventTypeNormal

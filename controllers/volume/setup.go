@@ -8,10 +8,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -19,11 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/conflict"
-	"github.com/listener-operator/listener-operator/internal/fairqueue"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/predicates"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -33,8 +29,7 @@ const workers = 16
 // SetupWithManager registers the controllers of claims and of released volumes, and their watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	changes := predicates.NotInInitialList() // all claims are handled at the start
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("volume").
+	err := requests.Controller(mgr, "volume", workers).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound())).
 		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims), builder.WithPredicates(changes)).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
@@ -44,16 +39,13 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims), builder.WithPredicates(changes)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(deleted())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(conflict.Requeue("volume", r))
+		Complete(requests.Requeue("volume", r))
 	if err != nil {
 		return fmt.Errorf("watching claims: %w", err)
 	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("releasedvolume").
+	err = requests.Controller(mgr, "releasedvolume", workers).
 		For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(conflict.Requeue("releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()})))
+		Complete(requests.Requeue("releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()})))
 	if err != nil {
 		return fmt.Errorf("watching volumes: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -151,7 +152,7 @@ func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, by origin,
 
 // follow starts the watches, and returns when all of them have synced.
 func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []OptionalKind) error {
-	lastErr := &lastError{}
+	var lastErr atomic.Pointer[error] // of the watches
 	var synced []toolscache.InformerSynced
 	for _, o := range optional {
 		crd := watched{
@@ -174,7 +175,7 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 			watches = append(watches, service)
 		}
 		for _, w := range watches {
-			hasSynced, err := a.start(ctx, reader, w, lastErr)
+			hasSynced, err := a.start(ctx, reader, w, &lastErr)
 			if err != nil {
 				return fmt.Errorf("watching %s %s: %w", w.origin, w.name, err)
 			}
@@ -184,7 +185,7 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 	syncing, stop := context.WithTimeout(ctx, syncTimeout)
 	defer stop()
 	if !toolscache.WaitForCacheSync(syncing.Done(), synced...) {
-		return fmt.Errorf("finding out which optional APIs the cluster serves: the API server did not answer within %s: %w", syncTimeout, lastErr.get())
+		return fmt.Errorf("finding out which optional APIs the cluster serves: the API server did not answer within %s: %w", syncTimeout, *cmp.Or(lastErr.Load(), new(context.DeadlineExceeded)))
 	}
 	return nil
 }
@@ -206,7 +207,7 @@ type finding struct {
 }
 
 // start starts to watch one object by its name, until ctx is done.
-func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, lastErr *lastError) (toolscache.InformerSynced, error) {
+func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, lastErr *atomic.Pointer[error]) (toolscache.InformerSynced, error) {
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
 	informer := dynamicinformer.NewFilteredDynamicInformer(reader, w.resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
 		func(options *metav1.ListOptions) { options.FieldSelector = byName }).Informer()
@@ -221,7 +222,7 @@ func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, l
 		return nil, err
 	}
 	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
-		lastErr.set(fmt.Errorf("watching %s %s: %w", w.origin, w.name, err))
+		lastErr.Store(new(fmt.Errorf("watching %s %s: %w", w.origin, w.name, err)))
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	}); err != nil {
 		return nil, err
@@ -266,25 +267,4 @@ func established(u *unstructured.Unstructured, versions []string) (string, error
 func aggregated(u *unstructured.Unstructured) (bool, error) {
 	_, found, err := unstructured.NestedMap(u.Object, "spec", "service")
 	return found && u.GetDeletionTimestamp() == nil, err
-}
-
-// lastError is the last error of the watches.
-type lastError struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (l *lastError) set(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
-}
-
-func (l *lastError) get() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err == nil {
-		return context.DeadlineExceeded
-	}
-	return l.err
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/retry"
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
@@ -25,6 +24,12 @@ const workers = 4
 // check reads a few files of each volume. Unlike a notification of each change, it does not cost more if a container
 // changes its volume all the time.
 const checkInterval = 30 * time.Second
+
+// firstRetry and lastRetry bound how long a failed write waits until it is repeated.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
 
 // Syncer updates the published volumes of Pods when their PodListeners objects change, and repairs them. It finds the
 // volumes in the kubelet's directory, and has no state that a restart of the node agent would lose.
@@ -43,7 +48,7 @@ type Syncer struct {
 // NewSyncer returns a Syncer for the volumes of a kubelet. It must be called before Run of the Watch.
 func NewSyncer(watch *Watch, host *volume.Host) *Syncer {
 	s := &Syncer{
-		watch: watch, host: host, queue: workqueue.NewTypedRateLimitingQueue(retry.Limiter[cache.ObjectName]()), checkInterval: checkInterval,
+		watch: watch, host: host, queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](firstRetry, lastRetry)), checkInterval: checkInterval,
 	}
 	watch.onChange = func(o *listenersv1alpha1.PodListeners) { s.queue.Add(cache.MetaObjectToName(o)) }
 	return s

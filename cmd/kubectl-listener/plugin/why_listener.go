@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-	"github.com/listener-operator/listener-operator/internal/summary"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
@@ -87,7 +87,7 @@ func listenerFinding(listener *listenersv1alpha1.Listener) finding {
 	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
 		return f.warning(ready.Reason, ready.Message)
 	default:
-		return f.ok("%s", summary.Address(listener.Status.IngressAddresses))
+		return f.ok("%s", columns.Address(listener.Status.IngressAddresses))
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/summary"
 )
 
 // podFinding returns the state of a Pod. If it does not run, the cause may be one of its volumes.
@@ -77,7 +77,7 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(m
 			w.add(f.failed(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name),
 				remedyFor(listenersv1alpha1.ReasonWaitingForAddress)).because())
 		default:
-			w.add(f.ok("volume %q: %s", volume.Name, summary.Address(entry.IngressAddresses)))
+			w.add(f.ok("volume %q: %s", volume.Name, columns.Address(entry.IngressAddresses)))
 			w.files(ctx, pod, volume.Name)
 		}
 	}

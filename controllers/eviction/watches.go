@@ -1,4 +1,4 @@
-package restart
+package eviction
 
 import (
 	"context"
@@ -6,10 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,10 +17,8 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
-	"github.com/listener-operator/listener-operator/internal/conflict"
-	"github.com/listener-operator/listener-operator/internal/fairqueue"
 	"github.com/listener-operator/listener-operator/internal/predicates"
-	"github.com/listener-operator/listener-operator/internal/retry"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // SetupWithManager registers the controller and its watches. There must be one worker, see Reconcile.
@@ -31,13 +27,11 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	isOutdated := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
 	})
-	return ctrl.NewControllerManagedBy(mgr).
-		Named("restart").
+	return requests.Controller(mgr, "restart", 1).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(r.podListenersToController), builder.WithPredicates(isOutdated)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.podToController),
 			builder.WithPredicates(predicates.NotInInitialList(), readinessChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NewQueue: fairqueue.New, RateLimiter: retry.Limiter[reconcile.Request]()}).
-		Complete(conflict.Requeue("restart", r))
+		Complete(requests.Requeue("restart", r))
 }
 
 // readinessChanged passes Pods that become ready or stop being so, and those that are created or deleted.

@@ -1,18 +1,14 @@
-// Package fairqueue is the work queue of controllers whose objects belong to many tenants. Namespaces take turns: a
-// namespace with thousands of requests delays a request of another one by no more than a single request of its own.
-// Within a namespace, requests are in the order in which they were added.
-//
-// It must never drop a request, nor hand out the same one to two workers; client-go's work queue, which it orders, sees
-// to both.
-package fairqueue
+package requests
 
 import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// New returns the queue of a controller, for the field NewQueue of its options.
-func New(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+// newQueue returns the work queue of a controller. Namespaces take turns: a namespace with thousands of requests delays
+// a request of another one by no more than a single request of its own. Within a namespace, requests are in the order
+// in which they were added. client-go's work queue, which it orders, hands out no request to two workers.
+func newQueue(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{
 		Name: controller, Queue: &turns{requests: map[string][]reconcile.Request{}},
 	})

@@ -1,4 +1,4 @@
-package fairqueue_test
+package requests
 
 import (
 	"fmt"
@@ -7,9 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/listener-operator/listener-operator/internal/fairqueue"
-	"github.com/listener-operator/listener-operator/internal/retry"
 )
 
 func request(namespace string, n int) reconcile.Request {
@@ -17,7 +14,7 @@ func request(namespace string, n int) reconcile.Request {
 }
 
 func TestANamespaceWithManyRequestsDelaysOthersByOne(t *testing.T) {
-	queue := fairqueue.New("", retry.Limiter[reconcile.Request]())
+	queue := newQueue("", newLimiter())
 	defer queue.ShutDown()
 	for n := range 10_000 {
 		queue.Add(request("busy", n))
@@ -42,7 +39,7 @@ func TestANamespaceWithManyRequestsDelaysOthersByOne(t *testing.T) {
 // TestARequestThatComesBackWaitsForItsTurn: a namespace whose requests are added again while they are processed does
 // not keep the workers.
 func TestARequestThatComesBackWaitsForItsTurn(t *testing.T) {
-	queue := fairqueue.New("", retry.Limiter[reconcile.Request]())
+	queue := newQueue("", newLimiter())
 	defer queue.ShutDown()
 	queue.Add(request("busy", 0))
 	next, _ := queue.Get()
@@ -63,7 +60,7 @@ func TestARequestThatComesBackWaitsForItsTurn(t *testing.T) {
 }
 
 func TestEveryRequestIsHandedOutOnce(t *testing.T) {
-	queue := fairqueue.New("", retry.Limiter[reconcile.Request]())
+	queue := newQueue("", newLimiter())
 	defer queue.ShutDown()
 	want := map[reconcile.Request]int{}
 	for n := range 1000 {

@@ -1,7 +1,7 @@
-// Package takeover keeps the operator from writing while Stackable's listener operator runs: both would write the same
-// objects for ever, and serve the same sockets. Only the controller of ListenerOperator/cluster runs meanwhile, and
-// reports what it waits for. The package must never change anything itself.
-package takeover
+// Package coexistence keeps the operator from writing while Stackable's listener operator runs: both would write the
+// same objects for ever, and serve the same sockets. Only the controller of ListenerOperator/cluster runs meanwhile,
+// and reports what it waits for. The package must never change anything itself.
+package coexistence
 
 import (
 	"context"
@@ -11,16 +11,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/listener-operator/listener-operator/internal/retry"
-	"github.com/listener-operator/listener-operator/internal/singleton"
+	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
@@ -44,11 +41,9 @@ func SetupWithManager(mgr manager.Manager) (*Gate, error) {
 		client: mgr.GetClient(), clock: clock.RealClock{},
 		opened: sync.OnceFunc(func() { close(open) }), open: open, appeared: make(chan []string, 1),
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("takeover").
-		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
-		WatchesRawSource(singleton.AtStart()).
-		Watches(&corev1.Pod{}, singleton.Handler(), builder.WithPredicates(stackable.Pods())).
+	err := requests.Controller(mgr, "takeover", 1).
+		WatchesRawSource(requests.OnlyAtStart()).
+		Watches(&corev1.Pod{}, requests.Only(), builder.WithPredicates(stackable.Pods())).
 		Complete(g)
 	if err != nil {
 		return nil, fmt.Errorf("setting up the takeover controller: %w", err)

@@ -1,13 +1,15 @@
-package conflict
+package main
 
 import (
 	"context"
 	"log/slog"
+
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
-// LogHandler returns a handler that passes errors by which the API server rejects new objects in namespaces that are
+// quiet returns a handler that passes errors by which the API server rejects new objects in namespaces that are
 // being deleted to next at the debug level, whoever logs them. The library that sends events would log one for each.
-func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
+func quiet(next slog.Handler) slog.Handler { return logHandler{next} }
 
 // levelDebug is logr's V(1).
 const levelDebug = slog.LevelInfo - 1
@@ -19,7 +21,7 @@ func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
 	terminating := false
 	record.Attrs(func(a slog.Attr) bool {
 		err, ok := a.Value.Any().(error)
-		terminating = ok && IsTerminating(err)
+		terminating = ok && requests.IsTerminating(err)
 		return !terminating
 	})
 	if terminating {

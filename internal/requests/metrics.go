@@ -1,4 +1,4 @@
-package conflict
+package requests
 
 import (
 	"github.com/prometheus/client_golang/prometheus"

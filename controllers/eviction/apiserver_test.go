@@ -1,4 +1,4 @@
-package restart_test
+package eviction_test
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/restart"
+	"github.com/listener-operator/listener-operator/controllers/eviction"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -78,7 +78,7 @@ type set struct {
 func (s *set) startOperator(cfg *rest.Config) (stop func()) {
 	s.Helper()
 	_, stop = apiserver.RunManager(s.T, cfg, "operators", func(mgr ctrl.Manager) error {
-		return (&restart.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
+		return (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
 	})
 	return stop
 }

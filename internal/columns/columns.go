@@ -1,6 +1,6 @@
-// Package summary writes addresses and names in one short line, for the columns of kubectl get. What it returns is for
+// Package columns writes addresses and names in one short line, for the columns of kubectl get. What it returns is for
 // people; no program may parse it.
-package summary
+package columns
 
 import (
 	"fmt"

@@ -1,8 +1,4 @@
-// Package conflict keeps what normal operation brings out of the errors of controllers. A write that the API server
-// rejects because the observed object was outdated is part of it: the cache follows the API server with a delay, and
-// other clients write the same objects. So is a namespace that is being deleted, where nothing can be created any more.
-// In the error log and in the metric of errors, they would hide real failures. It must never hide any other error.
-package conflict
+package requests
 
 import (
 	"context"
@@ -19,8 +15,9 @@ import (
 const delay = 50 * time.Millisecond
 
 // Requeue returns a reconciler of the named controller that returns no error if inner failed because of nothing but
-// conflicts and namespaces that are being deleted. It requeues the request after a conflict. In a namespace that is
-// being deleted there is nothing left to do until an object changes or is deleted, of which there is an event.
+// conflicts and namespaces that are being deleted. Both are part of normal operation: the cache follows the API server
+// with a delay, and other clients write the same objects. It requeues the request after a conflict. In a namespace that
+// is being deleted there is nothing left to do until an object changes or is deleted, of which there is an event.
 func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
 	counter := conflicts.WithLabelValues(controller) // present at zero
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

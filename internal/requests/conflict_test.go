@@ -1,4 +1,4 @@
-package conflict_test
+package requests
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/listener-operator/listener-operator/internal/conflict"
 )
 
 func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
@@ -41,7 +39,7 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own := reconcile.Result{RequeueAfter: time.Hour}
 			inner := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return own, tc.err })
-			result, err := conflict.Requeue("test", inner).Reconcile(t.Context(), reconcile.Request{})
+			result, err := Requeue("test", inner).Reconcile(t.Context(), reconcile.Request{})
 			if tc.hidden != (err == nil) || !tc.hidden && !errors.Is(err, tc.err) {
 				t.Errorf("error is %v", err)
 			}

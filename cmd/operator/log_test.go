@@ -1,4 +1,4 @@
-package conflict_test
+package main
 
 import (
 	"errors"
@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/listener-operator/listener-operator/internal/conflict"
 )
 
 func TestErrorsOfNamespacesThatAreBeingDeletedAreLoggedForDebugging(t *testing.T) {
@@ -31,7 +29,7 @@ func TestErrorsOfNamespacesThatAreBeingDeletedAreLoggedForDebugging(t *testing.T
 		{nil, slog.LevelInfo, "ERROR"},
 	} {
 		var got strings.Builder
-		log := logr.FromSlogHandler(conflict.LogHandler(slog.NewTextHandler(&got, &slog.HandlerOptions{Level: tc.level})))
+		log := logr.FromSlogHandler(quiet(slog.NewTextHandler(&got, &slog.HandlerOptions{Level: tc.level})))
 		log.WithName("events").WithValues("namespace", "shop").Error(tc.err, "Server rejected event", "event", "web")
 		if tc.want == "" != (got.Len() == 0) || !strings.Contains(got.String(), tc.want) {
 			t.Errorf("%v at level %s: logged %q, want %q", tc.err, tc.level, got.String(), tc.want)

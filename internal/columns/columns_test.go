@@ -1,10 +1,10 @@
-package summary_test
+package columns_test
 
 import (
 	"testing"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/summary"
+	"github.com/listener-operator/listener-operator/internal/columns"
 )
 
 func address(host string, ports map[string]int32) listenersv1alpha1.IngressAddress {
@@ -23,7 +23,7 @@ func TestAnAddressHasAPortAndTheNumberOfTheOthers(t *testing.T) {
 		"lb.example.com:443 +1":   {address("lb.example.com", map[string]int32{"https": 443}), address("192.0.2.1", nil)},
 		"lb.example.com:443 +999": addressesOf(1000),
 	} {
-		if got := summary.Address(addresses); got != want {
+		if got := columns.Address(addresses); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -44,21 +44,21 @@ func TestNamesAreCut(t *testing.T) {
 		"a,b,c":    {"a", "b", "c"},
 		"a,b,c +2": {"a", "b", "c", "d", "e"},
 	} {
-		if got := summary.Names(names); got != want {
+		if got := columns.Names(names); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }
 
 func TestAllVolumesOfAPodAreListed(t *testing.T) {
-	got := summary.Volumes(map[string]listenersv1alpha1.PodListener{
+	got := columns.Volumes(map[string]listenersv1alpha1.PodListener{
 		"broker":    {IngressAddresses: []listenersv1alpha1.IngressAddress{address("192.0.2.1", map[string]int32{"kafka": 30092, "rest": 30093})}},
 		"bootstrap": {},
 	})
 	if want := "bootstrap=<pending>, broker=192.0.2.1:30092 +1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := summary.Volumes(nil); got != "" {
+	if got := columns.Volumes(nil); got != "" {
 		t.Errorf("got %q for no volume", got)
 	}
 }

@@ -1,9 +1,9 @@
-// Package restart evicts Pods whose addresses have changed since they started, if their class says so. PodListeners
+// Package eviction evicts Pods whose addresses have changed since they started, if their class says so. PodListeners
 // record the addresses that a Pod started with, so nothing is forgotten when the operator restarts.
 //
 // It must never delete a Pod, nor evict one that nothing would replace, nor a second one of a controller before the
 // first is replaced and ready, nor the successors of evicted Pods again and again, because an address does not settle.
-package restart
+package eviction
 
 import (
 	"context"
@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
-	"github.com/listener-operator/listener-operator/internal/summary"
 )
 
 // Reconciler evicts Pods. Its requests are controllers of Pods: the name of a request is the uid of the controller, or
@@ -165,7 +165,7 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case apierrors.IsConflict(err):
-		return false, err // another Pod has the name, or the Pod has changed; conflict.Requeue looks again
+		return false, err // another Pod has the name, or the Pod has changed; requests.Requeue looks again
 	}
 	evictions.WithLabelValues("refused").Inc()
 	r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionRefused, fmt.Sprintf("%s; the eviction is refused, and repeated: %v", next.changes, err))
@@ -185,7 +185,7 @@ func changesOf(object *listenersv1alpha1.PodListeners) string {
 	var changes []string
 	for _, volume := range object.Spec.Outdated() {
 		changes = append(changes, fmt.Sprintf("the address in volume %q was %s when the Pod started, and is %s now", volume,
-			summary.Address(object.Spec.StartAddresses[volume]), summary.Address(object.Spec.Listeners[volume].IngressAddresses)))
+			columns.Address(object.Spec.StartAddresses[volume]), columns.Address(object.Spec.Listeners[volume].IngressAddresses)))
 	}
 	return strings.Join(changes, "; ")
 }

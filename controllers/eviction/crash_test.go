@@ -1,4 +1,4 @@
-package restart_test
+package eviction_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/listener-operator/listener-operator/controllers/restart"
+	"github.com/listener-operator/listener-operator/controllers/eviction"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/crash"
 )
@@ -25,7 +25,7 @@ func TestAPodIsEvictedWhateverHappensToAWrite(t *testing.T) {
 	}
 	crash.Run(t, crash.Scenario{
 		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error {
-			return (&restart.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
+			return (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
 		},
 		Begin: func(t *testing.T, c client.Client, namespace string) {
 			s := &set{T: t, Client: c, namespace: namespace, gracePeriod: ptr.To[int64](0)}
