@@ -108,7 +108,6 @@ func main() {
 	}
 }
 
-// validate returns all errors in the options.
 func (o Options) validate() error {
 	var errs []error
 	if o.Namespace == "" {
@@ -276,7 +275,6 @@ type controller struct {
 	setup func(manager.Manager) error
 }
 
-// controllers returns all controllers.
 func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []controller {
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)

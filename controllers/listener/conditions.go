@@ -12,7 +12,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// acceptedCondition returns the condition Accepted.
 func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
 	if o.refusal != nil {
 		return metav1.Condition{
@@ -50,7 +49,6 @@ func warning(s *snapshot) (reason, message string) {
 	return "", ""
 }
 
-// readyCondition returns the condition Ready.
 func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
 		message := "reachable at " + status.IngressAddresses[0].Address

@@ -132,7 +132,6 @@ func (x *exclusive) others(ctx context.Context, listener *listenersv1alpha1.List
 	return others, nil
 }
 
-// all returns all objects, by namespace and name.
 func (x *exclusive) all(ctx context.Context) map[types.NamespacedName]exposure.Object {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -102,7 +102,6 @@ func (h *hosts) set(listener types.NamespacedName, wanted sets.Set[string]) {
 	}
 }
 
-// heldBy returns the hosts of a Listener.
 func (h *hosts) heldBy(listener types.NamespacedName) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +124,6 @@ func serviceHosts(s *snapshot, p *plan) []string {
 	return []string{p.serviceNow.Annotations[names.AnnotationHostname]}
 }
 
-// objectHosts returns the hosts of the planned objects.
 func (h *hosts) objectHosts(s *snapshot, p *plan) (all []string, _ error) {
 	kind := s.backend.Kind
 	if kind == nil || kind.Hosts == nil {

@@ -46,7 +46,6 @@ func (r resync) trigger(ctx context.Context, rejected []exposure.Rejected) (next
 	return next, errors.Join(errs...)
 }
 
-// untilTouch returns the time until an object has to be touched.
 func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
 	from, interval := object.Since.Time, firstTouch
 	touched, err := time.Parse(time.RFC3339, object.GetAnnotations()[names.AnnotationTouched])

@@ -24,7 +24,6 @@ type podWrites struct {
 // deleted in this time.
 const cacheLag = time.Second
 
-// podWrites returns the writes for a Pod.
 func (r *Reconciler) podWrites(podListeners string) podWrites {
 	writes, _ := r.writes.Load(podListeners)
 	last, _ := writes.(podWrites)

@@ -78,7 +78,6 @@ could not be carried out.`,
 	return root
 }
 
-// addOutputFlag adds the flag --output to a command.
 func (e *environment) addOutputFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&e.output, "output", "o", "", "Format of the output: json or yaml. Defaults to text for people.")
 	e.complete(cmd, "output", func(context.Context) []string { return []string{outputJSON, outputYAML} })

@@ -43,7 +43,6 @@ func (e *environment) completeNames(limit int, kinds ...kind) cobra.CompletionFu
 	}
 }
 
-// namespaces returns the names of all namespaces.
 func (e *environment) namespaces(ctx context.Context) []string {
 	return e.list(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), "")
 }
@@ -66,7 +65,6 @@ func (e *environment) list(ctx context.Context, kind schema.GroupVersionKind, pr
 	return names
 }
 
-// beginning returns the values that begin with a string.
 func beginning(values []string, begin string) []string {
 	var matching []string
 	for _, v := range values {

@@ -153,7 +153,6 @@ func (f finding) ok(format string, args ...any) finding {
 	return f
 }
 
-// warning returns the finding with a warning.
 func (f finding) warning(reason, message string) finding {
 	f.State, f.Reason, f.Message = stateWarning, reason, message
 	return f

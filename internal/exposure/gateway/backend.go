@@ -123,7 +123,6 @@ func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exp
 	return references
 }
 
-// generated returns the kind of the routes.
 func (b routes) generated() *exposure.Kind {
 	kind := &exposure.Kind{
 		GroupVersionKind: b.gvk(),
@@ -147,7 +146,6 @@ func (b routes) generated() *exposure.Kind {
 	return kind
 }
 
-// gateways returns the kind of Gateways.
 func gateways() *exposure.Kind {
 	return &exposure.Kind{
 		GroupVersionKind: gatewayKind,

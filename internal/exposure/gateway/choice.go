@@ -141,7 +141,6 @@ func (b routes) kept(l *exposure.Listener, others exposure.Others, port string, 
 	return s, usable && b.holder(others, gateway, &gateway.Spec.Listeners[i], existing) == nil
 }
 
-// published reports whether a port of the Listener is published with this number.
 func published(l *exposure.Listener, port string, number int32) bool {
 	return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
 }

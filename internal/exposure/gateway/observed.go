@@ -14,7 +14,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// gatewayName is the namespace and name of a Gateway.
 type gatewayName = types.NamespacedName
 
 // route is what routes of all kinds have in common.
@@ -25,7 +24,6 @@ type route struct {
 	statuses []gatewayv1.RouteParentStatus
 }
 
-// routeOf returns the route that an object is.
 func routeOf(o exposure.Object) route {
 	switch r := o.(type) {
 	case *gatewayv1alpha2.TLSRoute:
@@ -78,7 +76,6 @@ func gatewayOf(namespace string, parent gatewayv1.ParentReference) (name gateway
 	return gatewayName{Namespace: string(ptr.Deref(parent.Namespace, gatewayv1.Namespace(namespace))), Name: string(parent.Name)}, isGateway
 }
 
-// selects reports whether a parent reference, which is to the Gateway, is to this listener of it.
 func selects(parent gatewayv1.ParentReference, listener *gatewayv1.Listener) bool {
 	return ptr.Deref(parent.SectionName, listener.Name) == listener.Name && ptr.Deref(parent.Port, listener.Port) == listener.Port
 }
@@ -113,7 +110,6 @@ func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, namespace 
 	}
 }
 
-// servesHost reports whether a listener of a Gateway serves a host.
 func servesHost(listener *gatewayv1.Listener, host string) bool {
 	served := string(ptr.Deref(listener.Hostname, ""))
 	domain, wildcard := strings.CutPrefix(served, "*")
