@@ -44,6 +44,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/restored"
+	"github.com/listener-operator/listener-operator/internal/tlsprofile"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
@@ -141,7 +142,7 @@ func run(ctx context.Context, options Options) error {
 		return err
 	}
 	var err error
-	if options.ClusterDomain, err = platform.ClusterDomain(platform.ResolverConfiguration); err != nil {
+	if options.ClusterDomain, err = resolverDomain(resolverConfiguration); err != nil {
 		ctrl.Log.Error(err, "Finding the DNS domain of the cluster; the one of ListenerOperator/cluster is used")
 	}
 	config, err := ctrl.GetConfig()
@@ -171,7 +172,7 @@ func start(ctx context.Context, config *rest.Config, options Options) error {
 	if err != nil {
 		return err
 	}
-	profile := platform.NewTLSProfile()
+	profile := tlsprofile.New()
 	certificate, err := newMetricsCertificate(options.MetricsCertificate, options.Namespace)
 	if err != nil {
 		return err

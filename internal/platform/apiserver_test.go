@@ -32,6 +32,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/tlsprofile"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -307,7 +308,7 @@ func TestTLSProfileFollowsTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	apis, c := watch(t)
 	crds.Remove(t, c, crds.APIServers)
-	profile := platform.NewTLSProfile()
+	profile := tlsprofile.New()
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	profile.Apply(config)
 	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error { return profile.SetupWithManager(mgr, apis) })

@@ -1,4 +1,4 @@
-package platform
+package tlsprofile
 
 import (
 	"crypto/tls"
@@ -11,7 +11,7 @@ import (
 )
 
 // serve returns the address of a server that applies the profile.
-func serve(t *testing.T, p *TLSProfile) string {
+func serve(t *testing.T, p *Profile) string {
 	t.Helper()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
@@ -57,7 +57,7 @@ func dial(address string, version, suite uint16) bool {
 
 func TestServerAppliesTheProfile(t *testing.T) {
 	const gcm, cbc = tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA
-	p := NewTLSProfile()
+	p := New()
 	address := serve(t, p)
 	for name, tc := range map[string]struct {
 		profile *configv1.TLSSecurityProfile

@@ -1,4 +1,5 @@
-package platform
+// Package tlsprofile follows the TLS security profile of an OpenShift cluster.
+package tlsprofile
 
 import (
 	"context"
@@ -24,27 +25,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
 // clusterAPIServer is the name of the one APIServer object, in which administrators of an OpenShift cluster select a
 // TLS security profile.
 const clusterAPIServer = "cluster"
 
-// TLSProfile is the TLS security profile of an OpenShift cluster, which all servers have to apply. On other clusters,
+// Profile is the TLS security profile of an OpenShift cluster, which all servers have to apply. On other clusters,
 // and if none is selected, it is Intermediate. It is safe for concurrent use.
-type TLSProfile struct {
+type Profile struct {
 	spec atomic.Pointer[configv1.TLSProfileSpec]
 }
 
-// NewTLSProfile returns the profile Intermediate. SetupWithManager lets it follow the profile of the cluster.
-func NewTLSProfile() *TLSProfile {
-	p := &TLSProfile{}
+// New returns the profile Intermediate. SetupWithManager lets it follow the profile of the cluster.
+func New() *Profile {
+	p := &Profile{}
 	p.spec.Store(configv1.TLSProfiles[configv1.TLSProfileIntermediateType])
 	return p
 }
 
 // Apply lets the configuration of a server follow the profile, for each new connection.
-func (p *TLSProfile) Apply(config *tls.Config) {
+func (p *Profile) Apply(config *tls.Config) {
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		spec := p.spec.Load()
 		current := config.Clone()
@@ -55,12 +58,12 @@ func (p *TLSProfile) Apply(config *tls.Config) {
 }
 
 // SetupWithManager registers a controller that follows the profile of the cluster.
-func (p *TLSProfile) SetupWithManager(mgr manager.Manager, apis *APIs) error {
+func (p *Profile) SetupWithManager(mgr manager.Manager, apis *platform.APIs) error {
 	scheme := runtime.NewScheme()
 	if err := configv1.Install(scheme); err != nil {
 		return fmt.Errorf("registering the kinds of %s: %w", configv1.GroupVersion, err)
 	}
-	servers, err := apis.View(ViewOptions{
+	servers, err := apis.View(platform.ViewOptions{
 		Scheme: scheme, Object: &configv1.APIServer{},
 		Cache:   cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, clusterAPIServer)},
 		Handler: &handler.EnqueueRequestForObject{},
@@ -85,7 +88,7 @@ func (p *TLSProfile) SetupWithManager(mgr manager.Manager, apis *APIs) error {
 }
 
 // follow reads the profile of the cluster and replaces the current one.
-func (p *TLSProfile) follow(ctx context.Context, reader client.Reader) error {
+func (p *Profile) follow(ctx context.Context, reader client.Reader) error {
 	var server configv1.APIServer
 	err := reader.Get(ctx, types.NamespacedName{Name: clusterAPIServer}, &server)
 	if err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {

@@ -1,4 +1,4 @@
-package platform
+package main
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ResolverConfiguration is the file with the configuration of the resolver, which the kubelet writes for each Pod.
-const ResolverConfiguration = "/etc/resolv.conf"
+// resolverConfiguration is the file with the configuration of the resolver, which the kubelet writes for each Pod.
+const resolverConfiguration = "/etc/resolv.conf"
 
-// ClusterDomain returns the DNS domain of the cluster, by the configuration of a Pod's resolver. It is "" if the
+// resolverDomain returns the DNS domain of the cluster, by the configuration of a Pod's resolver. It is "" if the
 // configuration does not name one, as that of a Pod with the DNS policy Default.
-func ClusterDomain(file string) (string, error) {
+func resolverDomain(file string) (string, error) {
 	content, err := os.ReadFile(filepath.Clean(file))
 	if err != nil {
 		return "", fmt.Errorf("reading the configuration of the resolver: %w", err)

@@ -1,11 +1,9 @@
-package platform_test
+package main
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
 func TestClusterDomainIsThatOfTheResolver(t *testing.T) {
@@ -27,7 +25,7 @@ func TestClusterDomainIsThatOfTheResolver(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.content), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			got, err := platform.ClusterDomain(file)
+			got, err := resolverDomain(file)
 			if err != nil || got != tc.want {
 				t.Errorf("domain is %q, error is %v, want %q", got, err, tc.want)
 			}
@@ -36,7 +34,7 @@ func TestClusterDomainIsThatOfTheResolver(t *testing.T) {
 }
 
 func TestClusterDomainIsUnknownWithoutTheFile(t *testing.T) {
-	if got, err := platform.ClusterDomain(filepath.Join(t.TempDir(), "missing")); err == nil || got != "" {
+	if got, err := resolverDomain(filepath.Join(t.TempDir(), "missing")); err == nil || got != "" {
 		t.Errorf("domain is %q, error is %v", got, err)
 	}
 }
