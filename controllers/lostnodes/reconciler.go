@@ -116,7 +116,7 @@ func (r *Reconciler) confirmLost(ctx context.Context, name string) (bool, error)
 // report writes what happened to the volume into the condition of the Listener. When the volume has moved, it emits an
 // event and removes the annotation that the report came from.
 func (r *Reconciler) report(ctx context.Context, o *observed) error {
-	from, to := o.pv.Annotations[names.AnnotationReleasedFrom], landed(o.pv)
+	from, to := o.pv.Annotations[names.AnnotationReleasedFrom], lastNode(o.pv)
 	done := from != "" && to != "" && (from != to || o.mountedOn(to))
 	reported := o.pv
 	if done && from == to {
@@ -143,8 +143,8 @@ func (o *observed) mountedOn(node string) bool {
 	})
 }
 
-// landed returns the node on which a volume is, or was last mounted, or "".
-func landed(pv *corev1.PersistentVolume) string {
+// lastNode returns the node on which a volume is, or was last mounted, or "".
+func lastNode(pv *corev1.PersistentVolume) string {
 	if nodes := index.VolumeNodes(pv); len(nodes) > 0 {
 		return nodes[0]
 	}

@@ -106,7 +106,7 @@ func history(pv *corev1.PersistentVolume) (reason, text string) {
 	if !claim.IsListenerVolume(pv) {
 		return "", ""
 	}
-	from, to := pv.Annotations[names.AnnotationReleasedFrom], landed(pv)
+	from, to := pv.Annotations[names.AnnotationReleasedFrom], lastNode(pv)
 	switch since := pv.Annotations[names.AnnotationLostSince]; {
 	case since != "":
 		return listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("node %s, which PersistentVolume %s is pinned to, is lost since %s", to, pv.Name, since)

@@ -106,7 +106,7 @@ func createConfig(t *testing.T, c client.Client) *operatorv1alpha1.ListenerOpera
 func reconciler(c client.Client, namespace string) *Reconciler {
 	return &Reconciler{
 		Client: c, Namespace: namespace, Image: image,
-		live: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
+		apiReader: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
 	}
 }
 
@@ -278,7 +278,7 @@ func TestOperatorInstallsRepairsAndRemovesByWatches(t *testing.T) {
 	}
 
 	// A deleted configuration is not created again, except by an administrator.
-	g.Expect((&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context())).To(Succeed())
+	g.Expect((&firstStart{writer: c, apiReader: c, namespace: namespace}).ensure(t.Context())).To(Succeed())
 	g.Expect(apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(config), config))).To(BeTrue())
 	config = createConfig(t, c)
 	g.Eventually(available, apiserver.Timeout, "50ms").Should(BeTrue())
@@ -295,7 +295,7 @@ func collectGarbage(t *testing.T, c client.Client, agents *appsv1.DaemonSet) {
 
 func TestDeletedConfigurationIsNotRecreated(t *testing.T) {
 	c, namespace := fresh(t)
-	step := &firstStart{writer: c, live: c, namespace: namespace}
+	step := &firstStart{writer: c, apiReader: c, namespace: namespace}
 	if err := step.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestDeletedConfigurationIsNotRecreated(t *testing.T) {
 func TestExistingConfigurationIsNotModified(t *testing.T) {
 	c, namespace := fresh(t)
 	before := createConfig(t, c)
-	step := &firstStart{writer: c, live: c, namespace: namespace}
+	step := &firstStart{writer: c, apiReader: c, namespace: namespace}
 	if err := step.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ func TestExistingConfigurationIsNotModified(t *testing.T) {
 // fields have their defaults. Afterwards, only the object counts.
 func TestTheGivenSpecIsUsedOnce(t *testing.T) {
 	c, namespace := fresh(t)
-	step := &firstStart{writer: c, live: c, namespace: namespace, spec: `{"preset": "none", "nodeAgent": {"logLevel": "debug"}}`}
+	step := &firstStart{writer: c, apiReader: c, namespace: namespace, spec: `{"preset": "none", "nodeAgent": {"logLevel": "debug"}}`}
 	if err := step.ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}

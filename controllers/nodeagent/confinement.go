@@ -32,14 +32,14 @@ const crdName = "listeneroperators.listener-operator.dev"
 type confiner struct {
 	// client reads from the manager's cache, and writes.
 	client client.Client
-	// live reads without the cache.
-	live client.Reader
+	// apiReader reads without the cache.
+	apiReader client.Reader
 }
 
 // SetupConfinement registers the controller that confines the operator by admission policies. It runs once at the
 // start, and when a policy changes.
 func SetupConfinement(mgr manager.Manager) error {
-	c := &confiner{client: mgr.GetClient(), live: mgr.GetAPIReader()}
+	c := &confiner{client: mgr.GetClient(), apiReader: mgr.GetAPIReader()}
 	return requests.Controller(mgr, "confinement", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), builder.WithPredicates(isConfinement())).
@@ -114,7 +114,7 @@ func otherConfinements(ctx context.Context, reader client.Reader) ([]string, err
 func (c *confiner) owner(ctx context.Context) (metav1.OwnerReference, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	if err := c.live.Get(ctx, client.ObjectKey{Name: crdName}, crd); err != nil {
+	if err := c.apiReader.Get(ctx, client.ObjectKey{Name: crdName}, crd); err != nil {
 		return metav1.OwnerReference{}, fmt.Errorf("reading CustomResourceDefinition %s: %w", crdName, err)
 	}
 	return metav1.OwnerReference{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: crd.Name, UID: crd.UID}, nil

@@ -52,7 +52,7 @@ func confine(t *testing.T, operator, admin client.Client) {
 	for _, manifest := range manifests { // the API server may still enforce the policies of the previous test
 		NewWithT(t).Eventually(confined(manifest), apiserver.Timeout, "50ms").Should(BeFalse(), manifest)
 	}
-	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
+	c := &confiner{client: &cached{Client: operator, cache: admin}, apiReader: operator}
 	if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestStolenOperatorTokenIsConfined(t *testing.T) {
 			defer crds.Remove(t, admin, optional...)
 			installRBAC(t, admin, namespace)
 			operator := asOperator(t, config(t), namespace)
-			if err := (&firstStart{writer: operator, live: operator, namespace: namespace}).ensure(t.Context()); err != nil {
+			if err := (&firstStart{writer: operator, apiReader: operator, namespace: namespace}).ensure(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			r := reconcilerWithRBAC(operator, admin, namespace)
@@ -455,7 +455,7 @@ func TestConfinementIsIndependentOfTheConfiguration(t *testing.T) {
 	admin, namespace := fresh(t)
 	installRBAC(t, admin, namespace)
 	operator := asOperator(t, apiserver.Config(t), namespace)
-	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
+	c := &confiner{client: &cached{Client: operator, cache: admin}, apiReader: operator}
 	policies, err := installation.Confinements(metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "other", UID: "other"})
 	if err != nil {
 		t.Fatal(err)
@@ -503,7 +503,7 @@ func TestPoliciesOfOtherVersionsAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &confiner{client: &cached{Client: operator, cache: admin}, live: operator}
+	c := &confiner{client: &cached{Client: operator, cache: admin}, apiReader: operator}
 	confineAndReconcile := func() *metav1.Condition {
 		t.Helper()
 		if _, err := c.Reconcile(t.Context(), reconcile.Request{}); err != nil {

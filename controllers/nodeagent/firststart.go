@@ -30,7 +30,7 @@ import (
 // is owned by the operator's Deployment, so that a reinstallation creates the configuration again.
 type firstStart struct {
 	writer    client.Writer
-	live      client.Reader
+	apiReader client.Reader
 	namespace string
 	// clusterDomain is the DNS domain of the cluster that the operator's resolver has, or empty.
 	clusterDomain string
@@ -60,7 +60,7 @@ func (s *firstStart) Start(ctx context.Context) error {
 // ensure creates the configuration before the ConfigMap: an operator that stops in between repeats both steps.
 func (s *firstStart) ensure(ctx context.Context) error {
 	marker := &corev1.ConfigMap{}
-	err := s.live.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, marker)
+	err := s.apiReader.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, marker)
 	if err == nil {
 		return nil
 	}
@@ -102,7 +102,7 @@ func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.Listener
 		classes   listenersv1alpha1.ListenerClassList
 		listeners listenersv1alpha1.ListenerList
 	)
-	if err := errors.Join(s.live.List(ctx, &classes), s.live.List(ctx, &listeners)); err != nil {
+	if err := errors.Join(s.apiReader.List(ctx, &classes), s.apiReader.List(ctx, &listeners)); err != nil {
 		return operatorv1alpha1.ListenerOperatorSpec{}, fmt.Errorf("listing classes and listeners of an earlier installation: %w", err)
 	}
 	spec := stackable.Settings(classes.Items, listeners.Items, s.clusterDomain)
@@ -129,7 +129,7 @@ func MergeSpec(spec *operatorv1alpha1.ListenerOperatorSpec, raw string) error {
 // owners returns a reference to the operator's Deployment, if it exists.
 func (s *firstStart) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
 	var deployment appsv1.Deployment
-	err := s.live.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, &deployment)
+	err := s.apiReader.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, &deployment)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

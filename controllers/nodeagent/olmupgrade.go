@@ -23,7 +23,7 @@ func (r *Reconciler) writeOperatorCondition(ctx context.Context, status operator
 	}
 	observed := &unstructured.Unstructured{}
 	observed.SetGroupVersionKind(names.KindOperatorCondition)
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}, observed)
+	err := r.apiReader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.OperatorCondition}, observed)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil // the operator is installed without the Operator Lifecycle Manager
 	}

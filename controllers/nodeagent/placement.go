@@ -27,18 +27,18 @@ func (r *Reconciler) keepPlacement(ctx context.Context, o *observed) (users, err
 	if err := r.Client.List(ctx, &nodes); err != nil {
 		return users{}, fmt.Errorf("listing nodes: %w", err)
 	}
-	deselected := map[string]bool{}
+	deselectedNodes := map[string]bool{}
 	for i := range nodes.Items {
 		has, err := current.Selects(&nodes.Items[i])
 		keeps, desiredErr := desired.Selects(&nodes.Items[i])
 		if err := errors.Join(err, desiredErr); err != nil {
 			return users{}, fmt.Errorf("evaluating the placement of agents for node %s: %w", nodes.Items[i].Name, err)
 		}
-		deselected[nodes.Items[i].Name] = has && !keeps
+		deselectedNodes[nodes.Items[i].Name] = has && !keeps
 	}
-	stranded := all.on(deselected)
-	if stranded.any() {
+	deselected := all.on(deselectedNodes)
+	if deselected.any() {
 		o.settings.Placement = &current
 	}
-	return stranded, nil
+	return deselected, nil
 }

@@ -70,7 +70,7 @@ func (c *cached) List(ctx context.Context, list client.ObjectList, options ...cl
 // reconcilerWithRBAC returns a Reconciler with the permissions of the operator.
 func reconcilerWithRBAC(operator, admin client.Client, namespace string) *Reconciler {
 	r := reconciler(&cached{Client: operator, cache: admin}, namespace)
-	r.live = operator
+	r.apiReader = operator
 	return r
 }
 
@@ -95,7 +95,7 @@ func TestOperatorPermissionsSuffice(t *testing.T) {
 	installRBAC(t, admin, namespace)
 	c := asOperator(t, apiserver.Config(t), namespace)
 	confine(t, c, admin)
-	if err := (&firstStart{writer: c, live: c, namespace: namespace}).ensure(t.Context()); err != nil {
+	if err := (&firstStart{writer: c, apiReader: c, namespace: namespace}).ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r := reconcilerWithRBAC(c, admin, namespace)

@@ -61,8 +61,8 @@ type Reconciler struct {
 	// APIs reports which optional kinds the cluster serves.
 	APIs *platform.APIs
 
-	// live reads without the cache.
-	live client.Reader
+	// apiReader reads without the cache.
+	apiReader client.Reader
 	// stackable returns what of Stackable's listener operator runs.
 	stackable func(context.Context) (stackable.Installation, error)
 	// serves reports whether the cluster serves an optional kind.
@@ -141,8 +141,8 @@ type outcome struct {
 	foreign string
 	// users are the users of volumes because of which nothing was removed.
 	users users
-	// stranded are the users of volumes because of which agents stay on nodes that the configuration does not select.
-	stranded users
+	// deselected are the users of volumes because of which agents stay on nodes that the configuration does not select.
+	deselected users
 	// moving is the namespaced name of a DaemonSet in another namespace that has to be deleted before.
 	moving string
 	// err is the first error.
@@ -192,7 +192,7 @@ func (r *Reconciler) servedComponents() []installation.Component {
 // the cache: reconciliations are rare, and a watch needs permission to list all ServiceAccounts.
 func (r *Reconciler) serviceAccount(ctx context.Context, namespace string) (types.UID, error) {
 	account := &corev1.ServiceAccount{}
-	err := r.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, account)
+	err := r.apiReader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, account)
 	if client.IgnoreNotFound(err) != nil {
 		return "", fmt.Errorf("reading service account %s/%s: %w", namespace, names.NodeAgent, err)
 	}
@@ -207,7 +207,7 @@ func (r *Reconciler) get(ctx context.Context, c installation.Component) (client.
 			return object, err
 		}
 	}
-	return lookup.Get(ctx, r.live, c.Key(r.Namespace), c.Empty())
+	return lookup.Get(ctx, r.apiReader, c.Key(r.Namespace), c.Empty())
 }
 
 // install applies all components in the order of their dependencies, and deletes those of earlier versions.
@@ -222,16 +222,16 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 	if err != nil || moving != "" {
 		return outcome{moving: moving, err: err} // its deletion triggers the next reconciliation
 	}
-	stranded, err := r.keepPlacement(ctx, o)
+	deselected, err := r.keepPlacement(ctx, o)
 	if err != nil {
 		return outcome{err: err}
 	}
 	for i := range o.components {
 		if err := r.apply(ctx, o, &o.components[i]); err != nil {
-			return outcome{stranded: stranded, err: err}
+			return outcome{deselected: deselected, err: err}
 		}
 	}
-	return outcome{stranded: stranded, err: r.prune(ctx, o)}
+	return outcome{deselected: deselected, err: r.prune(ctx, o)}
 }
 
 // foreignMessage returns the message about the first object that belongs to another installation, or "".

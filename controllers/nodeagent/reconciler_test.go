@@ -65,7 +65,7 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	h.Reconciler = &Reconciler{
 		Client: fakeclient.Cached(c, namespace), Namespace: namespace, Image: "listener-operator:test",
-		live: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, clock: h.clock,
+		apiReader: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, clock: h.clock,
 	}
 	return h
 }
@@ -823,15 +823,15 @@ func TestOrphaningDeletionRemovesNothing(t *testing.T) {
 func TestObjectsMissingInTheCacheAreFound(t *testing.T) {
 	h := newHarness(t, interceptor.Funcs{}, newConfig())
 	foreign := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names.NodeAgent}}
-	upToDate := h.live
-	h.live = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), foreign)
+	upToDate := h.apiReader
+	h.apiReader = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), foreign)
 	h.mustReconcile()
 	h.expect(map[string]string{"Available": "False ForeignObject", "Progressing": "False ForeignObject", "Degraded": "True ForeignObject"}, nil)
 
-	h.live = upToDate
+	h.apiReader = upToDate
 	h.mustReconcile()
 	h.setState(operatorv1alpha1.Removed)
-	h.live = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), volume("v", "c", corev1.VolumeBound))
+	h.apiReader = fakeclient.New(t, interceptor.Funcs{}, agentAccount("made-first"), volume("v", "c", corev1.VolumeBound))
 	h.mustReconcile()
 	h.expect(map[string]string{"Available": "True Removed", "Progressing": "True VolumesInUse", "Degraded": "True VolumesInUse"}, allKinds())
 }

@@ -66,7 +66,7 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 	}
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(desired.GroupVersionKind())
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(desired), before); err != nil {
+	if err := r.apiReader.Get(ctx, client.ObjectKeyFromObject(desired), before); err != nil {
 		return fmt.Errorf("reading %s %s: %w", c.Kind, c.Name, err)
 	}
 	if before.GetUID() != c.object.GetUID() {
@@ -128,13 +128,13 @@ func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.L
 		return // it is that of an earlier version
 	}
 	driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
-	by := "another client"
+	writers := "another client"
 	if len(d.managers) > 0 {
-		by = strings.Join(d.managers, ", ")
+		writers = strings.Join(d.managers, ", ")
 	}
 	r.events.Eventf(config, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonRepaired, "Repair", "%s",
 		message.Printable(fmt.Sprintf("%s %s was changed by %s; what the operator does not set was removed, and what it sets was restored: %s",
-			c.Kind, c.Name, by, fields), message.MaxEvent))
+			c.Kind, c.Name, writers, fields), message.MaxEvent))
 }
 
 // contentOf returns the content of an object, which it shares.
@@ -171,29 +171,29 @@ func changedFields(path string, before, after any) []string {
 	}
 	switch was := before.(type) {
 	case map[string]any:
-		is, ok := after.(map[string]any)
+		now, ok := after.(map[string]any)
 		if !ok {
 			break
 		}
 		all := maps.Clone(was)
-		maps.Copy(all, is)
+		maps.Copy(all, now)
 		var paths []string
 		for _, field := range slices.Sorted(maps.Keys(all)) {
-			paths = append(paths, changedFields(strings.TrimPrefix(path+"."+field, "."), was[field], is[field])...)
+			paths = append(paths, changedFields(strings.TrimPrefix(path+"."+field, "."), was[field], now[field])...)
 		}
 		return paths
 	case []any:
-		is, ok := after.([]any)
+		now, ok := after.([]any)
 		if !ok {
 			break
 		}
 		all := map[string]any{}
-		wasByName, isByName := byName(was), byName(is)
+		wasByName, nowByName := byName(was), byName(now)
 		maps.Copy(all, wasByName)
-		maps.Copy(all, isByName)
+		maps.Copy(all, nowByName)
 		var paths []string
 		for _, name := range slices.Sorted(maps.Keys(all)) {
-			paths = append(paths, changedFields(path+"["+name+"]", wasByName[name], isByName[name])...)
+			paths = append(paths, changedFields(path+"["+name+"]", wasByName[name], nowByName[name])...)
 		}
 		return paths
 	}

@@ -202,7 +202,7 @@ func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 		c.Reason, c.Message = operatorv1alpha1.ReasonForeignObject, done.foreign
 	case done.users.any():
 		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, volumesInUseMessage(o.config, done)
-	case done.stranded.any():
+	case done.deselected.any():
 		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsInUse, agentsInUseMessage(done)
 	case done.err != nil && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
 		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, done.err.Error()
@@ -252,7 +252,7 @@ func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome
 // agentsInUseMessage names the Pods because of which agents stay where they are, and what can be done.
 func agentsInUseMessage(done outcome) string {
 	message := "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent no longer selects, by its node selector, " +
-		"tolerations, affinity or placement; change it, or delete the Pods there: " + done.stranded.String()
+		"tolerations, affinity or placement; change it, or delete the Pods there: " + done.deselected.String()
 	if done.err != nil {
 		message += "; meanwhile: " + done.err.Error()
 	}

@@ -65,7 +65,7 @@ func firstOf(all []string) string {
 func (r *Reconciler) users(ctx context.Context) (users, error) {
 	r.waitingForUsers.Store(true)
 	var volumes corev1.PersistentVolumeList
-	if err := r.live.List(ctx, &volumes); err != nil {
+	if err := r.apiReader.List(ctx, &volumes); err != nil {
 		return users{}, fmt.Errorf("listing volumes: %w", err)
 	}
 	var found users

@@ -35,7 +35,7 @@ import (
 // SetupWithManager registers the controller, its watches, and the step that creates ListenerOperator/cluster when the
 // operator starts for the first time.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.live = mgr.GetAPIReader()
+	r.apiReader = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
 	r.events = mgr.GetEventRecorder(names.EventReporter)
 	r.clock = clock.RealClock{}
@@ -43,7 +43,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.stackable = func(ctx context.Context) (stackable.Installation, error) {
 		return stackable.Running(ctx, r.Client, r.clock.Now())
 	}
-	if err := mgr.Add(&firstStart{writer: r.Client, live: r.live, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
+	if err := mgr.Add(&firstStart{writer: r.Client, apiReader: r.apiReader, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
 		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
 	b := requests.Controller(mgr, "nodeagent", 1).

@@ -87,8 +87,8 @@ func (m *mount) labelled(pod *corev1.Pod) bool {
 // reported: half of what the node agent waits for an object that does not exist.
 const newListener = 5 * time.Second
 
-// settles returns how much longer a Listener may take that was just created, or 0.
-func (m *mount) settles() time.Duration {
+// maxWait returns how much longer a Listener may take that was just created, or 0.
+func (m *mount) maxWait() time.Duration {
 	if m.listener == nil {
 		return 0
 	}
@@ -150,9 +150,9 @@ func (m *mount) nodeAddresses(node *corev1.Node) []listenersv1alpha1.IngressAddr
 			return known
 		}
 	}
-	of, _ := exposure.NodeAddresses(node, m.nodeChoice())
-	addresses := make([]listenersv1alpha1.IngressAddress, 0, len(of))
-	for _, a := range of {
+	ofNode, _ := exposure.NodeAddresses(node, m.nodeChoice())
+	addresses := make([]listenersv1alpha1.IngressAddress, 0, len(ofNode))
+	for _, a := range ofNode {
 		addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: a.Address, AddressType: a.Type, Ports: m.listener.Status.NodePorts})
 	}
 	return addresses

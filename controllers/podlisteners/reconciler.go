@@ -286,7 +286,7 @@ func (r *Reconciler) entries(
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
 		} else {
-			wait = max(wait, m.settles())
+			wait = max(wait, m.maxWait())
 		}
 	}
 	keepUnobserved(desired, observed, pod, mounts)

@@ -138,11 +138,11 @@ func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, done fun
 }
 
 // set records the version in which an object of this origin defines the kind, or "" if none does.
-func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, by origin, version string) {
+func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, definedBy origin, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := versionOf(a.definitions[kind])
-	a.definitions[kind][by] = version
+	a.definitions[kind][definedBy] = version
 	if now := versionOf(a.definitions[kind]); now != before {
 		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", cmp.Or(now, before), "kind", kind.Kind, "served", now != "")
 		close(a.changed)

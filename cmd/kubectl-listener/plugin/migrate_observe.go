@@ -96,15 +96,15 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 		return
 	}
 	m.other.observeVariables(template)
-	by := "not by Helm"
+	installed := "not by Helm"
 	if release := o.GetAnnotations()[annotationHelmRelease]; release != "" {
 		key := types.NamespacedName{Namespace: o.GetAnnotations()[annotationHelmNamespace], Name: release}
 		if !slices.Contains(m.other.releases, key) {
 			m.other.releases = append(m.other.releases, key)
 		}
-		by = "with the Helm release " + key.String()
+		installed = "with the Helm release " + key.String()
 	}
-	m.add(f.ok("runs Stackable's listener operator%s, installed %s", imageOf(template), by))
+	m.add(f.ok("runs Stackable's listener operator%s, installed %s", imageOf(template), installed))
 }
 
 // imageOf returns the image of the first container for a message, or "".

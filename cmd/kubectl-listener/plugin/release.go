@@ -110,7 +110,7 @@ func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClai
 // refusal returns why a release is not requested, or an empty finding.
 func (r *releaser) refusal(ctx context.Context, f finding, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, node string) (finding, error) {
 	value := pvc.Annotations[names.AnnotationRelease]
-	if at, err := time.Parse(time.RFC3339, value); err == nil && pv.CreationTimestamp.Time.Before(at) {
+	if requested, err := time.Parse(time.RFC3339, value); err == nil && pv.CreationTimestamp.Time.Before(requested) {
 		return f.warning("", fmt.Sprintf("the release from node %s is already requested, at %s; see kubectl events --for persistentvolumeclaim/%s", node, value, pvc.Name)), nil
 	}
 	if r.force {

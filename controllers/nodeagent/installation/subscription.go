@@ -24,11 +24,11 @@ func proxyEnv(operator corev1.PodSpec) ([]corev1.EnvVar, error) {
 			continue
 		}
 		for _, name := range inheritedEnv {
-			at := slices.IndexFunc(operator.Containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == name })
-			if at < 0 {
+			n := slices.IndexFunc(operator.Containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == name })
+			if n < 0 {
 				continue
 			}
-			variable := operator.Containers[i].Env[at]
+			variable := operator.Containers[i].Env[n]
 			if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
 				return nil, fmt.Errorf("environment variable %s of Deployment %s refers to another object or variable, and so cannot be passed on to the node agents; "+
 					"set its value itself there, or in spec.config.env of the Subscription", name, names.Operator)
