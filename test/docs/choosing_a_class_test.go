@@ -10,19 +10,19 @@ import (
 )
 
 var (
-	wayRow     = regexp.MustCompile(`(?m)^\| (?:\[)?([^|\]]+?)(?:\]\([^)]*\))?(?:, [^|]*)? \| `)
-	wayDiagram = regexp.MustCompile(`\*\*(.+)\*\* \(\[a class\]\(\.\./(config/samples/\S+\.yaml)\)\)\n\n!\[(.+)\]\((ways/\S+\.svg)\)\n`)
+	exposureRow     = regexp.MustCompile(`(?m)^\| (?:\[)?([^|\]]+?)(?:\]\([^)]*\))?(?:, [^|]*)? \| `)
+	exposureDiagram = regexp.MustCompile(`\*\*(.+)\*\* \(\[a class\]\(\.\./(config/samples/\S+\.yaml)\)\)\n\n!\[(.+)\]\((choosing-a-class/\S+\.svg)\)\n`)
 )
 
-// TestEachWayHasADiagramAndASample: each row of the table in choosing-a-class.md, apart from the one for clients inside
+// TestEachExposureTypeHasADiagramAndASample: each row of the table in choosing-a-class.md, apart from the one for clients inside
 // the cluster.
-func TestEachWayHasADiagramAndASample(t *testing.T) {
+func TestEachExposureTypeHasADiagramAndASample(t *testing.T) {
 	page, err := os.ReadFile("choosing-a-class.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var diagrams, files []string
-	for _, match := range wayDiagram.FindAllStringSubmatch(string(page), -1) {
+	for _, match := range exposureDiagram.FindAllStringSubmatch(string(page), -1) {
 		if match[1] != match[3] {
 			t.Errorf("the diagram of %q is called %q", match[1], match[3])
 		}
@@ -35,7 +35,7 @@ func TestEachWayHasADiagramAndASample(t *testing.T) {
 	}
 	table, _, _ := strings.Cut(string(page), "## Diagrams")
 	var rows []string
-	for _, match := range wayRow.FindAllStringSubmatch(table, -1) {
+	for _, match := range exposureRow.FindAllStringSubmatch(table, -1) {
 		if way := strings.ToLower(match[1]); way != "way" && way != "inside only" {
 			rows = append(rows, way)
 		}
@@ -43,7 +43,7 @@ func TestEachWayHasADiagramAndASample(t *testing.T) {
 	if rows = slices.Compact(rows); len(rows) < 9 || !slices.Equal(rows, diagrams) {
 		t.Errorf("the table has rows for %q, and there are diagrams of %q", rows, diagrams)
 	}
-	existing, err := filepath.Glob("ways/*.svg")
+	existing, err := filepath.Glob("choosing-a-class/*.svg")
 	if slices.Sort(files); err != nil || !slices.Equal(existing, files) {
 		t.Errorf("the diagrams are %q, %v; the page has %q", existing, err, files)
 	}
