@@ -29,31 +29,23 @@ func controlledOrDeleted(exclusive bool) predicate.Predicate {
 	}
 }
 
-// podWithClaimsReplaced passes Pods with claims that are created, begin to terminate, or are deleted.
-func podWithClaimsReplaced() predicate.Predicate {
+// podMattersToListener passes Pods with claims that are created or deleted, begin to terminate, have just finished, or
+// whose labels changed, which a Listener may select, but for those that name a mounted Listener.
+func podMattersToListener() predicate.Predicate {
 	claims := func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return claims(e.Object) },
-		DeleteFunc: func(e event.DeleteEvent) bool { return claims(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return claims(e.ObjectNew) && e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
-		},
-	}
-}
-
-// podLabelsChanged passes Pods that mount a Listener, and whose other labels changed, which the Listener may select.
-func podLabelsChanged() predicate.Predicate {
-	other := func(o client.Object) map[string]string {
+	ownLabels := func(o client.Object) map[string]string {
 		labels := maps.Clone(o.GetLabels())
 		maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
 		return labels
 	}
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
+		CreateFunc: func(e event.CreateEvent) bool { return claims(e.Object) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return claims(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return len(index.PodClaims(e.ObjectNew)) > 0 && !maps.Equal(other(e.ObjectOld), other(e.ObjectNew))
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			return claims(after) && (before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+				claim.PodFinished(before) != claim.PodFinished(after) || !maps.Equal(ownLabels(before), ownLabels(after)))
 		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 
@@ -84,17 +76,6 @@ func reservationChanged() predicate.Predicate {
 
 func released(o client.Object) bool {
 	return o.(*corev1.PersistentVolume).Status.Phase == corev1.VolumeReleased
-}
-
-// podFinished passes Pods that have just finished.
-func podFinished() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !claim.PodFinished(e.ObjectOld.(*corev1.Pod)) && claim.PodFinished(e.ObjectNew.(*corev1.Pod))
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false }, // its PodListeners are deleted with it
-	}
 }
 
 // clusterDomainChanged passes a ListenerOperator that is created, is deleted, or has another cluster domain.

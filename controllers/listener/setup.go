@@ -50,7 +50,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, predicate.Or(podFinished(), podWithClaimsReplaced(), podLabelsChanged()))).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, podMattersToListener())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.nodeToListeners), builder.WithPredicates(notInitial, predicates.NodeAddressesChanged())).
 		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(m.namespaceToListeners),
 			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).

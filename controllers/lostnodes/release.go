@@ -216,22 +216,18 @@ func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	return len(o.pv.Finalizers) == 0, nil
 }
 
-// annotate changes annotations of the observed version of a volume. The value nil removes one.
+// annotate changes annotations of the observed version of a volume, and updates its resource version. The value nil
+// removes one. Any other version is a conflict.
 func (r *Reconciler) annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
-	return r.patch(ctx, pv, map[string]any{"annotations": annotations})
-}
-
-// patch changes the metadata of the observed version of a volume, and updates its resource version. Any other version
-// is a conflict.
-func (r *Reconciler) patch(ctx context.Context, pv *corev1.PersistentVolume, metadata map[string]any) error {
-	metadata["uid"], metadata["resourceVersion"] = pv.UID, pv.ResourceVersion
-	raw, err := json.Marshal(map[string]any{"metadata": metadata})
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pv.UID, "resourceVersion": pv.ResourceVersion, "annotations": annotations,
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding a patch of PersistentVolume %s: %w", pv.Name, err)
 	}
 	patched := pv.DeepCopy() // the cache's object must not change
 	if err := r.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(names.FieldManagerLostNodes)); err != nil {
-		return fmt.Errorf("patching PersistentVolume %s: %w", pv.Name, err)
+		return fmt.Errorf("annotating PersistentVolume %s: %w", pv.Name, err)
 	}
 	pv.ResourceVersion = patched.ResourceVersion
 	return nil
