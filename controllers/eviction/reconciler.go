@@ -176,8 +176,8 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool
 }
 
 // event emits an event of a Pod.
-func (r *Reconciler) event(of *outdatedPod, kind, reason, text string) {
-	r.Events.Eventf(of.pod, nil, kind, reason, action, "%s", message.Printable(text, message.MaxEvent))
+func (r *Reconciler) event(outdated *outdatedPod, kind, reason, text string) {
+	r.Events.Eventf(outdated.pod, nil, kind, reason, action, "%s", message.Printable(text, message.MaxEvent))
 }
 
 // changesOf returns which addresses of a Pod have changed since it started, or "".

@@ -234,12 +234,12 @@ func ServiceHost(o client.Object) []string {
 }
 
 // ObjectHosts returns a function that returns the hosts of an object that a Listener controls, by those of its kind.
-func ObjectHosts(of func(exposure.Object) []string) client.IndexerFunc {
+func ObjectHosts(hosts func(exposure.Object) []string) client.IndexerFunc {
 	return func(o client.Object) []string {
 		if !ofListener(o) {
 			return nil
 		}
-		return slices.DeleteFunc(of(o), func(host string) bool { return host == "" })
+		return slices.DeleteFunc(hosts(o), func(host string) bool { return host == "" })
 	}
 }
 
