@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"context"
 	"maps"
 	"testing"
 
@@ -131,6 +132,40 @@ func TestRepairsAreCounted(t *testing.T) {
 		if diff := cmp.Diff(want, since(t, before)); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", tc.name, diff)
 		}
+	}
+}
+
+// outdatedClass reads an outdated StorageClass.
+type outdatedClass struct {
+	client.Client
+	class *storagev1.StorageClass
+}
+
+// Get implements client.Reader.
+func (c outdatedClass) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if class, ok := o.(*storagev1.StorageClass); ok {
+		c.class.DeepCopyInto(class)
+		return nil
+	}
+	return c.Client.Get(ctx, key, o, options...)
+}
+
+// TestARepairIsCountedOnceAlthoughTheCacheIsOutdated: it still has the object without its label.
+func TestARepairIsCountedOnceAlthoughTheCacheIsOutdated(t *testing.T) {
+	c, namespace := fresh(t)
+	createConfig(t, c)
+	r := reconciler(c, namespace)
+	mustReconcile(t, r)
+	outdated := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}
+	if err := c.Patch(t.Context(), outdated, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	r.Client = outdatedClass{c, outdated}
+	before := repairs(t)
+	mustReconcile(t, r)
+	mustReconcile(t, r)
+	if diff := cmp.Diff(map[string]float64{"StorageClass " + names.Driver: 1}, since(t, before)); diff != "" {
+		t.Errorf("repairs (-want +got):\n%s", diff)
 	}
 }
 

@@ -262,6 +262,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 	if err != nil || !sent {
 		return err
 	}
+	// An outdated cache may still show what was repaired before, in the version that the API server answers with again.
 	repaired := incomplete && reflect.DeepEqual(last.desired, wanted) && last.resourceVersion != desired.GetResourceVersion()
 	log.FromContext(ctx).Info("Applied", c.Kind, c.Name, "repaired", repaired)
 	if repaired {

@@ -21,18 +21,20 @@ type deleter struct{ client client.Client }
 // Reconcile deletes a released volume, and removes the finalizer by which Stackable's listener operator would have
 // delayed its deletion until then.
 func (d deleter) Reconcile(ctx context.Context, pv *corev1.PersistentVolume) (reconcile.Result, error) {
-	if controllerutil.ContainsFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer) {
-		released := pv.DeepCopy()
-		controllerutil.RemoveFinalizer(released, volumehelpers.PVDeletionProtectionFinalizer)
-		patch := client.MergeFromWithOptions(pv, client.MergeFromWithOptimisticLock{})
-		if err := d.client.Patch(ctx, released, patch, client.FieldOwner(names.FieldManagerVolume)); err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
+	observed := pv
+	pv = pv.DeepCopy()
+	if controllerutil.RemoveFinalizer(pv, volumehelpers.PVDeletionProtectionFinalizer) {
+		patch := client.MergeFromWithOptions(observed, client.MergeFromWithOptimisticLock{})
+		if err := client.IgnoreNotFound(d.client.Patch(ctx, pv, patch, client.FieldOwner(names.FieldManagerVolume))); err != nil {
+			return reconcile.Result{}, fmt.Errorf("removing a finalizer of PersistentVolume %s: %w", pv.Name, err)
 		}
 	}
 	if !isReleased(pv) {
 		return reconcile.Result{}, nil
 	}
-	if err := client.IgnoreNotFound(d.client.Delete(ctx, pv, client.Preconditions{UID: &pv.UID})); err != nil {
+	// Any other version may have to be retained.
+	err := d.client.Delete(ctx, pv, client.Preconditions{UID: &pv.UID, ResourceVersion: &pv.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("deleting PersistentVolume %s: %w", pv.Name, err)
 	}
 	log.FromContext(ctx).Info("Deleted a volume that was released")

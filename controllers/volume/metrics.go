@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,14 +16,17 @@ var waitingClaims = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "Number of claims that cannot be provisioned until a user or administrator acts, by the reason of their event.",
 }, []string{"reason"})
 
-func init() {
-	metrics.Registry.MustRegister(waitingClaims)
+func init() { metrics.Registry.MustRegister(waitingClaims) }
+
+// showFrequentReasons makes the most frequent reasons present at zero, in the leader alone: only there claims wait.
+func showFrequentReasons(context.Context) error {
 	for _, reason := range []string{
 		listenersv1alpha1.ReasonInvalidClaim, listenersv1alpha1.ReasonClassNotFound, listenersv1alpha1.ReasonListenerNotFound,
 		listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNoPorts,
 	} {
-		waitingClaims.WithLabelValues(reason) // the most frequent ones are present at zero
+		waitingClaims.WithLabelValues(reason)
 	}
+	return nil
 }
 
 // waiting counts the claims that wait. The zero value is empty.

@@ -19,6 +19,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
@@ -50,7 +51,13 @@ type Reconciler struct {
 	// warnings are those of claims that cannot be provisioned.
 	warnings message.Warnings[types.NamespacedName, string]
 	waiting  waiting
+	// created has the uids of the claims whose volumes the cache may not have yet.
+	created *cache.Expiring
 }
+
+// cacheLag is for how long a volume that was created and is not in the cache is not created again. It may have been
+// deleted in this time.
+const cacheLag = time.Second
 
 // shortWait is how long a class-based claim may wait for its first Pod before that is reported: a StatefulSet creates
 // its claims a moment before its Pods.
@@ -74,22 +81,23 @@ func pendingf(reason, format string, args ...any) error {
 
 // Reconcile creates the volume of a claim, or reports why it cannot.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var wait time.Duration
 	pvc, class, err := r.unprovisioned(ctx, req.NamespacedName)
 	if err == nil && class != nil {
-		err = r.provision(ctx, pvc, class)
+		wait, err = r.provision(ctx, pvc, class)
 	}
 	if pending, ok := errors.AsType[*pendingError](err); ok {
 		return r.report(ctx, pvc, pending)
 	}
 	if err != nil {
-		if class != nil && !apierrors.IsConflict(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), time.Now()) {
+		if class != nil && !requests.Expected(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), time.Now()) {
 			r.Events.Eventf(pvc, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", message.Printable(err.Error(), message.MaxEvent))
 		}
 		return reconcile.Result{}, err
 	}
 	r.warnings.Forget(req.NamespacedName)
 	r.waiting.set(req.NamespacedName, "")
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 // unprovisioned returns a claim and its StorageClass if it has to be provisioned by this driver, and otherwise nil. It
@@ -110,26 +118,34 @@ func (r *Reconciler) unprovisioned(ctx context.Context, key types.NamespacedName
 	return pvc, class, nil
 }
 
-// provision creates the volume of a claim, unless it exists, or nothing can be created in the namespace any more.
-func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+// provision creates the volume of a claim, unless it exists, or nothing can be created in the namespace any more. wait
+// is when to look again whether the volume exists, or 0.
+func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (wait time.Duration, _ error) {
 	existing, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: claim.VolumeName(pvc)}, &corev1.PersistentVolume{})
 	if err != nil || existing != nil {
-		return err
+		return 0, err
 	}
 	if ending, err := tenancy.Terminating(ctx, r.Client, pvc.Namespace); err != nil || ending {
-		return err
+		return 0, err
 	}
 	listener, err := r.resolve(ctx, pvc)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	if _, created := r.created.Get(pvc.UID); created {
+		return cacheLag, nil
 	}
 	pv := claim.Volume(pvc, listener.Name)
 	pv.Spec.PersistentVolumeReclaimPolicy = ptr.Deref(class.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
-	if err := r.Client.Create(ctx, pv, client.FieldOwner(names.FieldManagerVolume)); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating PersistentVolume %s: %w", pv.Name, err)
+	switch err := r.Client.Create(ctx, pv, client.FieldOwner(names.FieldManagerVolume)); {
+	case apierrors.IsAlreadyExists(err):
+		return 0, nil // the cache follows
+	case err != nil:
+		return 0, fmt.Errorf("creating PersistentVolume %s: %w", pv.Name, err)
 	}
 	log.FromContext(ctx).Info("Provisioned", "PersistentVolume", pv.Name)
-	return nil
+	r.created.Set(pvc.UID, true, cacheLag)
+	return 0, nil
 }
 
 // report emits the reason why a claim is pending on the claim and on the Pods that mount it. Users look at the Pod

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,7 +100,9 @@ func (w *world) reconciler(t *testing.T, intercept interceptor.Funcs) (*Reconcil
 	c := fakeclient.New(t, intercept, objects...)
 	w.api = c
 	recorder := events.NewFakeRecorder(10)
-	return &Reconciler{Client: fakeclient.Cached(c, "operators"), Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}, recorder.Events
+	return &Reconciler{
+		Client: fakeclient.Cached(c, "operators"), Events: recorder, Applier: apply.New(c, names.FieldManagerVolume), created: cache.NewExpiring(),
+	}, recorder.Events
 }
 
 // reconcile reconciles the claim.
@@ -503,7 +507,7 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 	}{
 		"class":                   {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, r.classToClaims, []string{"by-class", "by-name"}},
 		"Listener":                {listener, r.listenerToClaims, []string{"by-name"}},
-		"namespace":               {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, r.namespaceToClaims, []string{"bound", "by-class", "by-name", "of-storage-class", "other"}},
+		"namespace":               {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, r.namespaceToClaims, []string{"by-class", "by-name", "of-storage-class", "other"}},
 		"StorageClass":            {&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver}, r.storageClassToClaims, []string{"of-storage-class"}},
 		"volume":                  {volumeOf("by-class", names.Driver), volumeToClaim, []string{"by-class"}},
 		"volume of another owner": {volumeOf("by-class", "other.example"), volumeToClaim, nil},
@@ -623,5 +627,58 @@ func TestReleasedVolumesAreDeleted(t *testing.T) {
 				t.Errorf("finalizers %v", after.Finalizers)
 			}
 		})
+	}
+}
+
+// The claim changes while its volume is created: Kubernetes annotates it.
+func TestAVolumeThatTheCacheLacksIsNotCreatedTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, creates := newWorld(), 0
+		r, _ := w.reconciler(t, interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				creates++
+				return c.Create(ctx, o, options...)
+			},
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				if _, ok := o.(*corev1.PersistentVolume); ok {
+					return apierrors.NewNotFound(corev1.Resource("persistentvolumes"), key.Name)
+				}
+				return c.Get(ctx, key, o, options...)
+			},
+		})
+		for range 2 {
+			if _, err := w.reconcile(t, r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if result, err := w.reconcile(t, r); err != nil || creates != 1 || result.RequeueAfter != cacheLag {
+			t.Errorf("%d requests to create it, then %v, error %v", creates, result, err)
+		}
+		time.Sleep(cacheLag) // it may have been deleted by hand
+		if _, err := w.reconcile(t, r); err != nil || creates != 2 {
+			t.Errorf("%d requests to create it a moment later, error %v", creates, err)
+		}
+	})
+}
+
+// The cache may not show yet that a volume has to be retained.
+func TestAVolumeThatWasChangedSinceIsNotDeleted(t *testing.T) {
+	pv := volumeOf("web", names.Driver)
+	pv.Status.Phase = corev1.VolumeReleased
+	c := fakeclient.New(t, interceptor.Funcs{}, pv)
+	stale := &corev1.PersistentVolume{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pv), stale); err != nil {
+		t.Fatal(err)
+	}
+	retained := stale.DeepCopy()
+	retained.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	if err := c.Update(t.Context(), retained); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (deleter{c}).Reconcile(t.Context(), stale); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pv), pv); err != nil {
+		t.Errorf("the volume: %v", err)
 	}
 }

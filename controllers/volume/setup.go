@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,15 +29,18 @@ const workers = 16
 
 // SetupWithManager registers the controllers of claims and of released volumes, and their watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.created = cache.NewExpiring()
 	changes := predicates.NotInInitialList() // all claims are handled at the start
 	err := requests.Controller(mgr, "volume", workers).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound())).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims), builder.WithPredicates(changes)).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
+			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
 		// A class-based claim waits for nothing else of the Listener of its name, which is usually its own.
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deleted())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created())).
-		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims), builder.WithPredicates(changes)).
+		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
+			builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(deleted())).
 		Complete(requests.Requeue("volume", r))
@@ -49,18 +53,22 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("watching volumes: %w", err)
 	}
+	if err := mgr.Add(manager.RunnableFunc(showFrequentReasons)); err != nil {
+		return fmt.Errorf("adding the metrics of claims: %w", err)
+	}
 	return nil
 }
 
 // unbound passes claims without a volume, and those that have just got one.
 func unbound() predicate.Predicate {
-	waits := func(o client.Object) bool { return o.(*corev1.PersistentVolumeClaim).Spec.VolumeName == "" }
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return waits(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return waits(e.ObjectOld) },
-		DeleteFunc: func(e event.DeleteEvent) bool { return waits(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return isUnbound(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return isUnbound(e.ObjectOld) },
+		DeleteFunc: func(e event.DeleteEvent) bool { return isUnbound(e.Object) },
 	}
 }
+
+func isUnbound(o client.Object) bool { return o.(*corev1.PersistentVolumeClaim).Spec.VolumeName == "" }
 
 // created passes objects that are created.
 func created() predicate.Predicate {
@@ -89,7 +97,7 @@ func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []re
 	return r.claims(ctx, client.MatchingFields{index.ClaimsByListener: o.GetName()}, client.InNamespace(o.GetNamespace()))
 }
 
-// namespaceToClaims maps a namespace to its claims, because classes may select namespaces by labels.
+// namespaceToClaims maps a namespace to its claims without a volume, because classes may select namespaces by labels.
 func (r *Reconciler) namespaceToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.claims(ctx, client.InNamespace(o.GetName()))
 }
@@ -97,11 +105,10 @@ func (r *Reconciler) namespaceToClaims(ctx context.Context, o client.Object) []r
 // storageClassToClaims maps a StorageClass, for example one that was created again, to its claims without a volume.
 func (r *Reconciler) storageClassToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, func(ctx context.Context, pvc client.Object) []reconcile.Request {
-		c := pvc.(*corev1.PersistentVolumeClaim)
-		if c.Spec.VolumeName != "" || volumehelpers.GetPersistentVolumeClaimClass(c) != o.GetName() {
+		if volumehelpers.GetPersistentVolumeClaimClass(pvc.(*corev1.PersistentVolumeClaim)) != o.GetName() {
 			return nil
 		}
-		return index.Request(ctx, c)
+		return unboundToItself(ctx, pvc)
 	})
 }
 
@@ -115,5 +122,13 @@ func volumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 }
 
 func (r *Reconciler) claims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, index.Request, options...)
+	return index.Requests[corev1.PersistentVolumeClaimList](ctx, r.Client, unboundToItself, options...)
+}
+
+// unboundToItself maps a claim without a volume to itself.
+func unboundToItself(ctx context.Context, pvc client.Object) []reconcile.Request {
+	if !isUnbound(pvc) {
+		return nil
+	}
+	return index.Request(ctx, pvc)
 }

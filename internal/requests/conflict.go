@@ -22,7 +22,7 @@ func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler
 	counter := conflicts.WithLabelValues(controller) // present at zero
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := inner.Reconcile(ctx, req)
-		if err == nil || !expected(err) {
+		if err == nil || !Expected(err) {
 			return result, err
 		}
 		log.FromContext(ctx).V(1).Info("Ended early", "reason", err.Error())
@@ -34,8 +34,8 @@ func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler
 	})
 }
 
-// expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.
-func expected(err error) bool {
+// Expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.
+func Expected(err error) bool {
 	return all(err, func(err error) bool { return apierrors.IsConflict(err) || IsTerminating(err) })
 }
 

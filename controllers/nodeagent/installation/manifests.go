@@ -3,6 +3,7 @@ package installation
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -45,9 +46,10 @@ func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings)
 		line = placeholder.ReplaceAllStringFunc(line, func(p string) string {
 			value, known := values[p[2:len(p)-1]]
 			raw, encodingErr := json.Marshal(value)
-			if !known || encodingErr != nil {
-				err = fmt.Errorf("the value of %s in the manifest is not known, or not JSON: %w", p, encodingErr)
+			if !known {
+				encodingErr = fmt.Errorf("there is no value for %s", p)
 			}
+			err = errors.Join(err, encodingErr)
 			null = null || string(raw) == "null"
 			return string(raw)
 		})
@@ -56,7 +58,7 @@ func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings)
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("completing the manifest: %w", err)
 	}
 	raw, err := yaml.YAMLToJSON([]byte(completed.String()))
 	if err != nil {
