@@ -103,13 +103,11 @@ func NewInformer(examples []client.Object) func(toolscache.ListerWatcher, runtim
 type informer struct {
 	toolscache.SharedIndexInformer
 	codec
-	// transform trims and encodes an object. The transform of SetTransform must be set before anything is read.
-	transform toolscache.TransformFunc
 }
 
 // SetTransform implements toolscache.SharedInformer.
 func (i *informer) SetTransform(trim toolscache.TransformFunc) error {
-	i.transform = func(o any) (any, error) {
+	return i.SharedIndexInformer.SetTransform(func(o any) (any, error) {
 		if _, done := o.(*encoded); done {
 			return o, nil
 		}
@@ -122,8 +120,7 @@ func (i *informer) SetTransform(trim toolscache.TransformFunc) error {
 			return nil, fmt.Errorf("encoding %T for the cache: not an object", trimmed)
 		}
 		return i.encode(object)
-	}
-	return i.SharedIndexInformer.SetTransform(i.transform)
+	})
 }
 
 // AddEventHandler implements toolscache.SharedInformer.
@@ -164,7 +161,7 @@ func (i *informer) GetStore() toolscache.Store { return i.GetIndexer() }
 
 // GetIndexer implements toolscache.SharedIndexInformer.
 func (i *informer) GetIndexer() toolscache.Indexer {
-	return &indexer{i.SharedIndexInformer.GetIndexer(), i}
+	return &indexer{i.SharedIndexInformer.GetIndexer(), i.codec}
 }
 
 // handler decodes the objects of events.
@@ -184,67 +181,35 @@ func (h handler) OnUpdate(before, after any) {
 // OnDelete implements toolscache.ResourceEventHandler.
 func (h handler) OnDelete(o any) { h.ResourceEventHandler.OnDelete(h.decode(o)) }
 
-// indexer decodes the objects that are read, and encodes those that are written. Only the provisioner library writes:
-// a claim that it has changed, before the change arrives by the watch.
+// indexer decodes the objects that are read. Only the informer writes.
 type indexer struct {
 	toolscache.Indexer
-	informer *informer
-}
-
-// Add implements toolscache.Store.
-func (i *indexer) Add(o any) error { return i.write(o, i.Indexer.Add) }
-
-// Update implements toolscache.Store.
-func (i *indexer) Update(o any) error { return i.write(o, i.Indexer.Update) }
-
-func (i *indexer) write(o any, write func(any) error) error {
-	transformed, err := i.informer.transform(o)
-	if err != nil {
-		return err
-	}
-	return write(transformed)
-}
-
-// Replace implements toolscache.Store.
-func (i *indexer) Replace(objects []any, resourceVersion string) error {
-	transformed := make([]any, len(objects))
-	for n := range objects {
-		var err error
-		if transformed[n], err = i.informer.transform(objects[n]); err != nil {
-			return err
-		}
-	}
-	return i.Indexer.Replace(transformed, resourceVersion)
+	codec
 }
 
 // List implements toolscache.Store.
-func (i *indexer) List() []any { return i.informer.decodeAll(i.Indexer.List()) }
+func (i *indexer) List() []any { return i.decodeAll(i.Indexer.List()) }
 
 // Get implements toolscache.Store.
 func (i *indexer) Get(o any) (any, bool, error) {
 	item, exists, err := i.Indexer.Get(o)
-	return i.informer.decode(item), exists, err
+	return i.decode(item), exists, err
 }
 
 // GetByKey implements toolscache.Store.
 func (i *indexer) GetByKey(key string) (any, bool, error) {
 	item, exists, err := i.Indexer.GetByKey(key)
-	return i.informer.decode(item), exists, err
+	return i.decode(item), exists, err
 }
 
 // Index implements toolscache.Indexer.
 func (i *indexer) Index(name string, o any) ([]any, error) {
 	objects, err := i.Indexer.Index(name, o)
-	return i.informer.decodeAll(objects), err
+	return i.decodeAll(objects), err
 }
 
 // ByIndex implements toolscache.Indexer.
 func (i *indexer) ByIndex(name, value string) ([]any, error) {
 	objects, err := i.Indexer.ByIndex(name, value)
-	return i.informer.decodeAll(objects), err
-}
-
-// AddIndexers implements toolscache.Indexer.
-func (i *indexer) AddIndexers(indexers toolscache.Indexers) error {
-	return i.Indexer.AddIndexers(i.informer.decoding(indexers))
+	return i.decodeAll(objects), err
 }

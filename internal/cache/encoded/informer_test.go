@@ -189,6 +189,9 @@ func TestReadersAndHandlersGetDecodedObjects(t *testing.T) {
 		g.Expect(exists).To(BeFalse(), name)
 		g.Expect(got).To(BeNil(), name)
 	}
+	stored := i.(*informer).SharedIndexInformer.GetStore().List()
+	g.Expect(stored).To(HaveLen(1))
+	g.Expect(stored[0]).To(BeAssignableToTypeOf(&encoded{}))
 	indexed, err := i.GetIndexer().ByIndex("volume", "pv-2")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(cmp.Diff([]any{a2}, indexed)).To(BeEmpty())
@@ -203,26 +206,6 @@ func TestReadersAndHandlersGetDecodedObjects(t *testing.T) {
 	for _, r := range all {
 		r.expect(g, event{what: "delete", before: transformed(newClaim("a", "pv-2", "3"))})
 	}
-}
-
-// The provisioner library writes a claim that it has changed into the store.
-func TestObjectsThatAreWrittenIntoTheStoreAreEncoded(t *testing.T) {
-	g := NewWithT(t)
-	i := newClaimInformer(t, cachetesting.NewFakePVCControllerSource())
-	store := i.GetIndexer()
-	g.Expect(store.AddIndexers(toolscache.Indexers{"volume": byVolume})).To(Succeed())
-	g.Expect(store.Add(newClaim("a", "", "1"))).To(Succeed())
-	g.Expect(store.Update(newClaim("a", "pv-1", "2"))).To(Succeed())
-	indexed, err := store.ByIndex("volume", "pv-1")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(cmp.Diff([]any{transformed(newClaim("a", "pv-1", "2"))}, indexed)).To(BeEmpty())
-	g.Expect(store.Replace([]any{newClaim("b", "pv-2", "3")}, "3")).To(Succeed())
-	g.Expect(cmp.Diff([]any{transformed(newClaim("b", "pv-2", "3"))}, store.List())).To(BeEmpty())
-	stored := i.(*informer).SharedIndexInformer.GetStore().List()
-	g.Expect(stored).To(HaveLen(1))
-	g.Expect(stored[0]).To(BeAssignableToTypeOf(&encoded{}))
-	g.Expect(store.Delete(newClaim("b", "", ""))).To(Succeed())
-	g.Expect(store.ListKeys()).To(BeEmpty())
 }
 
 // After an interruption of a watch, the informer may not have seen the last version of a deleted object.
