@@ -58,6 +58,9 @@ func newFixture(t *testing.T, cfg *rest.Config, spec listenersv1alpha1.ListenerC
 	return newFixtureWithBackends(t, backends.All(), cfg, spec)
 }
 
+// gracePeriod is shorter than that of production, which unit tests have with a fake clock.
+const gracePeriod = time.Second
+
 func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
 	f := &fixture{
@@ -77,7 +80,7 @@ func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, 
 	apiserver.StartManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
 		f.Expect(list.AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list,
+			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list, GracePeriod: gracePeriod,
 		}).SetupWithManager(mgr)
 	})
 	return f

@@ -9,8 +9,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// gracePeriod is how long a previous exposure stays after the addresses of the current one are complete: longer than a
-// router takes to reload, five seconds by default, and longer than a node takes to open a port.
+// gracePeriod is the default of Reconciler.GracePeriod.
 const gracePeriod = 10 * time.Second
 
 // previous removes what no longer exposes Listeners.

@@ -12,6 +12,7 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,10 @@ type Reconciler struct {
 	Backends backends.List
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
+	// GracePeriod is how long a previous exposure stays after the addresses of the current one are complete. Defaults
+	// to ten seconds: longer than a router takes to reload, five seconds by default, and than a node takes to open a
+	// port.
+	GracePeriod time.Duration
 
 	kinds     *kinds
 	reader    *reader
@@ -81,7 +86,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 			r.objects.exclusive[backend.Name] = newExclusive(r.Client, r.kinds, backend.Kind)
 		}
 	}
-	r.previous = &previous{services: r.services, objects: r.objects, complete: newPeriods(c), gracePeriod: gracePeriod}
+	r.previous = &previous{services: r.services, objects: r.objects, complete: newPeriods(c), gracePeriod: cmp.Or(r.GracePeriod, gracePeriod)}
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 	r.resync = resync{r.Client, c}
 	r.idle, r.idlePeriod = newPeriods(c), idlePeriod

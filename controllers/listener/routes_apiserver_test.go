@@ -139,7 +139,7 @@ func TestPreviousExposureStaysUntilTheNewAddressesAreComplete(t *testing.T) {
 	f.admit("web-http", f.generated("web-http"))
 	f.eventuallyAddresses(f.generated("web-http"))
 	f.Eventually(func() corev1.ServiceType { return f.service().Spec.Type }).Should(Equal(corev1.ServiceTypeClusterIP))
-	f.Expect(time.Since(admitted)).To(BeNumerically(">=", 10*time.Second), "the grace period")
+	f.Expect(time.Since(admitted)).To(BeNumerically(">=", gracePeriod), "the grace period")
 	f.Expect(f.listener().Status.NodePorts).To(BeNil())
 	f.Expect(f.service().UID).To(Equal(service.UID))
 
