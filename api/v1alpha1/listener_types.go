@@ -75,6 +75,7 @@ const (
 	ReasonReserved        = "Reserved"
 	ReasonNoMatchingPods  = "NoMatchingPods"
 	ReasonPortNotDeclared = "PortNotDeclared"
+	ReasonNodesNotReady   = "NodesNotReady"
 )
 
 // Reasons of ListenerNodesAvailable, and of events on the claims and Pods of pinned volumes.

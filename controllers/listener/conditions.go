@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
@@ -63,6 +64,9 @@ func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alp
 			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
 		case a.published.Message != "":
 			message += "; left out: " + a.published.Message
+		}
+		if nodes, all := notReady(o); len(nodes) > 0 && !all {
+			message += "; nothing responds at those of nodes that are not ready: " + columns.Names(nodes)
 		}
 		return metav1.Condition{
 			Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message,

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
@@ -25,23 +26,25 @@ import (
 // replaced, or becomes the leader, takes less, and changes no status then.
 const idlePeriod = time.Minute
 
-// reportedIdle reports whether the status says already that nothing responds.
+// reportedIdle reports whether the status says already that nothing responds, for another reason than the nodes.
 func reportedIdle(status *listenersv1alpha1.ListenerStatus) bool {
 	if status == nil {
 		return false
 	}
 	ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
-	return ready != nil && ready.Status == metav1.ConditionTrue && isIdle(ready.Reason)
+	return ready != nil && ready.Status == metav1.ConditionTrue && isIdle(ready.Reason) && ready.Reason != listenersv1alpha1.ReasonNodesNotReady
 }
 
 // isIdle reports whether a reason of the condition Ready states that nothing responds.
 func isIdle(reason string) bool {
-	return reason == listenersv1alpha1.ReasonReserved || reason == listenersv1alpha1.ReasonNoMatchingPods || reason == listenersv1alpha1.ReasonPortNotDeclared
+	return reason == listenersv1alpha1.ReasonReserved || isFault(reason)
 }
 
-// isMistake reports whether nothing responds because of a mistake.
-func isMistake(reason string) bool {
-	return isIdle(reason) && reason != listenersv1alpha1.ReasonReserved
+// isFault reports whether a reason of the condition Ready states that nothing responds because something is wrong.
+func isFault(reason string) bool {
+	return slices.Contains([]string{
+		listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonNodesNotReady,
+	}, reason)
 }
 
 // nothingListens returns why nothing can respond at an address of the Listener, or empty strings: no Pod mounts it, no
@@ -69,6 +72,16 @@ func nothingListens(s *snapshot, p *plan, o *outcome) (reason, message string) {
 		return "", ""
 	}
 	return reason, message
+}
+
+// notReady returns the names of the nodes of the Listener that are not ready, and whether these are all of them.
+func notReady(o *outcome) (nodes []string, all bool) {
+	for _, node := range o.placement.Nodes {
+		if !claim.NodeReady(node) {
+			nodes = append(nodes, node.Name)
+		}
+	}
+	return nodes, len(nodes) > 0 && len(nodes) == len(o.placement.Nodes)
 }
 
 // undeclaredPorts returns the ports of a Service that no container of the Pods declares, or nil if there are no Pods.

@@ -34,6 +34,13 @@ func mountedBy(name string, labels map[string]string, ports ...corev1.ContainerP
 	return []client.Object{pod, mounts}
 }
 
+// notReadyNode returns a node whose kubelet does not respond.
+func notReadyNode(name, ip string) *corev1.Node {
+	node := newNode(name, ip)
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	return node
+}
+
 func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 	http := corev1.ContainerPort{Name: "web", ContainerPort: 80}
 	for name, tc := range map[string]struct {
@@ -63,6 +70,15 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).change(withSameTarget).with(newNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
 			s.with(mountedBy("web-0", nil)...)
 		}, "AddressesAssigned", "reachable at 10.0.0.1"},
+		"the only node is not ready": {func(s *state) {
+			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).with(notReadyNode("node-1", "10.0.0.1"), newVolume("pv", lastMountedOn("node-1")))
+			s.with(mountedBy("web-0", nil, http)...)
+		}, "NodesNotReady", "no node of its addresses is ready: node-1; reachable at 10.0.0.1"},
+		"one of two nodes is not ready": {func(s *state) {
+			*s = *newState(listenersv1alpha1.ServiceTypeNodePort).with(newNode("node-1", "10.0.0.1"), notReadyNode("node-2", "10.0.0.2"),
+				newVolume("pv", lastMountedOn("node-1")), newVolume("pv-2", lastMountedOn("node-2")))
+			s.with(mountedBy("web-0", nil, http)...)
+		}, "AddressesAssigned", "reachable at 10.0.0.1 and 1 more; nothing responds at those of nodes that are not ready: node-2"},
 		"a target port by name": {func(s *state) {
 			s.service.Spec.Ports[0].TargetPort = intstr.FromString("web")
 			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)

@@ -38,6 +38,27 @@ func TestAdvertisedAddressOfANodeIsWatched(t *testing.T) {
 	f.eventuallyAddresses("10.3.0.1")
 }
 
+// The address of a dead node stays published, because nobody knows whether the node returns.
+func TestListenerSaysThatItsNodeIsNotReady(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
+	f.createListener(nil)
+	node := f.createNode("10.3.4.1")
+	f.createVolume(node.Name)
+	f.eventuallyAddresses("10.3.4.1")
+	ready := func(status corev1.ConditionStatus) {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		f.Expect(f.client.Status().Update(t.Context(), node)).To(Succeed())
+	}
+
+	ready(corev1.ConditionUnknown)
+	l := f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonNodesNotReady)
+	f.Expect(l.Status.IngressAddresses).To(HaveLen(1))
+	f.Expect(l.Status.Summary.Reason).To(Equal(listenersv1alpha1.ReasonNodesNotReady))
+
+	ready(corev1.ConditionTrue)
+	f.eventually(listenersv1alpha1.ListenerReady, listenersv1alpha1.ReasonAddressesAssigned)
+}
+
 func TestAddressesFollowTheTypesAndRangesOfTheClass(t *testing.T) {
 	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort})
 	f.createListener(nil)

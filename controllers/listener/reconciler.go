@@ -28,6 +28,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/listener/reservation"
 	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -183,8 +184,14 @@ func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err e
 }
 
 // observeIdle records why nothing responds at the addresses, if that lasts. It returns the rest of the period after
-// which it is reported, or 0.
+// which it is reported, or 0. Kubernetes has waited before it says that a node is not ready.
 func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
+	if nodes, all := notReady(o); all {
+		r.idle.Delete(s.listener.UID)
+		o.idleReason = listenersv1alpha1.ReasonNodesNotReady
+		o.idleMessage = "nothing responds there, because no node of its addresses is ready: " + columns.Names(nodes)
+		return 0
+	}
 	reason, message := nothingListens(s, p, o)
 	if reason == "" {
 		r.idle.Delete(s.listener.UID)

@@ -65,7 +65,7 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 		}
 		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
 		warns := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
-		if warns || isMistake(reason) || reason == a.desired.Reason && a.desired.NeedsAction {
+		if warns || isFault(reason) || reason == a.desired.Reason && a.desired.NeedsAction {
 			eventType = corev1.EventTypeWarning
 		}
 		r.events.Eventf(s.listener, nil, eventType, reason, "Reconcile", "%s", message.Printable(condition.Message, message.MaxEvent))

@@ -51,7 +51,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, podMattersToListener())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.nodeToListeners), builder.WithPredicates(notInitial, predicates.NodeAddressesChanged())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.nodeToListeners),
+			builder.WithPredicates(notInitial, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))).
 		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(m.namespaceToListeners),
 			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
 		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(m.configurationToListeners),

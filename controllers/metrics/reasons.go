@@ -51,5 +51,6 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonGatewayRouteNotAccepted,
 	listenersv1alpha1.ReasonReserved,
 	listenersv1alpha1.ReasonNoMatchingPods,
+	listenersv1alpha1.ReasonNodesNotReady,
 	listenersv1alpha1.ReasonPortNotDeclared,
 )

@@ -90,13 +90,18 @@ func keepScheduling(kept, pod *corev1.Pod) {
 	}
 }
 
-// trimNode keeps the addresses, the annotation that overrides them, and what scheduling depends on: labels, taints, and
-// whether the node is cordoned.
+// trimNode keeps the addresses, the annotation that overrides them, whether the node is ready, and what scheduling
+// depends on: labels, taints, and whether the node is cordoned.
 func trimNode(node *corev1.Node) *corev1.Node {
 	kept := &corev1.Node{
 		ObjectMeta: trimMetadata(&node.ObjectMeta),
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable},
 		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
 	}
 	kept.Labels = node.Labels
 	kept.Annotations = filter(node.Annotations, func(annotation string) bool { return annotation == names.AnnotationAdvertisedAddress })

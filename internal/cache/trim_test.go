@@ -128,20 +128,25 @@ func TestPodWithoutClaimsKeepsMetadataNodeAndPhaseOnly(t *testing.T) {
 	}
 }
 
-func TestTrimmedNodeKeepsAddressesLabelsAndTaints(t *testing.T) {
+func TestTrimmedNodeKeepsAddressesReadinessLabelsAndTaints(t *testing.T) {
 	node := &corev1.Node{
 		ObjectMeta: metadata(map[string]string{"zone": "a"}),
 		Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Unschedulable: true, Taints: []corev1.Taint{{Key: "infra", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{objects.InternalIP("192.0.2.1")},
-			Images:    []corev1.ContainerImage{{Names: []string{"image"}}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastHeartbeatTime: metav1.Now()},
+			},
+			Images: []corev1.ContainerImage{{Names: []string{"image"}}},
 		},
 	}
 	node.Annotations[names.AnnotationAdvertisedAddress] = "198.51.100.1"
 	want := &corev1.Node{
 		ObjectMeta: trimmedMetadata(node.Labels),
 		Spec:       corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: true},
-		Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+		Status: corev1.NodeStatus{
+			Addresses: node.Status.Addresses, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
+		},
 	}
 	want.Annotations = map[string]string{names.AnnotationAdvertisedAddress: "198.51.100.1"}
 	if diff := cmp.Diff(want, trimNode(node)); diff != "" {

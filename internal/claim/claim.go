@@ -179,6 +179,14 @@ func NodeLost(node *corev1.Node) bool {
 	return node == nil || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
 
+// NodeReady reports whether the kubelet of a node responds. Nothing is known of a node without the condition, so it
+// counts as ready.
+func NodeReady(node *corev1.Node) bool {
+	return !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
+}
+
 // OwnedBy reports whether a Listener was created for the claim, or for an earlier claim of the same name, rather than
 // by a user. Such a Listener has owners, all of which are PersistentVolumes or claims of that name.
 func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -22,6 +23,13 @@ func NodeAddressesChanged() predicate.Predicate {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 		return before.Annotations[names.AnnotationAdvertisedAddress] != after.Annotations[names.AnnotationAdvertisedAddress] ||
 			!equality.Semantic.DeepEqual(before.Status.Addresses, after.Status.Addresses)
+	}}
+}
+
+// NodeReadinessChanged passes Nodes that are created, deleted, or become ready or not ready.
+func NodeReadinessChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return claim.NodeReady(e.ObjectOld.(*corev1.Node)) != claim.NodeReady(e.ObjectNew.(*corev1.Node))
 	}}
 }
 

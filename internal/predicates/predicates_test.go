@@ -44,6 +44,26 @@ func TestNodesPassWhenTheirAddressesChange(t *testing.T) {
 	}
 }
 
+func TestNodesPassWhenTheyAreNoLongerReady(t *testing.T) {
+	p := predicates.NodeReadinessChanged()
+	node := func(status corev1.ConditionStatus, reason string) *corev1.Node {
+		return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: reason}}}}
+	}
+	for name, tc := range map[string]struct {
+		before, after *corev1.Node
+		want          bool
+	}{
+		"a heartbeat":                 {node(corev1.ConditionTrue, "a"), node(corev1.ConditionTrue, "b"), false},
+		"the kubelet is silent":       {node(corev1.ConditionTrue, ""), node(corev1.ConditionUnknown, ""), true},
+		"the kubelet reports a fault": {node(corev1.ConditionUnknown, ""), node(corev1.ConditionFalse, ""), false},
+		"the node is back":            {node(corev1.ConditionFalse, ""), node(corev1.ConditionTrue, ""), true},
+	} {
+		if got := p.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			t.Errorf("%s passes: %t", name, got)
+		}
+	}
+}
+
 func TestNodesPassWhenTheyMayTakeOtherPods(t *testing.T) {
 	p, before := predicates.NodeSchedulingChanged(), &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a"}}}}
 	for name, tc := range map[string]struct {
