@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 )
 
 func main() {
@@ -23,10 +24,10 @@ func main() {
 	stop()
 	switch {
 	case err == nil:
-	case errors.Is(err, plugin.ErrProblem):
+	case errors.Is(err, command.ErrProblem):
 		os.Exit(plugin.ExitProblem)
 	default:
-		plugin.WriteError(os.Stderr, err)
+		command.WriteError(os.Stderr, err)
 		os.Exit(plugin.ExitError)
 	}
 }

@@ -4,55 +4,31 @@
 package plugin
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"slices"
-
 	"github.com/spf13/cobra"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
-	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/connect"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/doctor"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/get"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/migrate"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/release"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/why"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// ErrProblem is the error of a command that was carried out, and has printed what is wrong. It needs no further
-// message.
-var ErrProblem = errors.New("something is wrong")
-
 // Exit statuses, as those of `kubectl diff`.
 const (
-	// ExitProblem is that of ErrProblem.
+	// ExitProblem is that of command.ErrProblem.
 	ExitProblem = 1
 	// ExitError is that of a command that could not be carried out.
 	ExitError = 2
 )
 
-// Formats of the flag --output. The empty string is text for people.
-const (
-	outputJSON = "json"
-	outputYAML = "yaml"
-)
-
-// environment is what all commands share.
-type environment struct {
-	genericiooptions.IOStreams
-	flags  *genericclioptions.ConfigFlags
-	output string
-}
-
 // NewCommand returns the command `kubectl listener`. It writes to the streams, in colour only if the output is a
 // terminal.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	e := &environment{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
+	e := command.NewEnvironment(streams)
 	root := &cobra.Command{
 		Use:   "kubectl-listener",
 		Short: "Show what is wrong with listener volumes, and what to do about it",
@@ -66,68 +42,13 @@ could not be carried out.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
-		PersistentPreRunE: func(*cobra.Command, []string) error { return e.validate() },
+		PersistentPreRunE: func(*cobra.Command, []string) error { return e.Validate() },
 	}
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	e.flags.AddFlags(root.PersistentFlags())
-	e.complete(root, "namespace", e.namespaces)
-	root.AddCommand(newWhyCommand(e), newDoctorCommand(e), newGetCommand(e), newReleaseCommand(e), newConnectCommand(e),
-		newMigrateCommand(e))
+	e.AddFlags(root)
+	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e),
+		migrate.NewCommand(e))
 	return root
-}
-
-func (e *environment) addOutputFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&e.output, "output", "o", "", "Format of the output: json or yaml. Defaults to text for people.")
-	e.complete(cmd, "output", func(context.Context) []string { return []string{outputJSON, outputYAML} })
-}
-
-// validate returns an error for a format that does not exist.
-func (e *environment) validate() error {
-	if !slices.Contains([]string{"", outputJSON, outputYAML}, e.output) {
-		return fmt.Errorf("--output is %q, and must be json or yaml", e.output)
-	}
-	return nil
-}
-
-// scheme returns a scheme with the types that commands read.
-func scheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(s))
-	utilruntime.Must(apiextensionsv1.AddToScheme(s))
-	utilruntime.Must(listenersv1alpha1.AddToScheme(s))
-	utilruntime.Must(operatorv1alpha1.AddToScheme(s))
-	utilruntime.Must(backends.All().AddToScheme(s))
-	return s
-}
-
-// Limits of the client's requests in a second. The defaults of client-go would make doctor wait on clusters with many
-// namespaces.
-const (
-	requestsPerSecond = 50
-	requestsAtOnce    = 300
-)
-
-// client returns a client of the cluster that the kubeconfig and the flags name.
-func (e *environment) client() (client.WithWatch, error) {
-	config, err := e.flags.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the cluster: %w", err)
-	}
-	return c, nil
-}
-
-// namespace returns the namespace that the kubeconfig and the flags name.
-func (e *environment) namespace() (string, error) {
-	namespace, _, err := e.flags.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	return namespace, nil
 }

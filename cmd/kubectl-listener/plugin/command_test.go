@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -79,7 +80,7 @@ func decode(t *testing.T, out string, err error) result {
 	if decodeErr := json.Unmarshal([]byte(out), &r); decodeErr != nil {
 		t.Fatalf("error %v, output %q: %v", err, out, decodeErr)
 	}
-	if errors.Is(err, plugin.ErrProblem) != (r.Problem != nil) {
+	if errors.Is(err, command.ErrProblem) != (r.Problem != nil) {
 		t.Errorf("the error is %v, and the problem %+v", err, r.Problem)
 	}
 	return r

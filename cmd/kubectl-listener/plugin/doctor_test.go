@@ -24,7 +24,6 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
@@ -383,34 +382,5 @@ func TestDoctorSaysWhatTheUserMayNotRead(t *testing.T) {
 	}
 	if err != nil || len(r.Findings) < 5 {
 		t.Errorf("error %v, output:\n%s", err, out)
-	}
-}
-
-// TestDoctorChecksPermissionsThatTheOperatorHas compares the list with config/rbac.
-func TestDoctorChecksPermissionsThatTheOperatorHas(t *testing.T) {
-	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := map[string][]rbacv1.PolicyRule{}
-	for account, file := range map[string]string{names.Operator: "operator.yaml", names.NodeAgent: "node-agent.yaml"} {
-		raw, err := os.ReadFile(filepath.Join(root, "config", "rbac", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for document := range strings.SplitSeq(string(raw), "\n---\n") {
-			role := &rbacv1.ClusterRole{}
-			if err := yaml.Unmarshal([]byte(document), role); err == nil && role.Kind == "ClusterRole" {
-				rules[account] = append(rules[account], role.Rules...)
-			}
-		}
-	}
-	for _, p := range plugin.Permissions() {
-		if !slices.ContainsFunc(rules[p.Account], func(r rbacv1.PolicyRule) bool {
-			return slices.Contains(r.APIGroups, p.Group) && slices.Contains(r.Resources, p.Resource) && slices.Contains(r.Verbs, p.Verb) &&
-				(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, p.Name))
-		}) {
-			t.Errorf("config/rbac does not give %s the permission %+v", p.Account, p)
-		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
@@ -148,7 +148,7 @@ func migrate(t *testing.T, args ...string) plan {
 	if decodeErr := json.Unmarshal([]byte(out), &p); decodeErr != nil {
 		t.Fatalf("error %v, output %q: %v", err, out, decodeErr)
 	}
-	if errors.Is(err, plugin.ErrProblem) != (p.Problem != nil) {
+	if errors.Is(err, command.ErrProblem) != (p.Problem != nil) {
 		t.Errorf("the error is %v, and the problem %+v", err, p.Problem)
 	}
 	p.Findings = slices.DeleteFunc(p.Findings, func(f found) bool {

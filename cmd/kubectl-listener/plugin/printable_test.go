@@ -22,7 +22,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 )
 
@@ -140,17 +140,17 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 	config := api.serve(t)
 	runAll := func(t *testing.T, commands [][]string) {
 		t.Helper()
-		for _, command := range commands {
+		for _, arguments := range commands {
 			var written bytes.Buffer
 			var ctx context.Context
 			ctx, api.watched = context.WithCancel(t.Context())
-			_, err := runUntil(ctx, t, config, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &written, ErrOut: &written}, &written, command...)
+			_, err := runUntil(ctx, t, config, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &written, ErrOut: &written}, &written, arguments...)
 			api.watched()
-			if err != nil && !errors.Is(err, plugin.ErrProblem) {
-				plugin.WriteError(&written, err)
+			if err != nil && !errors.Is(err, command.ErrProblem) {
+				command.WriteError(&written, err)
 			}
 			if line := unprintable(written.String()); line != "" {
-				t.Errorf("%v writes %q", command, line)
+				t.Errorf("%v writes %q", arguments, line)
 			}
 		}
 	}
@@ -175,7 +175,7 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 
 func TestErrorsOfSeveralLinesStayReadable(t *testing.T) {
 	var out bytes.Buffer
-	plugin.WriteError(&out, errors.New("unknown command \"wyh\"\n\nDid you mean this?\n\twhy\x1b[2J"))
+	command.WriteError(&out, errors.New("unknown command \"wyh\"\n\nDid you mean this?\n\twhy\x1b[2J"))
 	if want := "error: unknown command \"wyh\"\n\nDid you mean this?\n  why\\x1b[2J\n"; out.String() != want {
 		t.Errorf("wrote %q, want %q", out.String(), want)
 	}

@@ -2,10 +2,6 @@ package plugin_test
 
 import (
 	"errors"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,10 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
-	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
 func TestWhyFollowsTheWholePathIfNothingIsWrong(t *testing.T) {
@@ -258,7 +253,7 @@ func TestWhyPrintsTheProblemAndItsRemedy(t *testing.T) {
 	w := newWorld(t)
 	w.remove(t, w.class)
 	out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
-	if !errors.Is(err, plugin.ErrProblem) {
+	if !errors.Is(err, command.ErrProblem) {
 		t.Errorf("error %v", err)
 	}
 	for _, want := range []string{
@@ -307,7 +302,7 @@ func TestWhyRefusesArgumentsThatNameNothing(t *testing.T) {
 		"web --output=table": "--output is \"table\"",
 	} {
 		_, err := run(t, apiserver.Config(t), append([]string{"why", "-n", namespace}, strings.Fields(argument)...)...)
-		if err == nil || errors.Is(err, plugin.ErrProblem) || !strings.Contains(err.Error(), want) {
+		if err == nil || errors.Is(err, command.ErrProblem) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", argument, err, want)
 		}
 	}
@@ -325,37 +320,5 @@ func TestNamesAreCompleted(t *testing.T) {
 		if got := lines[:len(lines)-1]; err != nil || !slices.Equal(got, want) && len(got)+len(want) > 0 { // the last line is a directive
 			t.Errorf("%q: error %v, completions %q, want %q", begin, err, got, want)
 		}
-	}
-}
-
-// TestEveryReasonOfAProblemHasARemedy reads the constants of the API, so that a new reason gets a remedy.
-func TestEveryReasonOfAProblemHasARemedy(t *testing.T) {
-	fine := []string{
-		"Accepted", "AddressesAssigned", "NodeReturned", "VolumeMoved", "VolumeRestored", "NodePortsChanged", "SettingsIgnored", "Reserved",
-		"AddressChanged",
-	}
-	root, err := checkout.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api", "v1alpha1", "listener_types.go"), nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Reason") {
-			return true
-		}
-		reasons++
-		reason := strings.Trim(spec.Values[0].(*ast.BasicLit).Value, `"`)
-		if has := plugin.HasRemedy(reason); has == slices.Contains(fine, reason) {
-			t.Errorf("reason %s has a remedy: %v", reason, has)
-		}
-		return true
-	})
-	if reasons < 40 {
-		t.Errorf("found %d reasons", reasons)
 	}
 }

@@ -1,0 +1,122 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// RequestsListener reports whether a claim is for a listener volume, or was meant to be.
+func RequestsListener(pvc *corev1.PersistentVolumeClaim) bool {
+	if claim.IsListenerClaim(pvc) || pvc.Spec.StorageClassName != nil && *pvc.Spec.StorageClassName == names.Driver {
+		return true
+	}
+	selector, _ := claim.ParseSelector(pvc.Annotations)
+	return selector != claim.Selector{}
+}
+
+// Claim returns whether a claim has its volume, or why not.
+func (x *Examination) Claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) Finding {
+	f := Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+	switch {
+	case pvc.DeletionTimestamp != nil:
+		return f.Failed("", "is being deleted", "Wait until the Pods that mount it have ended; Kubernetes then deletes it.")
+	case pvc.Status.Phase == corev1.ClaimLost:
+		return x.lostClaim(ctx, f, pvc)
+	case pvc.Spec.VolumeName != "":
+		return f.OK("has PersistentVolume %s", pvc.Spec.VolumeName)
+	}
+	if problem := x.storageProblem(ctx, f, pvc); problem.State != "" {
+		return problem
+	}
+	selector, err := claim.ParseSelector(pvc.Annotations)
+	if err != nil {
+		problem := err.Error()
+		if errors.Is(err, claim.ErrNoSelector) {
+			problem += claim.DidYouMean(pvc.Annotations)
+		}
+		return f.Failed(listenersv1alpha1.ReasonInvalidClaim, problem, Remedy(listenersv1alpha1.ReasonInvalidClaim))
+	}
+	if problem := claim.ListenerNameProblem(selector.ListenerName(pvc.Name)); problem != "" {
+		return f.Failed(listenersv1alpha1.ReasonInvalidName, problem, Remedy(listenersv1alpha1.ReasonInvalidName))
+	}
+	if problem := x.selectorProblem(ctx, f, pvc, selector); problem.State != "" {
+		return problem
+	}
+	return x.pendingClaim(ctx, f, pvc)
+}
+
+// lostClaim returns why the operator has not created the volume of a claim again.
+func (x *Examination) lostClaim(ctx context.Context, f Finding, pvc *corev1.PersistentVolumeClaim) Finding {
+	message := fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)
+	event := x.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored })
+	if event == nil {
+		return f.Failed("ClaimLost", message, RemedyOperator)
+	}
+	return f.Failed(event.Reason, event.Message, Remedy(event.Reason))
+}
+
+// storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
+func (x *Examination) storageProblem(ctx context.Context, f Finding, pvc *corev1.PersistentVolumeClaim) Finding {
+	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
+		return Finding{}
+	}
+	name := ptr.Deref(pvc.Spec.StorageClassName, "")
+	if name == "" {
+		return f.Failed("", "names no StorageClass", "Create the claim again with storageClassName: "+names.Driver+".")
+	}
+	var class storagev1.StorageClass
+	switch found := x.Get(ctx, types.NamespacedName{Name: name}, &class); {
+	case found == Forbidden:
+		return Finding{}
+	case found == Missing && name == names.Driver:
+		return f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor")
+	case found == Missing:
+		return f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "Create the claim again with storageClassName: "+names.Driver+".")
+	case class.Provisioner != names.Driver:
+		return f.Failed("", fmt.Sprintf("its StorageClass %s is that of another driver, %s", name, class.Provisioner), "Create the claim again with storageClassName: "+names.Driver+".")
+	}
+	return Finding{}
+}
+
+// selectorProblem returns what is wrong with the Listener or the class that a claim names, or an empty finding.
+func (x *Examination) selectorProblem(ctx context.Context, f Finding, pvc *corev1.PersistentVolumeClaim, selector claim.Selector) Finding {
+	class := selector.Class
+	if selector.Listener != "" {
+		var listener listenersv1alpha1.Listener
+		key := types.NamespacedName{Namespace: pvc.Namespace, Name: selector.Listener}
+		switch found := x.Get(ctx, key, &listener); {
+		case found == Forbidden:
+			return Finding{}
+		case found == Missing:
+			return f.Failed(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key), Remedy(listenersv1alpha1.ReasonListenerNotFound))
+		case listener.Class() == "":
+			return f.Failed(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key), Remedy(listenersv1alpha1.ReasonClassNotSet))
+		case listener.Status != nil && len(listener.Status.IngressAddresses) > 0:
+			return Finding{} // its addresses work without the class
+		}
+		class = listener.Class()
+	}
+	if x.Get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{}) != Missing {
+		return Finding{}
+	}
+	return f.Failed(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class), Remedy(listenersv1alpha1.ReasonClassNotFound))
+}
+
+// pendingClaim returns what the operator says about a claim without a volume.
+func (x *Examination) pendingClaim(ctx context.Context, f Finding, pvc *corev1.PersistentVolumeClaim) Finding {
+	event := x.LastEvent(ctx, pvc, fromOperator)
+	if event == nil {
+		return f.Failed("", "has no volume, and the operator says nothing about it", RemedyOperator)
+	}
+	return f.Failed(event.Reason, event.Message, Remedy(event.Reason))
+}

@@ -1,0 +1,114 @@
+// Package check has what is known about objects: findings, reports of them, the requests by which commands find out,
+// and what to do about the reasons that the operator reports.
+package check
+
+import (
+	"fmt"
+	"slices"
+)
+
+// State is what is known about an object.
+type State string
+
+// The states.
+const (
+	// OK is as it should be.
+	OK State = "OK"
+	// Warning needs no action, or not by the user who asks.
+	Warning State = "Warning"
+	// Failed is wrong.
+	Failed State = "Failed"
+	// Unknown is what the user may not read.
+	Unknown State = "Unknown"
+)
+
+// Finding is what is known about one object. Its JSON is part of the output.
+type Finding struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	State     State  `json:"state"`
+	// Reason is a reason of conditions and events of the operator or of Kubernetes, or empty.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message"`
+	// Remedy is what to do. It is set for what is wrong.
+	Remedy string `json:"remedy,omitempty"`
+
+	// symptom states that the cause may be another finding.
+	symptom bool
+}
+
+// Object returns the kind and the name of the object.
+func (f *Finding) Object() string {
+	switch {
+	case f.Name == "":
+		return f.Kind
+	case f.Namespace == "":
+		return f.Kind + " " + f.Name
+	default:
+		return f.Kind + " " + f.Namespace + "/" + f.Name
+	}
+}
+
+// Report is the result of a command.
+type Report struct {
+	Findings []Finding `json:"findings"`
+	// Problem is the first finding that is wrong, and not the consequence of another one, or null.
+	Problem *Finding `json:"problem"`
+}
+
+// Add adds a finding, unless the report has it already.
+func (r *Report) Add(f Finding) {
+	if !slices.Contains(r.Findings, f) {
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// Conclude sets Problem.
+func (r *Report) Conclude() {
+	for _, symptoms := range []bool{false, true} {
+		for i := range r.Findings {
+			if f := &r.Findings[i]; r.Problem == nil && f.State == Failed && f.symptom == symptoms {
+				r.Problem = f
+			}
+		}
+	}
+}
+
+// Text returns the reason and the message.
+func (f *Finding) Text() string {
+	if f.Reason == "" {
+		return f.Message
+	}
+	return f.Reason + ": " + f.Message
+}
+
+// OK returns the finding that an object is as it should be.
+func (f Finding) OK(format string, args ...any) Finding {
+	f.State, f.Message = OK, fmt.Sprintf(format, args...)
+	return f
+}
+
+// Warning returns the finding of something that needs no action, or not by the user who asks.
+func (f Finding) Warning(reason, message string) Finding {
+	f.State, f.Reason, f.Message = Warning, reason, message
+	return f
+}
+
+// Failed returns the finding with a problem.
+func (f Finding) Failed(reason, message, remedy string) Finding {
+	f.State, f.Reason, f.Message, f.Remedy = Failed, reason, message, remedy
+	return f
+}
+
+// Unreadable returns the finding that the user may not read an object.
+func (f Finding) Unreadable() Finding {
+	f.State, f.Message = Unknown, "you may not read it"
+	return f
+}
+
+// Because returns the finding of what may be the consequence of another one.
+func (f Finding) Because() Finding {
+	f.symptom = true
+	return f
+}

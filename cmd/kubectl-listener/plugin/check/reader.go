@@ -1,0 +1,140 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// Presence is whether an object exists.
+type Presence int
+
+// Whether an object exists.
+const (
+	// Missing means that there is no such object.
+	Missing Presence = iota
+	// Present means that the object was read.
+	Present
+	// Forbidden means that the user may not read the object.
+	Forbidden
+)
+
+// Examination reads objects from the API server, and reports what it finds. It keeps the first error: after that it
+// reads nothing, and takes every object as forbidden. Who examines something looks at Err at the end.
+type Examination struct {
+	// Reader reads with the permissions of the user.
+	Reader client.Reader
+	Report
+	// Err is the first error.
+	Err error
+}
+
+// Get reads an object. A kind that the cluster does not serve has no objects.
+func (x *Examination) Get(ctx context.Context, key types.NamespacedName, o client.Object) Presence {
+	return x.Request(fmt.Sprintf("reading %T %s", o, key), func() error { return x.Reader.Get(ctx, key, o) })
+}
+
+// List reads a list of objects. The result is present if the list was read, even if it is empty.
+func (x *Examination) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) Presence {
+	return x.Request(fmt.Sprintf("reading %T", list), func() error { return x.Reader.List(ctx, list, options...) })
+}
+
+// Follow reads the object of a finding. If the user may not read it, it reports that.
+func (x *Examination) Follow(ctx context.Context, f Finding, o client.Object) Presence {
+	return x.Readable(f, x.Get(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, o))
+}
+
+// FollowAll reads a list of objects of the finding's kind. If the user may not read it, it reports that.
+func (x *Examination) FollowAll(ctx context.Context, f Finding, list client.ObjectList, options ...client.ListOption) Presence {
+	return x.Readable(f, x.List(ctx, list, options...))
+}
+
+// Readable reports a finding that the user may not read, and returns what was found.
+func (x *Examination) Readable(f Finding, found Presence) Presence {
+	if found == Forbidden {
+		x.Add(f.Unreadable())
+	}
+	return found
+}
+
+// Request returns whether a request found its object. doing describes the request in an error.
+func (x *Examination) Request(doing string, request func() error) Presence {
+	if x.Err != nil {
+		return Forbidden
+	}
+	switch err := request(); {
+	case err == nil:
+		return Present
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return Missing
+	case apierrors.IsForbidden(err):
+		return Forbidden
+	default:
+		x.Err = fmt.Errorf("%s: %w", doing, err)
+		return Forbidden
+	}
+}
+
+// LastEvent returns the last event about an object, among those that match, or nil if there is none or the user may not
+// read events.
+func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches func(*corev1.Event) bool) (last *corev1.Event) {
+	var list corev1.EventList
+	x.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(o.GetUID())})
+	for i := range list.Items {
+		if e := &list.Items[i]; matches(e) && (last == nil || eventTime(e).After(eventTime(last))) {
+			last = e
+		}
+	}
+	return last
+}
+
+// fromOperator matches the events of the operator.
+func fromOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
+
+// eventTime returns when an event last happened.
+func eventTime(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
+		return e.Series.LastObservedTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	default:
+		return e.CreationTimestamp.Time
+	}
+}
+
+// Pods returns the Pods that mount a claim.
+func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []corev1.Pod) {
+	var list corev1.PodList
+	x.List(ctx, &list, client.InNamespace(pvc.Namespace))
+	for i := range list.Items {
+		if slices.Contains(index.PodClaims(&list.Items[i]), pvc.Name) {
+			pods = append(pods, list.Items[i])
+		}
+	}
+	return pods
+}
+
+func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// Named returns the options to list the objects of a name in all namespaces.
+func Named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }

@@ -1,0 +1,67 @@
+// Package doctor has the command `kubectl listener doctor`, which examines the installation of the operator.
+package doctor
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+)
+
+// NewCommand returns the command.
+func NewCommand(e *command.Environment) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine the installation of the listener operator",
+		Long: `Examine the installation of the listener operator, and everything in the cluster that waits for an administrator.
+
+The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
+operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
+the node agent of each node, the permissions of operator and node agents, the classes, claims without a volume, and
+volumes that are pinned to lost nodes. It prints each check, with what to do about what is wrong.
+
+It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
+		Example: `  # Is everything in order?
+  kubectl listener doctor
+
+  # Only what is wrong, for programs
+  kubectl listener doctor --output json | jq '.findings[] | select(.state == "Failed")'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := e.Client()
+			if err != nil {
+				return err
+			}
+			d := &doctor{Examination: check.Examination{Reader: c}, client: c}
+			d.examine(cmd.Context())
+			if d.Err != nil {
+				return d.Err
+			}
+			return e.Print(&d.Report, command.WriteChecks)
+		},
+	}
+	e.AddOutputFlag(cmd)
+	return cmd
+}
+
+// doctor examines an installation.
+type doctor struct {
+	check.Examination
+	// client creates reviews of permissions, which Kubernetes does not store, and knows which kinds are served.
+	client client.Client
+	// installation is what was found of the operator.
+	installation
+}
+
+// examine runs all checks. A later one may use what an earlier one found.
+func (d *doctor) examine(ctx context.Context) {
+	for _, check := range []func(context.Context){
+		d.definitions, d.operator, d.configuration, d.components, d.agents, d.permissions, d.classes, d.claims, d.volumes,
+	} {
+		check(ctx)
+	}
+}

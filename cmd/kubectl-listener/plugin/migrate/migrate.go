@@ -1,0 +1,167 @@
+// Package migrate has the command `kubectl listener migrate`, which plans the move from Stackable's listener operator.
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+)
+
+// NewCommand returns the command.
+func NewCommand(e *command.Environment) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Plan the move from Stackable's listener operator to this one",
+		Long: `Plan the move from Stackable's listener operator to this one, and the way back.
+
+The command shows what there is of the other operator, whether Helm or the Operator Lifecycle Manager installed it, its
+settings and which of them are carried over, and each Listener, class and claim that this operator treats differently.
+Then it prints the steps in their order, with commands for this cluster. The exit status is 1 if something should be
+decided before.
+
+The command only reads, with or without --dry-run: the steps are for an administrator to take, because each of them can
+be checked before the next one.
+
+It needs the permissions of a cluster administrator. What you may not read is marked with ?.
+docs/moving-over.md has the whole procedure.`,
+		Example: `  # What would change, and which are the steps?
+  kubectl listener migrate --dry-run
+
+  # Only what needs a decision, for programs
+  kubectl listener migrate --dry-run --output json | jq '.findings[] | select(.state == "Failed")'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !dryRun {
+				return errors.New("--dry-run=false: the command changes nothing; run it without the flag, and take the steps that it prints")
+			}
+			c, err := e.Client()
+			if err != nil {
+				return err
+			}
+			m := &migration{Examination: check.Examination{Reader: c}, client: c}
+			result := m.plan(cmd.Context())
+			if m.Err != nil {
+				return m.Err
+			}
+			return printPlan(e, result)
+		},
+	}
+	e.AddOutputFlag(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", true, "Change nothing. There is no other mode.")
+	return cmd
+}
+
+// plan is the result of migrate. Its JSON is part of the output.
+type plan struct {
+	check.Report
+	// Steps are the steps of the move. Empty if there is nothing to move.
+	Steps []step `json:"steps"`
+	// Rollback are the steps back.
+	Rollback []step `json:"rollback"`
+}
+
+// step is something to do.
+type step struct {
+	Title string `json:"title"`
+	// Commands may be empty.
+	Commands []string `json:"commands,omitempty"`
+}
+
+// migration plans a move.
+type migration struct {
+	check.Examination
+	// client creates reviews of permissions, which Kubernetes does not store.
+	client client.Client
+
+	other     other
+	own       own
+	classes   []listenersv1alpha1.ListenerClass
+	listeners []listenersv1alpha1.Listener
+	// webhook is set if definitions refer to the conversion webhook of the other operator.
+	webhook bool
+	// missing are settings of the other operator that this one neither finds nor has, as fields of its configuration.
+	missing map[string]any
+}
+
+// own is what there is of this operator.
+type own struct {
+	installed bool
+	// config is nil if it does not exist or cannot be read.
+	config *operatorv1alpha1.ListenerOperator
+}
+
+// plan observes the cluster, compares, and decides on the steps. A later part uses what an earlier one found.
+func (m *migration) plan(ctx context.Context) *plan {
+	for _, part := range []func(context.Context){
+		m.observeOther, m.observeOwn, m.observeListeners, m.compareDefinitions, m.compareStorage, m.compareSettings, m.compareClasses,
+		m.compareListeners, m.compareClaims,
+	} {
+		part(ctx)
+	}
+	return &plan{Report: m.Report, Steps: m.steps(), Rollback: m.rollback()}
+}
+
+// observeListeners reads classes and Listeners. A cluster that does not serve them has none.
+func (m *migration) observeListeners(ctx context.Context) {
+	var classes listenersv1alpha1.ListenerClassList
+	var listeners listenersv1alpha1.ListenerList
+	m.FollowAll(ctx, check.Finding{Kind: "ListenerClass"}, &classes)
+	m.FollowAll(ctx, check.Finding{Kind: "Listener"}, &listeners)
+	m.classes, m.listeners = classes.Items, listeners.Items
+}
+
+// printPlan writes a plan in the format of --output. The error is ErrProblem if something needs a decision.
+func printPlan(e *command.Environment, p *plan) error {
+	p.Conclude()
+	if err := e.Encode(p, func() { writePlan(e.Out, p) }); err != nil {
+		return err
+	}
+	if p.Problem != nil {
+		return command.ErrProblem
+	}
+	return nil
+}
+
+func writePlan(out io.Writer, p *plan) {
+	command.WriteTable(out, p.Findings)
+	for i := range p.Findings {
+		if f := &p.Findings[i]; f.State == check.Failed {
+			command.WriteProblem(out, f)
+		}
+	}
+	if p.Problem == nil {
+		fmt.Fprintln(out, "\nNothing needs a decision.")
+	}
+	if len(p.Steps) == 0 {
+		fmt.Fprintln(out, "There is nothing to move.")
+	}
+	writeStepList(out, "In this order", p.Steps)
+	writeStepList(out, "And back", p.Rollback)
+}
+
+func writeStepList(out io.Writer, title string, steps []step) {
+	if len(steps) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s:\n", title)
+	for i, s := range steps {
+		fmt.Fprintf(out, "\n%d. %s\n", i+1, command.Printable(s.Title))
+		for _, c := range s.Commands {
+			for line := range strings.SplitSeq(c, "\n") {
+				fmt.Fprintf(out, "     %s\n", command.Printable(line))
+			}
+		}
+	}
+}

@@ -1,0 +1,153 @@
+// Package release has the command `kubectl listener release`, which requests the release of volumes from lost nodes.
+package release
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// fieldManager is that of the plugin's only write.
+const fieldManager = "kubectl-listener"
+
+// NewCommand returns the command.
+func NewCommand(e *command.Environment) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "release CLAIM...",
+		Short: "Release the volumes of claims from a lost node",
+		Long: `Release the volumes of claims from a lost node, so that their Pods can start on another node.
+
+A pinned volume ties its Pod to one node. The command requests its release, by the annotation
+` + names.AnnotationRelease + ` of the claim. The operator carries the request out: Listener, Service and node ports
+stay, and only the address of the node changes.
+
+Is the machine really gone? If it still runs, its containers run, too, and two replicas with the same identity may
+destroy data. So the command refuses a request while the Node object exists, unless it has the taint
+` + corev1.TaintNodeOutOfService + `. With --force it sends the request nevertheless, for example to move a Pod away from a
+node that works; the operator then waits until no Pod uses the volume there. --force also replaces the annotation's
+value "` + names.ReleaseNever + `".
+
+docs/lost-nodes.md has the whole procedure.`,
+		Example: `  # The node of a broker is lost
+  kubectl listener release listener-kafka-0 --namespace shop
+
+  # Move a Pod away from a node that works
+  kubectl cordon worker-1
+  kubectl listener release listener-kafka-0 --force
+  kubectl delete pod kafka-0`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: e.CompleteNames(0, command.KindClaim),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := e.Client()
+			if err != nil {
+				return err
+			}
+			r := &releaser{Examination: check.Examination{Reader: c}, writer: c, force: force}
+			for _, name := range args {
+				o, err := e.Find(cmd.Context(), c, []string{name}, command.KindClaim)
+				if err != nil {
+					return err
+				}
+				f, err := r.release(cmd.Context(), o.(*corev1.PersistentVolumeClaim))
+				if err != nil {
+					return err
+				}
+				r.Add(f)
+			}
+			return e.Print(&r.Report, command.WriteChecks)
+		},
+	}
+	e.AddOutputFlag(cmd)
+	cmd.Flags().BoolVar(&force, "force", false, "Request the release although the node exists, or the claim excludes it.")
+	return cmd
+}
+
+// releaser requests releases.
+type releaser struct {
+	check.Examination
+	writer client.Writer
+	force  bool
+}
+
+// release requests the release of the volume of a claim, or returns why not.
+func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (check.Finding, error) {
+	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+	if pvc.Spec.VolumeName == "" {
+		return f.Failed("", "has no volume", "Find out why: kubectl listener why claim/"+pvc.Name), nil
+	}
+	pv := &corev1.PersistentVolume{}
+	found := r.Get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
+	pinned := index.PinnedNodes(pv)
+	switch {
+	case r.Err != nil:
+		return f, r.Err
+	case found == check.Forbidden && !r.force:
+		return f.Failed("", "you may not read its PersistentVolume, so it is not known whether the node is lost",
+			"Ask an administrator, or use --force if you know that the machine is gone."), nil
+	case found == check.Forbidden:
+		return r.request(ctx, f, pvc, "its node")
+	case found == check.Missing:
+		return f.Failed("", "its PersistentVolume does not exist", check.RemedyOperator), nil
+	case !claim.IsBoundTo(pv, pvc):
+		return f.Failed("", "has no listener volume", "Name a claim with a listener volume: kubectl listener doctor lists those that are pinned to lost nodes."), nil
+	case len(pinned) == 0:
+		return f.Failed("", "its volume is not pinned to a node by the operator, so there is nothing to release", "Find out what its Pod waits for: kubectl listener why claim/"+pvc.Name), nil
+	}
+	if refusal, err := r.refusal(ctx, f, pvc, pv, pinned[0]); err != nil || refusal.State != "" {
+		return refusal, err
+	}
+	return r.request(ctx, f, pvc, "node "+pinned[0])
+}
+
+// refusal returns why a release is not requested, or an empty finding.
+func (r *releaser) refusal(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, node string) (check.Finding, error) {
+	value := pvc.Annotations[names.AnnotationRelease]
+	if requested, err := time.Parse(time.RFC3339, value); err == nil && pv.CreationTimestamp.Time.Before(requested) {
+		return f.Warning("", fmt.Sprintf("the release from node %s is already requested, at %s; see kubectl events --for persistentvolumeclaim/%s", node, value, pvc.Name)), nil
+	}
+	if r.force {
+		return check.Finding{}, nil
+	}
+	if value == names.ReleaseNever {
+		return f.Failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If this does not apply any more, use --force."), nil
+	}
+	object := &corev1.Node{}
+	found := r.Get(ctx, types.NamespacedName{Name: node}, object)
+	switch {
+	case r.Err != nil || found == check.Missing:
+		return check.Finding{}, r.Err
+	case found == check.Forbidden:
+		return f.Failed("", "you may not read nodes, so it is not known whether node "+node+" is lost",
+			"Ask an administrator, or use --force if you know that the machine is gone."), nil
+	case claim.NodeLost(object):
+		return check.Finding{}, nil
+	}
+	return f.Failed("NodeExists", fmt.Sprintf("node %s exists, so the containers of the Pod may still run there", node),
+		fmt.Sprintf("If the machine is off, say so: kubectl taint node %s %s=nodeshutdown:NoExecute. To move the Pod away from a node that works, cordon the node, "+
+			"use --force, and delete the Pod.", node, corev1.TaintNodeOutOfService)), nil
+}
+
+// request writes the annotation.
+func (r *releaser) request(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, from string) (check.Finding, error) {
+	before := pvc.DeepCopy()
+	if pvc.Annotations == nil {
+		pvc.Annotations = map[string]string{}
+	}
+	pvc.Annotations[names.AnnotationRelease] = time.Now().UTC().Format(time.RFC3339)
+	if err := r.writer.Patch(ctx, pvc, client.MergeFrom(before), client.FieldOwner(fieldManager)); err != nil {
+		return f, fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(pvc), err)
+	}
+	return f.OK("the release from %s is requested; its Pod can then start elsewhere: kubectl events --for persistentvolumeclaim/%s --watch", from, pvc.Name), nil
+}
