@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
 // getConfig reads ListenerOperator/cluster. At the end of the test it is created again if it was deleted, and its
@@ -123,6 +126,29 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s.awaitPodDirRemoved(p)
 	s.awaitUninstalled(config)
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
+}
+
+// TestUndeployDeletesNothingThatUsersHaveWritten: it names all of it, also the classes of administrators, and not those of
+// the preset.
+func TestUndeployDeletesNothingThatUsersHaveWritten(t *testing.T) {
+	s := newScenario(t)
+	class, _, _ := s.createReachablePod()
+	root, err := checkout.Root()
+	s.must(err)
+	cmd := exec.CommandContext(s.timeoutContext(), "make", "undeploy", "KUBECTL="+testbed.Kubectl())
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "KUBECONFIG="+testbed.Kubeconfig())
+	output, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Error("nothing is refused")
+	}
+	for _, want := range []string{s.namespace + "/web-listener\n", "ListenerClasses", "\n" + class.Name + "\n"} {
+		if !strings.Contains(string(output), want) {
+			t.Errorf("the output lacks %q:\n%s", want, output)
+		}
+	}
+	if strings.Contains(string(output), "cluster-internal") {
+		t.Errorf("a class of the preset is refused:\n%s", output)
+	}
 }
 
 // TestTheConfigurationCanBeDeletedWhileTheOperatorIsDown: nothing is deleted and Pods can end, until the operator runs
