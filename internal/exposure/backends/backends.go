@@ -30,10 +30,10 @@ func All() List {
 	return List{
 		route.Backend(),
 		ingress.Backend(),
-		gateway.TLSRoutes(),
-		gateway.HTTPRoutes(),
-		gateway.TCPRoutes(),
-		gateway.UDPRoutes(),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindTLS),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindHTTP),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindUDP),
 		hostport.Backend(),
 		serviceaddresses.Backend(), // exposes every class
 	}
