@@ -1,6 +1,7 @@
 package exposure
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -170,4 +171,20 @@ type Rejected struct {
 	Object
 	// Since is the time of the rejection.
 	Since metav1.Time
+}
+
+// Refusal is why a Listener cannot be exposed. Its reason is one of those of the condition
+// listenersv1alpha1.ListenerAccepted. Its message names the cause and the remedy, and addresses the author of the
+// Listener or of its class.
+type Refusal struct {
+	Reason  string
+	Message string
+}
+
+// Error returns reason and message.
+func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
+
+// Refuse returns a Refusal with a formatted message.
+func Refuse(reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

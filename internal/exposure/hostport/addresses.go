@@ -20,11 +20,6 @@ import (
 func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var notes []string
-	note := func(text string) {
-		if text != "" {
-			notes = append(notes, text)
-		}
-	}
 	mounting := map[string][]*corev1.Pod{}
 	for _, pod := range p.Mounting {
 		mounting[pod.Spec.NodeName] = append(mounting[pod.Spec.NodeName], pod)
@@ -33,7 +28,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 		for _, pod := range mounting[node.Name] {
 			exposed := podAddresses(l, pod, node)
 			e.Addresses = exposure.AppendNew(e.Addresses, exposed.Addresses...)
-			note(exposed.Message)
+			notes = append(notes, exposed.Message)
 		}
 		if len(mounting[node.Name]) == 0 {
 			e.Addresses = exposure.AppendNew(e.Addresses, lastAddresses(l, node)...)
@@ -41,12 +36,14 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	}
 	e.Complete = len(e.Addresses) > 0
 	leftOut := p.LeftOut(l.NodeChoice())
+	if e.Complete {
+		notes = append(notes, leftOut)
+	}
+	e.Message = strings.Join(slices.DeleteFunc(notes, func(note string) bool { return note == "" }), "; ")
 	switch {
 	case e.Complete:
-		note(leftOut)
-		e.Message = strings.Join(notes, "; ")
-	case len(notes) > 0:
-		e.Reason, e.Message, e.NeedsAction = listenersv1alpha1.ReasonNoHostPorts, strings.Join(notes, "; "), true
+	case e.Message != "":
+		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonNoHostPorts, true
 	case leftOut != "":
 		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonNodesMissing, true
 		e.Message = "none of the Listener's nodes has an address: " + leftOut

@@ -11,28 +11,22 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
-// addresses returns the addresses that the type of the Service provides, never nil.
-func addresses(l *exposure.Listener, p exposure.Placement) []listenersv1alpha1.IngressAddress {
+// addresses returns the addresses that the type of the Service provides, never nil. A name that leads to them comes
+// first, if the class has one published. Its ports are those of the Service, as at each of the addresses.
+func addresses(l *exposure.Listener, p exposure.Placement) (addresses []listenersv1alpha1.IngressAddress) {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
 	case listenersv1alpha1.ServiceTypeNodePort:
 		return nodePortAddresses(nodePorts(l), p.Nodes, l.NodeChoice())
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
-		return withName(l, loadBalancerAddresses(l.Service, l.IPFamilies(), prefer))
+		addresses = loadBalancerAddresses(l.Service, l.IPFamilies(), prefer)
 	default:
-		return withName(l, clusterIPAddresses(l.Service, l.ClusterDomain, prefer))
+		addresses = clusterIPAddresses(l.Service, l.ClusterDomain, prefer)
 	}
-}
-
-// withName returns the addresses after the name that leads to them, if the class has one published. Its ports are those
-// of the Service, as at each of the addresses.
-func withName(l *exposure.Listener, addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
-	name := host.NameOfService(l)
-	if name == "" || len(addresses) == 0 {
-		return addresses
+	if name := host.NameOfService(l); name != "" && len(addresses) > 0 {
+		named := listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service)}
+		addresses = slices.Insert(addresses, 0, named)
 	}
-	return append([]listenersv1alpha1.IngressAddress{{
-		Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service),
-	}}, addresses...)
+	return addresses
 }
 
 // nodePortAddresses returns the addresses of the nodes, in the given order, with the Service's node ports. Nodes that
@@ -56,8 +50,12 @@ func nodePortAddresses(ports map[string]int32, nodes []*corev1.Node, choice expo
 func loadBalancerAddresses(service *corev1.Service, families []corev1.IPFamily, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		if address, t, ok := exposure.PreferredAddress(prefer, ingress.Hostname, ingress.IP); ok {
-			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: address, AddressType: t, Ports: ports(service)})
+		a := listenersv1alpha1.IngressAddress{Address: ingress.Hostname, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(service)}
+		if ingress.IP != "" && (prefer == listenersv1alpha1.AddressTypeIP || ingress.Hostname == "") {
+			a.Address, a.AddressType = ingress.IP, listenersv1alpha1.AddressTypeIP
+		}
+		if a.Address != "" {
+			addresses = append(addresses, a)
 		}
 	}
 	slices.SortStableFunc(addresses, func(a, b listenersv1alpha1.IngressAddress) int {
