@@ -142,9 +142,9 @@ func emptyService() *corev1ac.ServiceApplyConfiguration {
 	return corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec())
 }
 
-// identity is what an override of a Listener says of the object that it applies to: the Service, if all of it is that of
-// the Service (contract: the Service). An entry without one of the fields applies to no object, which is not an error,
-// because product operators pass on lists that are written for all of their objects.
+// identity is what an override of a Listener says of the object that it applies to: only if all of it is that of the
+// Service does it apply (contract: the Service). An entry without one of the fields applies to no object, which is not
+// an error, because product operators pass on lists that are written for all of their objects.
 type identity struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`

@@ -14,8 +14,7 @@ import (
 // WithAnnotations returns a copy of the Service with the annotations that the class has templates for. They take
 // precedence over others: an author of a Listener must not choose the name of another one.
 func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, *exposure.Refusal) {
-	templates, annotations := l.Class.Spec.ServiceAnnotationTemplates, map[string]string{}
-	var recorded Hosts
+	templates, annotations, recorded := l.Class.Spec.ServiceAnnotationTemplates, map[string]string{}, ""
 	for _, name := range slices.Sorted(maps.Keys(templates)) {
 		path, text := "spec.serviceAnnotationTemplates["+name+"]", string(templates[name])
 		pod, refusal := podOf(l, path, text)
@@ -27,19 +26,22 @@ func WithAnnotations(l *exposure.Listener, service *corev1ac.ServiceApplyConfigu
 			return nil, exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s has the placeholder {%s}, which has no value for Listener %s/%s; "+
 				"the name of a Pod has an index only if it ends with a hyphen and a number, as in a StatefulSet", path, l.Class.Name, unknown[0], l.Namespace, l.Name)
 		}
-		annotations[name], recorded.Pod = value, max(recorded.Pod, pod) // they are the same, or one is empty
+		annotations[name], recorded = value, max(recorded, pod) // they are the same, or one is empty
 	}
 	if l.Class.Spec.Hostname != nil {
 		hosts, refusal := ofService(l)
 		if refusal != nil {
 			return nil, refusal
 		}
-		annotations[names.AnnotationHostname], recorded.Pod = hosts.ByPort[""], max(recorded.Pod, hosts.Pod)
+		annotations[names.AnnotationHostname], recorded = hosts.ByPort[""], max(recorded, hosts.Pod)
+	}
+	if recorded != "" {
+		annotations[names.AnnotationPod] = recorded
 	}
 	copied, metadata := *service, *service.ObjectMetaApplyConfiguration
 	metadata.Annotations = maps.Clone(metadata.Annotations)
 	copied.ObjectMetaApplyConfiguration = &metadata
-	return copied.WithAnnotations(recorded.Annotations(annotations)), nil
+	return copied.WithAnnotations(annotations), nil
 }
 
 // ofService returns the name of the Service by the template of the class, which has one, under an empty port.

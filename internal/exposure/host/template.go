@@ -91,8 +91,8 @@ func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, *exposure.Ref
 	return hosts, nil
 }
 
-// hostOf returns the host of a port, or "" without a template. The refusal is for a host that is invalid, or that may be
-// that of another Listener. The rules are also those for classes that are written.
+// hostOf returns the host of a port, or "" without a template. It refuses a host that is invalid, or that may be that
+// of another Listener, by the same rules as the API server.
 func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *exposure.Refusal) {
 	if t.Text == "" {
 		return "", nil
@@ -172,8 +172,8 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])[:hashDigits]
 }
 
-// podOf returns the name of the only Pod of the Listener, or "" if the template at a path of the class does not refer to
-// it. While there is no Pod, for example because it is being replaced, it is that which the Listener's objects record.
+// podOf returns the name of the only Pod of the Listener, or "" if a template, which is at the path in the class, does
+// not refer to it. While there is no Pod, for example because it is being replaced, the Listener's objects record it.
 func podOf(l *exposure.Listener, path, template string) (string, *exposure.Refusal) {
 	if !ofPod.MatchString(template) {
 		return "", nil

@@ -16,8 +16,8 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
 
-// addresses returns the admitted hosts of each port's Route, in the order of preference of the ports. If the class lists
-// routers, only these count, in its order.
+// addresses returns the admitted hosts of each port's Route, in the order of preference of the ports. Of the routers,
+// only those count that the class lists, in its order, or all if it lists none.
 func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
 	var routers []string
 	if l.Class.Spec.Route != nil {
