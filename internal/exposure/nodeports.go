@@ -18,7 +18,7 @@ import (
 // the address of a load balancer does not depend on them. Node ports that overrides set take precedence. existing is
 // nil if there is no Service.
 func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, last map[string]int32) map[string]int32 {
-	if ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort || len(nodePortsOf(existing)) > 0 {
+	if ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort || len(NodePortsOf(existing)) > 0 {
 		return nil
 	}
 	fixed := FixedNodePorts(desired)
@@ -34,9 +34,8 @@ func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1
 	return lost
 }
 
-// AllocateNodePorts returns node ports of a range, by port name, for the ports of the desired Service that have none:
-// the existing one, nil if there is none, has none for them by their names, none is requested, and overrides set none.
-// Otherwise it is AllocatePorts.
+// AllocateNodePorts is AllocatePorts for the node ports of a Service. A port has one already if overrides set it, if it
+// is requested, or if the existing Service, which may be nil, has it for a port of the same name.
 func AllocateNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, requested map[string]int32, numbers utilnet.PortRange,
 	taken func(int32) bool,
 ) (allocated map[string]int32, without string) {
@@ -79,13 +78,13 @@ func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]i
 // presentNodePorts returns the node ports, by port name, that overrides set or that the existing Service, which may be
 // nil, has.
 func presentNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) map[string]int32 {
-	present := nodePortsOf(existing)
+	present := NodePortsOf(existing)
 	maps.Copy(present, FixedNodePorts(desired))
 	return present
 }
 
-// nodePortsOf returns the node ports of a Service, which may be nil, by port name.
-func nodePortsOf(service *corev1.Service) map[string]int32 {
+// NodePortsOf returns the node ports of a Service, which may be nil, by port name.
+func NodePortsOf(service *corev1.Service) map[string]int32 {
 	nodePorts := map[string]int32{}
 	for _, p := range ptr.Deref(service, corev1.Service{}).Spec.Ports {
 		if p.NodePort != 0 {

@@ -101,10 +101,8 @@ func checkPort(p port) string {
 	if problems := validation.IsValidPortNum(int(p.number)); len(problems) > 0 {
 		return "the port number is not valid: " + strings.Join(problems, ", ")
 	}
-	switch p.protocol {
-	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
-		return ""
-	default:
+	if !slices.Contains([]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, p.protocol) {
 		return "the protocol " + string(p.protocol) + " is none of TCP, UDP and SCTP"
 	}
+	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -126,16 +127,13 @@ func (b routes) kept(l *exposure.Listener, others exposure.Others, port string, 
 	if !isGateway || !inClass {
 		return section{}, false
 	}
-	gateway := findGateway(l, name)
-	if gateway == nil {
-		return s, true
-	}
+	gateway := ptr.Deref(findGateway(l, name), gatewayv1.Gateway{})
 	i := slices.IndexFunc(gateway.Spec.Listeners, func(g gatewayv1.Listener) bool { return string(g.Name) == s.name })
 	if i < 0 {
 		return s, true
 	}
 	usable := slices.ContainsFunc(candidates, func(c candidate) bool { return c.section == s })
-	return s, usable && b.holder(others, gateway, &gateway.Spec.Listeners[i], existing) == nil
+	return s, usable && b.holder(others, &gateway, &gateway.Spec.Listeners[i], existing) == nil
 }
 
 // noneFree returns the refusal of a Listener for whose port no listener of a Gateway is free.

@@ -72,14 +72,11 @@ func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.
 // podAddresses returns the addresses of a Pod: those of its node, with the host ports of the Pod. The message lists the
 // ports of the Listener that the Pod has no host port for.
 func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
-	e := &exposure.Exposed{}
 	addresses, problem := exposure.NodeAddresses(node, l.NodeChoice())
 	if problem != "" {
-		e.Message = fmt.Sprintf("node %s has %s", node.Name, problem)
-		return e
+		return &exposure.Exposed{Message: fmt.Sprintf("node %s has %s", node.Name, problem)}
 	}
-	exposed := exposure.ExposedPorts(l.Class, l.Listener)
-	found := map[string]bool{}
+	e, exposed, found := &exposure.Exposed{}, exposure.ExposedPorts(l.Class, l.Listener), map[string]bool{}
 	for _, a := range addresses {
 		hostPort, ports := hostPorts(pod, node, a), map[string]int32{}
 		for _, p := range exposed {

@@ -9,6 +9,7 @@ import (
 	routev1 "github.com/openshift/api/route/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/address"
@@ -19,10 +20,7 @@ import (
 // addresses returns the admitted hosts of each port's Route, in the order of preference of the ports. Of the routers,
 // only those count that the class lists, in its order, or all if it lists none.
 func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
-	var routers []string
-	if l.Class.Spec.Route != nil {
-		routers = l.Class.Spec.Route.Routers
-	}
+	routers := ptr.Deref(l.Class.Spec.Route, listenersv1alpha1.RouteExposure{}).Routers
 	var rejected []exposure.Rejected
 	e := routes.Addresses(l, func(port string, route *routev1.Route) (addresses []listenersv1alpha1.IngressAddress, problems []perport.Problem) {
 		ingresses := ingressesOf(route, routers)
@@ -91,22 +89,19 @@ func isChosen(l *exposure.Listener, route *routev1.Route, host string) bool {
 	}
 }
 
-// The reasons for which a router rejects a Route because of the Secret with its certificate: the Secret, or its
-// content, is not valid. A router looks at the Secret again when the Route changes, or after half an hour.
-const (
-	reasonExternalCertificate = "ExternalCertificateValidationFailed"
-	reasonContent             = "ExtendedValidationFailed"
-)
+// certificateReasons are the reasons for which a router rejects a Route because of the Secret with its certificate: the
+// Secret, or its content, is not valid.
+var certificateReasons = []string{"ExternalCertificateValidationFailed", "ExtendedValidationFailed"}
 
 // rejectedForCertificate returns since when a router rejects a Route because of the Secret that the Route refers to, or
-// nil.
+// nil. The router looks at the Secret again when the Route changes, or after half an hour.
 func rejectedForCertificate(route *routev1.Route, ingresses []routev1.RouteIngress) *metav1.Time {
 	if route.Spec.TLS == nil || route.Spec.TLS.ExternalCertificate == nil {
 		return nil
 	}
 	for _, ingress := range ingresses {
 		condition := admittedCondition(ingress)
-		if condition.Status == corev1.ConditionFalse && (condition.Reason == reasonExternalCertificate || condition.Reason == reasonContent) {
+		if condition.Status == corev1.ConditionFalse && slices.Contains(certificateReasons, condition.Reason) {
 			return cmp.Or(condition.LastTransitionTime, &route.CreationTimestamp)
 		}
 	}

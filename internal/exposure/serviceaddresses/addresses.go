@@ -81,27 +81,19 @@ func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer li
 // ports returns the port numbers of a Service by name. Ports without a name, which only an override can add, are left
 // out, because ports are published by name.
 func ports(service *corev1.Service) map[string]int32 {
-	return portsBy(service, func(p corev1.ServicePort) int32 { return p.Port })
+	ports := map[string]int32{}
+	for _, p := range service.Spec.Ports {
+		if p.Name != "" {
+			ports[p.Name] = p.Port
+		}
+	}
+	return ports
 }
 
 // nodePorts returns the allocated node ports of a Listener's Service by port name, without those that do not lead where
 // the class says yet; it is empty if there are none.
 func nodePorts(l *exposure.Listener) map[string]int32 {
-	awaiting := l.AwaitingTarget()
-	return portsBy(l.Service, func(p corev1.ServicePort) int32 {
-		if awaiting.Has(p.Name) {
-			return 0
-		}
-		return p.NodePort
-	})
-}
-
-func portsBy(service *corev1.Service, number func(corev1.ServicePort) int32) map[string]int32 {
-	ports := map[string]int32{}
-	for _, p := range service.Spec.Ports {
-		if p.Name != "" && number(p) != 0 {
-			ports[p.Name] = number(p)
-		}
-	}
+	ports, awaiting := exposure.NodePortsOf(l.Service), l.AwaitingTarget()
+	maps.DeleteFunc(ports, func(name string, _ int32) bool { return name == "" || awaiting.Has(name) })
 	return ports
 }
