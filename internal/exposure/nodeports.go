@@ -21,9 +21,8 @@ func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1
 	if ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort || len(NodePortsOf(existing)) > 0 {
 		return nil
 	}
-	fixed := FixedNodePorts(desired)
+	fixed, lost := FixedNodePorts(desired), map[string]int32{}
 	numbers := sets.New(slices.Collect(maps.Values(fixed))...)
-	lost := map[string]int32{}
 	for _, p := range desired.Spec.Ports {
 		name := ptr.Deref(p.Name, "")
 		number, known := last[name]

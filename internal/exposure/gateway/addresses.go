@@ -75,7 +75,8 @@ func (b routes) served(l *exposure.Listener, port string, r route) (addresses []
 }
 
 // servedBy returns the addresses at which a Gateway, which may be nil, serves the route of a port, or why it does not.
-func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway) ([]listenersv1alpha1.IngressAddress, perport.Problem) {
+func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gatewayv1.ParentReference, gateway *gatewayv1.Gateway,
+) (addresses []listenersv1alpha1.IngressAddress, _ perport.Problem) {
 	if gateway == nil {
 		return nil, perport.Problem{Text: "the Gateway does not exist"}
 	}
@@ -93,7 +94,6 @@ func (b routes) servedBy(l *exposure.Listener, port string, r route, parent gate
 	if !b.ownPort {
 		hosts = []listenersv1alpha1.IngressAddress{{Address: r.host(), AddressType: listenersv1alpha1.AddressTypeHostname}}
 	}
-	var addresses []listenersv1alpha1.IngressAddress
 	for _, a := range hosts {
 		for _, number := range numbers {
 			a.Ports = map[string]int32{port: number}
@@ -174,19 +174,19 @@ func sameParent(r route, a, b gatewayv1.ParentReference) bool {
 // notProgrammed returns why a listener of a Gateway does not serve, or "". Its own condition takes precedence over that
 // of the Gateway, which with some controllers is false as soon as any listener is not valid.
 func notProgrammed(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener) string {
-	i := slices.IndexFunc(gateway.Status.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == listener.Name })
-	if i >= 0 {
-		conditions := gateway.Status.Listeners[i].Conditions
-		for _, conditionType := range []gatewayv1.ListenerConditionType{
-			gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,
-		} {
-			if c := meta.FindStatusCondition(conditions, string(conditionType)); c != nil && c.Status == metav1.ConditionFalse {
-				return fmt.Sprintf("%s of its listener %s is false: %s: %s%s", conditionType, listener.Name, c.Reason, c.Message, remedies[c.Reason])
-			}
+	var conditions []metav1.Condition
+	if i := slices.IndexFunc(gateway.Status.Listeners, func(s gatewayv1.ListenerStatus) bool { return s.Name == listener.Name }); i >= 0 {
+		conditions = gateway.Status.Listeners[i].Conditions
+	}
+	for _, conditionType := range []gatewayv1.ListenerConditionType{
+		gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,
+	} {
+		if c := meta.FindStatusCondition(conditions, string(conditionType)); c != nil && c.Status == metav1.ConditionFalse {
+			return fmt.Sprintf("%s of its listener %s is false: %s: %s%s", conditionType, listener.Name, c.Reason, c.Message, remedies[c.Reason])
 		}
-		if meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerConditionProgrammed)) {
-			return ""
-		}
+	}
+	if meta.IsStatusConditionTrue(conditions, string(gatewayv1.ListenerConditionProgrammed)) {
+		return ""
 	}
 	switch c := meta.FindStatusCondition(gateway.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed)); {
 	case c == nil || c.Status == metav1.ConditionUnknown:

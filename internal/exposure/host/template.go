@@ -21,13 +21,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-const (
-	// maxLabel is the maximum length of a DNS label.
-	maxLabel = 63
-	// hashDigits is the number of hexadecimal digits of a hash in a host: 64 bits. Authors of Listeners and Pods choose
-	// the names that are hashed, and must not find one whose host is that of another namespace.
-	hashDigits = 16
-)
+// hashDigits is the number of hexadecimal digits of a hash in a host: 64 bits. Authors of Listeners and Pods choose the
+// names that are hashed, and must not find one whose host is that of another namespace.
+const hashDigits = 16
 
 var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
@@ -102,6 +98,10 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	}
 	host, unknown := t.expand(l, port, pod)
 	problems := validation.IsDNS1123Subdomain(host) // expand returns no label that is too long
+	ofPort := ""                                    // the host is that of a whole Listener
+	if port != "" {
+		ofPort = " for port " + port
+	}
 	_, domain, _ := strings.Cut(t.Text, ".")
 	switch {
 	case slices.Contains(unknown, "podIndex"):
@@ -110,10 +110,8 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	case len(unknown) > 0:
 		return refuse(listenersv1alpha1.ReasonInvalidHost, "contains the unknown placeholder {%s}; the known ones are "+
 			"{listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}", unknown[0])
-	case len(problems) > 0 && port != "":
-		return refuse(listenersv1alpha1.ReasonInvalidHost, "results in %q for port %s, which is not a host name: %s", host, port, strings.Join(problems, ", "))
-	case len(problems) > 0: // of a whole Listener
-		return refuse(listenersv1alpha1.ReasonInvalidHost, "results in %q, which is not a host name: %s", host, strings.Join(problems, ", "))
+	case len(problems) > 0:
+		return refuse(listenersv1alpha1.ReasonInvalidHost, "results in %q%s, which is not a host name: %s", host, ofPort, strings.Join(problems, ", "))
 	case t.WholeDomain && !endsWithHash.MatchString(domain) && !namespaceAlone.MatchString(domain):
 		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the Routes of ListenerClass %s serve whole domains, which namespaces would share; use "+
 			"{namespace} as the only placeholder between two dots, or {hash}, after the first dot of %s", l.Class.Name, t.Path)
@@ -137,8 +135,8 @@ func (t Template) expand(l *exposure.Listener, port, pod string) (host string, u
 		expanded, without := Expand(label, l, port, pod)
 		unknown = append(unknown, without...)
 		hashed := strings.HasSuffix(label, "{hash}")
-		if len(expanded) > maxLabel || strings.Contains(expanded, ".") || !hashed && expanded != label && endsLikeHash.MatchString(expanded) {
-			beginning := strings.ReplaceAll(expanded[:min(len(expanded), maxLabel-hashDigits-1)], ".", "-")
+		if len(expanded) > validation.DNS1123LabelMaxLength || strings.Contains(expanded, ".") || !hashed && expanded != label && endsLikeHash.MatchString(expanded) {
+			beginning := strings.ReplaceAll(expanded[:min(len(expanded), validation.DNS1123LabelMaxLength-hashDigits-1)], ".", "-")
 			expanded = strings.TrimRight(beginning, "-") + "-" + digest(expanded)
 		}
 		labels[i] = expanded

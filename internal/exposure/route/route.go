@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -17,8 +18,6 @@ import (
 const annotationGenerated = "openshift.io/host.generated"
 
 const (
-	// maxLabel is the maximum length of a DNS label.
-	maxLabel = 63
 	// minName is the minimum length to which the name of a Route is shortened.
 	minName = 20
 	// hashLength is the number of characters of the hash at the end of a shortened name.
@@ -45,7 +44,7 @@ func templateOf(class *listenersv1alpha1.RouteExposure) host.Template {
 // the name and the namespace of the Route. So a name that is too long for that ends with a hash of the whole name, but
 // is not shortened further beside a very long namespace. Hosts of existing Routes contain these hashes.
 func nameOf(l *exposure.Listener, port string) string {
-	name, limit := l.Name+"-"+port, max(maxLabel-len("-")-len(l.Namespace), minName)
+	name, limit := l.Name+"-"+port, max(validation.DNS1123LabelMaxLength-len("-")-len(l.Namespace), minName)
 	if len(name) <= limit {
 		return name
 	}
