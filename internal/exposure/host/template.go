@@ -98,9 +98,9 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	}
 	host, unknown := t.expand(l, port, pod)
 	problems := validation.IsDNS1123Subdomain(host) // expand returns no label that is too long
-	ofPort := ""                                    // the host is that of a whole Listener
-	if port != "" {
-		ofPort = " for port " + port
+	ofPort := " for port " + port
+	if port == "" { // the host is that of a whole Listener
+		ofPort = ""
 	}
 	_, domain, _ := strings.Cut(t.Text, ".")
 	switch {
