@@ -663,12 +663,14 @@ func gatewayRoutes(t *testing.T, listener *listenersv1alpha1.Listener) []*unstru
 		})
 	}
 	var routes []*unstructured.Unstructured
-	for _, backend := range []*exposure.Backend{gateway.TLSRoutes(), gateway.HTTPRoutes(), gateway.TCPRoutes(), gateway.UDPRoutes()} {
+	for _, kind := range []listenersv1alpha1.GatewayRouteKind{
+		listenersv1alpha1.GatewayRouteKindTLS, listenersv1alpha1.GatewayRouteKindHTTP, listenersv1alpha1.GatewayRouteKindTCP, listenersv1alpha1.GatewayRouteKindUDP,
+	} {
 		exposed := &listenersv1alpha1.GatewayExposure{
-			Kind: listenersv1alpha1.GatewayRouteKind(backend.Name), HostTemplate: "{listener}.{namespace}.example",
+			Kind: kind, HostTemplate: "{listener}.{namespace}.example",
 			ParentRefs: []listenersv1alpha1.GatewayParent{{Namespace: "infra", Name: "edge"}},
 		}
-		desired, refusal := backend.Objects(&exposure.Listener{
+		desired, refusal := gateway.Backend(kind).Objects(&exposure.Listener{
 			Listener: listener, Referenced: []exposure.Object{edge},
 			Class:   &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Gateway: exposed}},
 			Service: &corev1.Service{ObjectMeta: listener.ObjectMeta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "tcp", Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80}}}},

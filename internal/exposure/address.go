@@ -81,13 +81,24 @@ func NodeAddresses(node *corev1.Node, choice NodeChoice) (addresses []NodeAddres
 	case problem != "":
 		return nil, problem
 	case candidates == nil:
-		candidates, problem = choice.candidates(node), choice.problem()
+		candidates, problem = choice.inStatus(node), choice.problem()
 	default:
-		candidates = slices.DeleteFunc(candidates, func(a NodeAddress) bool { return !choice.allows(a) })
 		problem = NodeChoice{CIDRs: choice.CIDRs, Families: choice.Families}.problem() + " in its annotation " + names.AnnotationAdvertisedAddress
 	}
-	if addresses = ofFamilies(candidates, choice.Families); len(addresses) == 0 {
+	candidates = slices.DeleteFunc(candidates, func(a NodeAddress) bool { return !choice.allows(a) })
+	switch {
+	case len(candidates) == 0:
 		return nil, problem
+	case len(choice.Families) == 0, candidates[0].Type == listenersv1alpha1.AddressTypeHostname:
+		return candidates[:1], ""
+	}
+	for _, family := range choice.Families {
+		i := slices.IndexFunc(candidates, func(a NodeAddress) bool {
+			return a.Type == listenersv1alpha1.AddressTypeIP && FamilyOf(a.Address) == family
+		})
+		if i >= 0 { // a family without an address is left out
+			addresses = append(addresses, candidates[i])
+		}
 	}
 	return addresses, ""
 }
@@ -134,8 +145,8 @@ func AppendNew(list []listenersv1alpha1.IngressAddress, addresses ...listenersv1
 	return list
 }
 
-// candidates returns the valid addresses in the status of a node that may be published, the preferred one first.
-func (c NodeChoice) candidates(node *corev1.Node) []NodeAddress {
+// inStatus returns the valid addresses in the status of a node of the types of the choice, the preferred one first.
+func (c NodeChoice) inStatus(node *corev1.Node) []NodeAddress {
 	types := c.Types
 	switch {
 	case len(types) > 0:
@@ -144,35 +155,30 @@ func (c NodeChoice) candidates(node *corev1.Node) []NodeAddress {
 	default:
 		types = []listenersv1alpha1.NodeAddressType{"Hostname", "ExternalIP", "InternalIP"}
 	}
-	var candidates []NodeAddress
+	var addresses []NodeAddress
 	for _, t := range types {
 		for _, a := range node.Status.Addresses {
-			if a.Type != corev1.NodeAddressType(t) {
-				continue
-			}
-			candidate, valid := NodeAddress{a.Address, listenersv1alpha1.AddressTypeHostname}, address.IsHostname(a.Address)
-			if !isName(t) {
-				candidate.Type, valid = listenersv1alpha1.AddressTypeIP, address.IsIP(a.Address)
-			}
-			if valid && c.allows(candidate) {
-				candidates = append(candidates, candidate)
+			switch {
+			case a.Type != corev1.NodeAddressType(t):
+			case isName(t) && address.IsHostname(a.Address):
+				addresses = append(addresses, NodeAddress{a.Address, listenersv1alpha1.AddressTypeHostname})
+			case !isName(t) && address.IsIP(a.Address):
+				addresses = append(addresses, NodeAddress{a.Address, listenersv1alpha1.AddressTypeIP})
 			}
 		}
 	}
-	return candidates
+	return addresses
 }
 
-// allows reports whether a valid address is in the ranges, or a host name that may be published in spite of them.
+// allows reports whether a valid address is of one of the families and in the ranges, or a host name that may be
+// published in spite of them.
 func (c NodeChoice) allows(a NodeAddress) bool {
-	switch {
-	case len(c.CIDRs) == 0:
-		return true
-	case a.Type == listenersv1alpha1.AddressTypeHostname:
-		return slices.ContainsFunc(c.Types, isName)
-	default:
-		ip := netip.MustParseAddr(a.Address).Unmap()
-		return slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
+	if a.Type == listenersv1alpha1.AddressTypeHostname {
+		return len(c.CIDRs) == 0 || slices.ContainsFunc(c.Types, isName)
 	}
+	ip := netip.MustParseAddr(a.Address).Unmap()
+	return (len(c.Families) == 0 || slices.Contains(c.Families, FamilyOf(a.Address))) &&
+		(len(c.CIDRs) == 0 || slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(ip) }))
 }
 
 // isName reports whether addresses of a type are host names.
@@ -196,27 +202,6 @@ func (c NodeChoice) problem() string {
 	return wanted
 }
 
-// ofFamilies returns the first candidate if there are no families or if it is a host name. Otherwise, it returns the
-// first IP address of each family. A family without one is left out, unless there is a host name but no address at all.
-func ofFamilies(candidates []NodeAddress, families []corev1.IPFamily) []NodeAddress {
-	var addresses []NodeAddress
-	for _, family := range families {
-		i := slices.IndexFunc(candidates, func(a NodeAddress) bool {
-			return a.Type == listenersv1alpha1.AddressTypeIP && FamilyOf(a.Address) == family
-		})
-		if i >= 0 {
-			addresses = append(addresses, candidates[i])
-		}
-	}
-	first := slices.IndexFunc(candidates, func(a NodeAddress) bool {
-		return len(families) == 0 || a.Type == listenersv1alpha1.AddressTypeHostname || slices.Contains(addresses, a)
-	})
-	if first >= 0 && !slices.Contains(addresses, candidates[first]) {
-		return candidates[first : first+1]
-	}
-	return addresses
-}
-
 // FamilyOf returns the family of an IP address, or "" for what is none.
 func FamilyOf(ip string) corev1.IPFamily {
 	switch parsed, err := netip.ParseAddr(ip); {
@@ -227,15 +212,6 @@ func FamilyOf(ip string) corev1.IPFamily {
 	default:
 		return corev1.IPv6Protocol
 	}
-}
-
-// PreferredAddress returns the host name or the IP address, whichever is preferred, or else the other one. An empty
-// string means that there is none. ok is false if there is neither.
-func PreferredAddress(prefer listenersv1alpha1.AddressType, hostname, ip string) (preferred string, t listenersv1alpha1.AddressType, ok bool) {
-	if ip != "" && (prefer == listenersv1alpha1.AddressTypeIP || hostname == "") {
-		return ip, listenersv1alpha1.AddressTypeIP, true
-	}
-	return hostname, listenersv1alpha1.AddressTypeHostname, hostname != ""
 }
 
 const (

@@ -1,6 +1,7 @@
 package exposure
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,28 +64,24 @@ type Kind struct {
 	OtherVersions []string
 	// Resource is the plural name of the kind in API paths.
 	Resource string
-	// Aggregated states that on some platforms an aggregated API server serves the kind, rather than a
-	// CustomResourceDefinition.
+	// Aggregated states that on some platforms an aggregated API server serves the kind, without a CRD.
 	Aggregated bool
 	// BuiltIn states that Kubernetes itself serves the kind, on every cluster.
 	BuiltIn bool
 	// Exclusive states that objects of the kind exclude each other, whoever has them: Objects is called for one
 	// Listener at a time, with all others. A Listener that it refuses is reconciled again when one of them changes.
 	Exclusive bool
-	// Hosts returns the hosts that an object of the kind requests, of which each belongs to one Listener alone. It is
-	// nil if objects of the kind have none.
+	// Hosts returns the hosts that an object requests, each of which belongs to one Listener alone. Nil is none.
 	Hosts func(o Object) []string
 	// Trim removes from objects that no Listener controls, of which a cluster may have many, what the backend does not
 	// need. If nil, only what identifies them remains.
 	Trim func(o Object)
 	// AddToScheme registers the Go types of the kind and of its list.
 	AddToScheme func(scheme *runtime.Scheme) error
-	// ForeignReason and RejectedReason are the reasons of the condition listenersv1alpha1.ListenerAccepted for an
-	// object that the Listener does not control, and for an object that the API server rejects. A kind that is only
-	// read has none.
+	// ForeignReason and RejectedReason are the reasons of listenersv1alpha1.ListenerAccepted for an object that the
+	// Listener does not control, and for one that the API server rejects. A kind that is only read has none.
 	ForeignReason, RejectedReason string
-	// Remedy returns what to do about a rejection by the API server, or "" if its message suffices. It is nil if that
-	// always suffices.
+	// Remedy returns what to do about a rejection by the API server, or "" if its message suffices. Nil is always "".
 	Remedy func(rejection string) string
 }
 
@@ -109,8 +106,7 @@ type Listener struct {
 	Referenced []Object
 	// NamespaceLabels are the labels of the Listener's namespace, if there are Referenced objects.
 	NamespaceLabels map[string]string
-	// Pods are the names of the Pods that mount the claim that the Listener was created for, sorted. It is empty for a
-	// Listener that was not created for a claim.
+	// Pods are the names of the Pods that mount the claim that the Listener was created for, if it was, sorted.
 	Pods []string
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
@@ -170,4 +166,20 @@ type Rejected struct {
 	Object
 	// Since is the time of the rejection.
 	Since metav1.Time
+}
+
+// Refusal is why a Listener cannot be exposed. Its reason is one of those of the condition
+// listenersv1alpha1.ListenerAccepted. Its message names the cause and the remedy, and addresses the author of the
+// Listener or of its class.
+type Refusal struct {
+	Reason  string
+	Message string
+}
+
+// Error returns reason and message.
+func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
+
+// Refuse returns a Refusal with a formatted message.
+func Refuse(reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

@@ -19,26 +19,16 @@ func IgnoredSettings(class *listenersv1alpha1.ListenerClass) []string {
 		applies        bool
 		field, instead string
 	}{
-		{
-			spec.PinnedNodePorts && !nodePort && spec.HostPort == nil, "pinnedNodePorts",
-			"the addresses do not depend on a node; remove it, or use serviceType NodePort",
-		},
-		{
-			ptr.Deref(spec.LoadBalancerClass, "") != "" && !loadBalancer, "loadBalancerClass",
-			"no load balancer is used; remove it, or use serviceType LoadBalancer",
-		},
-		{
-			!ptr.Deref(spec.LoadBalancerAllocateNodePorts, true) && !loadBalancer, "loadBalancerAllocateNodePorts",
-			"no load balancer is used; remove it, or use serviceType LoadBalancer",
-		},
-		{
-			spec.ServiceExternalTrafficPolicy != nil && !nodePort && !loadBalancer, "serviceExternalTrafficPolicy",
-			"the Service receives no external traffic; remove it, or use serviceType NodePort or LoadBalancer",
-		},
-		{
-			spec.PreferredAddressType == listenersv1alpha1.PreferredAddressTypeIP && spec.Route != nil, "preferredAddressType",
-			"the addresses of Routes are host names; remove it",
-		},
+		{spec.PinnedNodePorts && !nodePort && spec.HostPort == nil, "pinnedNodePorts",
+			"the addresses do not depend on a node; remove it, or use serviceType NodePort"},
+		{ptr.Deref(spec.LoadBalancerClass, "") != "" && !loadBalancer, "loadBalancerClass",
+			"no load balancer is used; remove it, or use serviceType LoadBalancer"},
+		{!ptr.Deref(spec.LoadBalancerAllocateNodePorts, true) && !loadBalancer, "loadBalancerAllocateNodePorts",
+			"no load balancer is used; remove it, or use serviceType LoadBalancer"},
+		{spec.ServiceExternalTrafficPolicy != nil && !nodePort && !loadBalancer, "serviceExternalTrafficPolicy",
+			"the Service receives no external traffic; remove it, or use serviceType NodePort or LoadBalancer"},
+		{spec.PreferredAddressType == listenersv1alpha1.PreferredAddressTypeIP && spec.Route != nil, "preferredAddressType",
+			"the addresses of Routes are host names; remove it"},
 	} {
 		if rule.applies {
 			ignored = append(ignored, fmt.Sprintf("%s of ListenerClass %s has no effect: %s", rule.field, class.Name, rule.instead))

@@ -36,31 +36,18 @@ const (
 
 // checkSize returns a refusal if a Listener has more of something than is worked on.
 func checkSize(listener *listenersv1alpha1.Listener) *Refusal {
-	switch spec := &listener.Spec; {
-	case len(spec.Ports) > maxListedPorts:
-		return Refuse(listenersv1alpha1.ReasonInvalidPorts, "spec.ports has %d entries, of at most %d; remove some", len(spec.Ports), maxListedPorts)
-	case len(spec.ExtraPodSelectorLabels) > maxSelectorLabels:
-		return Refuse(listenersv1alpha1.ReasonServiceRejected, "spec.extraPodSelectorLabels has %d labels, of at most %d; remove some",
-			len(spec.ExtraPodSelectorLabels), maxSelectorLabels)
-	case len(listener.Labels) > maxLabels:
-		return Refuse(listenersv1alpha1.ReasonServiceRejected, "metadata.labels has %d labels, of at most %d; remove some", len(listener.Labels), maxLabels)
-	case len(spec.ObjectOverrides) > maxListedOverrides:
-		return Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides has %d entries, of at most %d; remove some",
-			len(spec.ObjectOverrides), maxListedOverrides)
-	default:
-		return nil
-	}
-}
-
-// overrideSize is the number and the size of the overrides that apply to a Service.
-type overrideSize struct{ number, bytes int }
-
-// add returns an error if another override exceeds a limit.
-func (s *overrideSize) add(raw []byte) error {
-	s.number++
-	s.bytes += len(raw)
-	if s.number > maxOverrides || s.bytes > maxOverrideBytes {
-		return fmt.Errorf("more than %d overrides, or %d KiB, apply to the Service; remove or merge some", maxOverrides, maxOverrideBytes>>10)
+	for _, list := range []struct {
+		reason, name, entries string
+		number, limit         int
+	}{
+		{listenersv1alpha1.ReasonInvalidPorts, "spec.ports", "entries", len(listener.Spec.Ports), maxListedPorts},
+		{listenersv1alpha1.ReasonServiceRejected, "spec.extraPodSelectorLabels", "labels", len(listener.Spec.ExtraPodSelectorLabels), maxSelectorLabels},
+		{listenersv1alpha1.ReasonServiceRejected, "metadata.labels", "labels", len(listener.Labels), maxLabels},
+		{listenersv1alpha1.ReasonInvalidOverrides, "spec.objectOverrides", "entries", len(listener.Spec.ObjectOverrides), maxListedOverrides},
+	} {
+		if list.number > list.limit {
+			return Refuse(list.reason, "%s has %d %s, of at most %d; remove some", list.name, list.number, list.entries, list.limit)
+		}
 	}
 	return nil
 }

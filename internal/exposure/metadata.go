@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -42,8 +41,5 @@ func NewObject(l *Listener, kind schema.GroupVersionKind, name string, labels, a
 
 // SetOwner makes the Listener the controller of an object that is generated for it.
 func SetOwner(o metav1.Object, listener *listenersv1alpha1.Listener) {
-	o.SetOwnerReferences([]metav1.OwnerReference{{
-		APIVersion: listenersv1alpha1.GroupVersion.String(), Kind: "Listener", Name: listener.Name, UID: listener.UID,
-		Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-	}})
+	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(listener, listenersv1alpha1.GroupVersion.WithKind("Listener"))})
 }

@@ -18,14 +18,13 @@ import (
 // the address of a load balancer does not depend on them. Node ports that overrides set take precedence. existing is
 // nil if there is no Service.
 func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, last map[string]int32) map[string]int32 {
-	if ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort || hasNodePorts(existing) {
+	if ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort || len(NodePortsOf(existing)) > 0 {
 		return nil
 	}
-	fixed := FixedNodePorts(desired)
+	fixed, lost := FixedNodePorts(desired), map[string]int32{}
 	numbers := sets.New(slices.Collect(maps.Values(fixed))...)
-	lost := map[string]int32{}
-	for i := range desired.Spec.Ports {
-		name := ptr.Deref(desired.Spec.Ports[i].Name, "")
+	for _, p := range desired.Spec.Ports {
+		name := ptr.Deref(p.Name, "")
 		number, known := last[name]
 		if _, isFixed := fixed[name]; known && !isFixed && !numbers.Has(number) {
 			lost[name] = number
@@ -34,9 +33,8 @@ func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1
 	return lost
 }
 
-// AllocateNodePorts returns node ports of a range, by port name, for the ports of the desired Service that have none:
-// the existing one, nil if there is none, has none for them by their names, none is requested, and overrides set none.
-// Otherwise it is AllocatePorts.
+// AllocateNodePorts is AllocatePorts for the node ports of a Service. A port has one already if overrides set it, if it
+// is requested, or if the existing Service, which may be nil, has it for a port of the same name.
 func AllocateNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, requested map[string]int32, numbers utilnet.PortRange,
 	taken func(int32) bool,
 ) (allocated map[string]int32, without string) {
@@ -56,17 +54,14 @@ func AllocateNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *co
 // created at the same time rarely want the same one, and a Listener that is created again likely gets the one it had.
 func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]int32, numbers utilnet.PortRange, taken func(int32) bool,
 ) (allocated map[string]int32, without string) {
-	allocated, shared := map[string]int32{}, map[portProtocol]int32{}
+	allocated, byPort := map[string]int32{}, map[int32]int32{}
 	used := sets.New(slices.Collect(maps.Values(has))...)
-	for i := range desired.Spec.Ports {
-		p := &desired.Spec.Ports[i]
-		name := ptr.Deref(p.Name, "")
+	for _, p := range desired.Spec.Ports {
+		name, port := ptr.Deref(p.Name, ""), ptr.Deref(p.Port, 0)
 		number, ok := has[name]
 		if !ok {
-			if number, ok = shareable(shared, p); !ok {
-				number, ok = firstFree(numbers, *desired.Namespace+"/"+*desired.Name+"/"+name, func(n int32) bool {
-					return taken(n) || used.Has(n)
-				})
+			if number, ok = byPort[port]; !ok {
+				number, ok = firstFree(numbers, *desired.Namespace+"/"+*desired.Name+"/"+name, func(n int32) bool { return taken(n) || used.Has(n) })
 			}
 			if !ok {
 				return nil, name
@@ -74,7 +69,7 @@ func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]i
 			allocated[name] = number
 			used.Insert(number)
 		}
-		shared[portProtocol{ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP)}] = number
+		byPort[port] = number
 	}
 	return allocated, ""
 }
@@ -82,32 +77,31 @@ func AllocatePorts(desired *corev1ac.ServiceApplyConfiguration, has map[string]i
 // presentNodePorts returns the node ports, by port name, that overrides set or that the existing Service, which may be
 // nil, has.
 func presentNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) map[string]int32 {
-	present := map[string]int32{}
-	if existing != nil {
-		for _, p := range existing.Spec.Ports {
-			if p.NodePort != 0 {
-				present[p.Name] = p.NodePort
-			}
-		}
-	}
+	present := NodePortsOf(existing)
 	maps.Copy(present, FixedNodePorts(desired))
 	return present
 }
 
-// portProtocol identifies a port of a Service.
-type portProtocol struct {
-	port     int32
-	protocol corev1.Protocol
-}
-
-// shareable returns the node port of a port with the same number and another protocol, if there is one.
-func shareable(nodePorts map[portProtocol]int32, p *corev1ac.ServicePortApplyConfiguration) (number int32, ok bool) {
-	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP} {
-		if number, ok := nodePorts[portProtocol{ptr.Deref(p.Port, 0), protocol}]; ok {
-			return number, true
+// NodePortsOf returns the node ports of a Service, which may be nil, by port name.
+func NodePortsOf(service *corev1.Service) map[string]int32 {
+	nodePorts := map[string]int32{}
+	for _, p := range ptr.Deref(service, corev1.Service{}).Spec.Ports {
+		if p.NodePort != 0 {
+			nodePorts[p.Name] = p.NodePort
 		}
 	}
-	return 0, false
+	return nodePorts
+}
+
+// FixedNodePorts returns the node ports that overrides set, by port name.
+func FixedNodePorts(service *corev1ac.ServiceApplyConfiguration) map[string]int32 {
+	fixed := map[string]int32{}
+	for _, p := range service.Spec.Ports {
+		if number := ptr.Deref(p.NodePort, 0); number != 0 {
+			fixed[ptr.Deref(p.Name, "")] = number
+		}
+	}
+	return fixed
 }
 
 // firstFree returns the first number of the range that is not taken, beginning where the name determines.
@@ -126,28 +120,40 @@ func firstFree(numbers utilnet.PortRange, name string, taken func(int32) bool) (
 
 // WithNodePorts returns a copy of the Service with these node ports, by port name.
 func WithNodePorts(service *corev1ac.ServiceApplyConfiguration, nodePorts map[string]int32) *corev1ac.ServiceApplyConfiguration {
-	copied, spec := *service, *service.Spec
-	spec.Ports = slices.Clone(spec.Ports)
-	for i := range spec.Ports {
-		if number, ok := nodePorts[ptr.Deref(spec.Ports[i].Name, "")]; ok {
-			spec.Ports[i].NodePort = &number
-		}
-	}
-	copied.Spec = &spec
-	return &copied
+	return withNumbers(service, nodePorts, func(p *corev1ac.ServicePortApplyConfiguration, number int32) { p.NodePort = &number })
 }
 
 // WithTargetPorts returns a copy of the Service whose node ports lead to the container ports of the same numbers. The
 // node port of a port is that of the Service itself or, if it has none, that of the existing Service, which may be nil,
 // by its name. Ports whose target port overrides set stay as they are, and so do those whose node port is not known.
 func WithTargetPorts(service *corev1ac.ServiceApplyConfiguration, existing *corev1.Service) *corev1ac.ServiceApplyConfiguration {
-	nodePorts := presentNodePorts(service, existing)
+	return withNumbers(service, presentNodePorts(service, existing), setTarget)
+}
+
+// WithPorts returns a copy of the Service that is reached at these ports, by port name, which lead to the same
+// container ports as before. Ports that are not named stay as they are.
+func WithPorts(service *corev1ac.ServiceApplyConfiguration, ports map[string]int32) *corev1ac.ServiceApplyConfiguration {
+	return withNumbers(service, ports, func(p *corev1ac.ServicePortApplyConfiguration, number int32) {
+		setTarget(p, ptr.Deref(p.Port, 0))
+		p.Port = &number
+	})
+}
+
+// setTarget sets the target port of a port that has none.
+func setTarget(p *corev1ac.ServicePortApplyConfiguration, number int32) {
+	if p.TargetPort == nil {
+		p.TargetPort = ptr.To(intstr.FromInt32(number))
+	}
+}
+
+// withNumbers returns a copy of the Service in which the ports that have a number by their name are changed by it.
+func withNumbers(service *corev1ac.ServiceApplyConfiguration, numbers map[string]int32, change func(*corev1ac.ServicePortApplyConfiguration, int32),
+) *corev1ac.ServiceApplyConfiguration {
 	copied, spec := *service, *service.Spec
 	spec.Ports = slices.Clone(spec.Ports)
 	for i := range spec.Ports {
-		p := &spec.Ports[i]
-		if number, ok := nodePorts[ptr.Deref(p.Name, "")]; ok && p.TargetPort == nil {
-			p.TargetPort = ptr.To(intstr.FromInt32(number))
+		if number, ok := numbers[ptr.Deref(spec.Ports[i].Name, "")]; ok {
+			change(&spec.Ports[i], number)
 		}
 	}
 	copied.Spec = &spec
@@ -164,38 +170,18 @@ func TargetsNodePort(p *corev1.ServicePort) bool {
 // leads. A number that is published already is not among them: programs may still listen where it leads.
 func (l *Listener) AwaitingTarget() sets.Set[string] {
 	awaiting := sets.New[string]()
-	for i := range l.Service.Spec.Ports {
-		p := &l.Service.Spec.Ports[i]
-		switch {
-		case !l.Class.TargetsNodePorts(), p.NodePort == 0, TargetsNodePort(p):
-		case l.Status != nil && l.Status.NodePorts[p.Name] == p.NodePort:
-		default:
+	for _, p := range l.Service.Spec.Ports {
+		published := l.Status != nil && l.Status.NodePorts[p.Name] == p.NodePort
+		if l.Class.TargetsNodePorts() && p.NodePort != 0 && !TargetsNodePort(&p) && !published {
 			awaiting.Insert(p.Name)
 		}
 	}
-	if l.Desired == nil {
-		return awaiting
-	}
-	for i := range l.Desired.Spec.Ports {
-		if p := &l.Desired.Spec.Ports[i]; p.TargetPort != nil { // which overrides set
-			awaiting.Delete(ptr.Deref(p.Name, ""))
+	if l.Desired != nil {
+		for _, p := range l.Desired.Spec.Ports {
+			if p.TargetPort != nil { // which overrides set
+				awaiting.Delete(ptr.Deref(p.Name, ""))
+			}
 		}
 	}
 	return awaiting
-}
-
-// FixedNodePorts returns the node ports that overrides set, by port name.
-func FixedNodePorts(service *corev1ac.ServiceApplyConfiguration) map[string]int32 {
-	fixed := map[string]int32{}
-	for i := range service.Spec.Ports {
-		if number := ptr.Deref(service.Spec.Ports[i].NodePort, 0); number != 0 {
-			fixed[ptr.Deref(service.Spec.Ports[i].Name, "")] = number
-		}
-	}
-	return fixed
-}
-
-// hasNodePorts reports whether a Service, which may be nil, has node ports.
-func hasNodePorts(service *corev1.Service) bool {
-	return service != nil && slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 })
 }

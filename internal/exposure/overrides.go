@@ -37,11 +37,15 @@ func override(service *corev1ac.ServiceApplyConfiguration, class *listenersv1alp
 		return nil, Refuse(listenersv1alpha1.ReasonInvalidOverrides, "spec.serviceOverrides of ListenerClass %s: %v", class.Name, err)
 	}
 	service = byClass
-	var size overrideSize
+	own := identity{APIVersion: *service.APIVersion, Kind: *service.Kind, Metadata: objectKey{*service.Namespace, *service.Name}}
+	number, bytes := 0, 0
 	for i, raw := range listener.Spec.ObjectOverrides {
-		ok, err := targets(raw.Raw, service)
-		if err == nil && ok {
-			if err = size.add(raw.Raw); err == nil {
+		target, err := identify(raw.Raw)
+		if err == nil && target == own {
+			number, bytes = number+1, bytes+len(raw.Raw)
+			if number > maxOverrides || bytes > maxOverrideBytes {
+				err = fmt.Errorf("more than %d overrides, or %d KiB, apply to the Service; remove or merge some", maxOverrides, maxOverrideBytes>>10)
+			} else {
 				service, err = overrideByListener(service, raw.Raw, class)
 			}
 		}
@@ -92,86 +96,71 @@ func changedFields(before, after *corev1ac.ServiceApplyConfiguration) ([]string,
 	if err != nil {
 		return nil, fmt.Errorf("converting the merged Service: %w", err)
 	}
-	changed := differences("metadata.", old["metadata"], updated["metadata"])
-	fields := differences("spec.", old["spec"], updated["spec"])
-	fields.Delete("spec.ports")
-	changed = changed.Union(fields)
-	portID := func(p corev1ac.ServicePortApplyConfiguration) string {
-		return fmt.Sprint(ptr.Deref(p.Name, ""), " ", ptr.Deref(p.Port, 0), "/", ptr.Deref(p.Protocol, corev1.ProtocolTCP))
-	}
-	if !slices.EqualFunc(before.Spec.Ports, after.Spec.Ports, func(a, b corev1ac.ServicePortApplyConfiguration) bool { return portID(a) == portID(b) }) {
-		return slices.Sorted(maps.Keys(changed.Insert("spec.ports"))), nil
-	}
-	for i := range before.Spec.Ports {
-		old, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&before.Spec.Ports[i])
-		if err != nil {
-			return nil, fmt.Errorf("converting a port: %w", err)
-		}
-		updated, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&after.Spec.Ports[i])
-		if err != nil {
-			return nil, fmt.Errorf("converting a merged port: %w", err)
-		}
-		delete(old, "protocol") // compared with its default
-		delete(updated, "protocol")
-		changed = changed.Union(differences("spec.ports.", old, updated))
-	}
-	return slices.Sorted(maps.Keys(changed)), nil
-}
-
-// differences returns the keys, with a prefix, at which two maps differ. A value that is no map has no keys.
-func differences(prefix string, before, after any) sets.Set[string] {
-	old, _ := before.(map[string]any)
-	updated, _ := after.(map[string]any)
-	keys := sets.New[string]()
-	for key := range sets.KeySet(old).Union(sets.KeySet(updated)) {
-		if !reflect.DeepEqual(old[key], updated[key]) {
-			keys.Insert(prefix + key)
+	changed := sets.New[string]()
+	compare := func(prefix string, before, after any) {
+		old, _ := before.(map[string]any) // a value that is no map has no keys
+		updated, _ := after.(map[string]any)
+		for key := range sets.KeySet(old).Union(sets.KeySet(updated)) {
+			if !reflect.DeepEqual(old[key], updated[key]) {
+				changed.Insert(prefix + key)
+			}
 		}
 	}
-	return keys
+	compare("metadata.", old["metadata"], updated["metadata"])
+	compare("spec.", old["spec"], updated["spec"])
+	if !changed.Has("spec.ports") {
+		return sets.List(changed), nil
+	}
+	isSame := func(a, b corev1ac.ServicePortApplyConfiguration) bool {
+		return ptr.Equal(a.Name, b.Name) && ptr.Equal(a.Port, b.Port) && ptr.Deref(a.Protocol, corev1.ProtocolTCP) == ptr.Deref(b.Protocol, corev1.ProtocolTCP)
+	}
+	if slices.EqualFunc(before.Spec.Ports, after.Spec.Ports, isSame) {
+		changed.Delete("spec.ports")
+		oldPorts, updatedPorts := old["spec"].(map[string]any)["ports"].([]any), updated["spec"].(map[string]any)["ports"].([]any)
+		for i := range oldPorts {
+			compare("spec.ports.", oldPorts[i], updatedPorts[i])
+		}
+		changed.Delete("spec.ports.protocol") // which has a default
+	}
+	return sets.List(changed), nil
 }
 
 // UnknownOverrides returns the fields in the class's overrides that a Service does not have. They are ignored: an older
 // operator must be able to serve a class that was written for a newer one.
 func UnknownOverrides(class *listenersv1alpha1.ListenerClass) []string {
-	empty := corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec())
-	if _, unknown, err := merge(empty, class.Spec.ServiceOverrides.Raw); err == nil {
-		return unknown
-	}
-	return nil
+	_, unknown, _ := merge(emptyService(), class.Spec.ServiceOverrides.Raw) // of invalid ones, function Service returns the error
+	return unknown
 }
 
 // AddsPorts reports whether the class's overrides add ports to a Service that has none.
 func AddsPorts(class *listenersv1alpha1.ListenerClass) bool {
-	merged, _, err := merge(corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec()), class.Spec.ServiceOverrides.Raw)
+	merged, _, err := merge(emptyService(), class.Spec.ServiceOverrides.Raw)
 	return err == nil && len(merged.Spec.Ports) > 0
 }
 
-// targets reports whether an override of a Listener applies to its Service: apiVersion, kind, name and namespace must
-// all be those of the Service (contract: the Service). An entry without one of them applies to no object, which is
-// not an error, because product operators pass on lists that are written for all of their objects.
-func targets(raw []byte, service *corev1ac.ServiceApplyConfiguration) (bool, error) {
-	entry, err := identify(raw)
-	return err == nil && entry.APIVersion == *service.APIVersion && entry.Kind == *service.Kind &&
-		entry.Metadata.Name == *service.Name && entry.Metadata.Namespace == *service.Namespace, err
+func emptyService() *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service("", "").WithSpec(corev1ac.ServiceSpec())
 }
 
-// identity is what an override of a Listener says of the object that it applies to.
+// identity is what an override of a Listener says of the object that it applies to: only if all of it is that of the
+// Service does it apply (contract: the Service). An entry without one of the fields applies to no object, which is not
+// an error, because product operators pass on lists that are written for all of their objects.
 type identity struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
-	} `json:"metadata"`
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Metadata   objectKey `json:"metadata"`
 }
 
-func identify(raw []byte) (identity, error) {
-	var entry identity
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &entry); err != nil {
+type objectKey struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+func identify(raw []byte) (id identity, _ error) {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &id); err != nil {
 		return identity{}, fmt.Errorf("decoding the object: %w", err)
 	}
-	return entry, nil
+	return id, nil
 }
 
 // IgnoredOverrides returns the paths of a Listener's overrides that name its Service, but no namespace, so that they
@@ -180,7 +169,7 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 	var ignored []string
 	for i, raw := range listener.Spec.ObjectOverrides {
 		id, err := identify(raw.Raw)
-		if err == nil && id.Kind == "Service" && id.Metadata.Name == listener.Name && id.Metadata.Namespace == "" {
+		if err == nil && id.Kind == "Service" && id.Metadata == (objectKey{Name: listener.Name}) {
 			ignored = append(ignored, fmt.Sprintf("spec.objectOverrides[%d]", i))
 		}
 	}
@@ -191,12 +180,15 @@ func IgnoredOverrides(listener *listenersv1alpha1.Listener) []string {
 // which are merged by number and protocol (contract: the Service). unknown are the paths of fields that a Service
 // does not have.
 func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *corev1ac.ServiceApplyConfiguration, unknown []string, _ error) {
-	if len(patch) == 0 || isEmpty(patch) {
+	if len(patch) == 0 {
 		return service, nil, nil
 	}
 	var content map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
 		return nil, nil, fmt.Errorf("decoding: %w", err)
+	}
+	if maps.DeleteFunc(content, isOfAnyService); len(content) == 0 { // a merge takes longer than everything else in a reconciliation
+		return service, nil, nil
 	}
 	if err := checkLists("", content); err != nil {
 		return nil, nil, err
@@ -205,7 +197,7 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *c
 	if err != nil {
 		return nil, nil, fmt.Errorf("converting the Service: %w", err)
 	}
-	ports, err := takePorts(service.Spec.Ports, original, content)
+	ports, err := takePorts(original["spec"], content["spec"])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -235,153 +227,91 @@ func merge(service *corev1ac.ServiceApplyConfiguration, patch []byte) (merged *c
 	return merged, unknown, nil
 }
 
-// isEmpty reports whether overrides say nothing but that they are those of a Service, as the default of the field in
-// classes does. A merge takes longer than everything else in a reconciliation.
-func isEmpty(patch []byte) bool {
-	var content map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(patch, &content); err != nil {
-		return false
-	}
-	for field, value := range content {
-		metadata, isMap := value.(map[string]any)
-		switch {
-		case field == "apiVersion" && value == "v1", field == "kind" && value == "Service", field == "metadata" && isMap && len(metadata) == 0:
-		default:
-			return false
-		}
-	}
-	return true
+// isOfAnyService reports whether a field of overrides says only that they are those of a Service, as the default of the
+// overrides of classes does.
+func isOfAnyService(field string, value any) bool {
+	metadata, isMap := value.(map[string]any)
+	return field == "apiVersion" && value == "v1" || field == "kind" && value == "Service" || field == "metadata" && isMap && len(metadata) == 0
 }
 
-// takePorts removes the ports from the Service and the patch, both decoded, and returns the merged ones: a strategic
+// takePorts removes the ports from the specs of the Service and of the patch, and returns the merged ones: a strategic
 // merge patch distinguishes ports by number alone, and compares each with each other one. It also has the patch replace
 // the selector, which would be merged otherwise.
-func takePorts(existing []corev1ac.ServicePortApplyConfiguration, service, patch map[string]any) ([]any, error) {
-	if spec, ok := service["spec"].(map[string]any); ok {
-		delete(spec, "ports")
-	}
-	spec, _ := patch["spec"].(map[string]any)
+func takePorts(service, patch any) ([]any, error) {
+	spec, _ := service.(map[string]any)
+	existing, _ := spec["ports"].([]any)
+	delete(spec, "ports")
+	spec, _ = patch.(map[string]any)
 	if selector, ok := spec["selector"].(map[string]any); ok {
 		selector["$patch"] = "replace"
 	}
-	overrides, overridden := spec["ports"]
+	value, overridden := spec["ports"]
 	delete(spec, "ports")
-	switch ports := overrides.(type) {
-	case []any:
-		return mergePorts(existing, ports)
-	case nil:
-		if overridden { // by null
-			return nil, nil
-		}
-		return mergePorts(existing, nil)
-	default:
+	overrides, isList := value.([]any)
+	switch {
+	case value == nil && overridden: // by null
+		return nil, nil
+	case overridden && !isList:
 		return nil, errors.New("spec.ports is not a list")
+	default:
+		return mergePorts(existing, overrides)
 	}
 }
 
-// portKey is what distinguishes the ports of a Service in a merge.
-type portKey struct {
-	number   int64
-	protocol string
-}
-
-// mergePorts merges ports of an override into those of the Service, by number and protocol. Of several ports of the
-// Service with the same number and protocol, the override applies to the first one.
-func mergePorts(existing []corev1ac.ServicePortApplyConfiguration, overrides []any) ([]any, error) {
-	merged := mergedPorts{places: map[portKey]int{}}
-	for i := range existing {
-		port, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&existing[i])
-		if err != nil {
-			return nil, fmt.Errorf("converting a port: %w", err)
-		}
-		key, err := keyOf(port)
-		if err != nil {
-			return nil, err
-		}
-		merged.add(key, port)
+// mergePorts merges ports of an override into those of the Service, by number and protocol.
+func mergePorts(existing, overrides []any) ([]any, error) {
+	type portKey struct {
+		number   int64
+		protocol string
 	}
-	for _, override := range overrides {
-		port, ok := override.(map[string]any)
+	var merged []any // in which those that were deleted are nil
+	places := map[portKey]int{}
+	for _, entry := range slices.Concat(existing, overrides) {
+		port, ok := entry.(map[string]any)
 		if !ok {
 			return nil, errors.New("spec.ports: a port is not an object")
 		}
-		if err := merged.merge(port); err != nil {
-			return nil, err
+		directive := port["$patch"]
+		if directive == "replace" {
+			merged, places = nil, map[portKey]int{}
+			continue
+		}
+		number, ok := port["port"].(int64)
+		if !ok {
+			return nil, errors.New("spec.ports: the port number of a port is missing, or is not an integer")
+		}
+		protocol, ok := port["protocol"].(string)
+		if !ok && port["protocol"] != nil {
+			return nil, fmt.Errorf("spec.ports: the protocol of port %d is not a string", number)
+		}
+		key := portKey{number, cmp.Or(protocol, string(corev1.ProtocolTCP))}
+		place, exists := places[key]
+		switch {
+		case directive == "delete" && exists:
+			merged[place] = nil
+			delete(places, key)
+		case directive != nil:
+			return nil, fmt.Errorf("spec.ports: the directive %.20v is not supported, or is for a port that the Service does not have", directive)
+		case exists:
+			maps.Copy(merged[place].(map[string]any), port)
+		default:
+			places[key] = len(merged)
+			merged = append(merged, port)
 		}
 	}
-	return slices.DeleteFunc(merged.ports, func(port any) bool { return port == nil }), nil
-}
-
-// mergedPorts are ports of a Service, of which those that were deleted are nil, and the place of each.
-type mergedPorts struct {
-	ports  []any
-	places map[portKey]int
-}
-
-func (m *mergedPorts) add(key portKey, port map[string]any) {
-	if _, ok := m.places[key]; !ok {
-		m.places[key] = len(m.ports)
-	}
-	m.ports = append(m.ports, port)
-}
-
-// merge merges a port of an override.
-func (m *mergedPorts) merge(port map[string]any) error {
-	if port["$patch"] == "replace" {
-		m.ports, m.places = nil, map[portKey]int{}
-		return nil
-	}
-	key, err := keyOf(port)
-	if err != nil {
-		return err
-	}
-	place, exists := m.places[key]
-	switch directive := port["$patch"]; {
-	case directive == "delete" && exists:
-		m.ports[place] = nil
-		delete(m.places, key)
-	case directive != nil:
-		return fmt.Errorf("spec.ports: the directive %.20v is not supported, or is for a port that the Service does not have", directive)
-	case exists:
-		maps.Copy(m.ports[place].(map[string]any), port)
-	default:
-		m.add(key, port)
-	}
-	return nil
-}
-
-// keyOf returns the key of a port, whose protocol is TCP by default.
-func keyOf(port map[string]any) (portKey, error) {
-	number, ok := port["port"].(int64)
-	if !ok {
-		return portKey{}, errors.New("spec.ports: the port number of a port is missing, or is not an integer")
-	}
-	switch protocol := port["protocol"].(type) {
-	case nil:
-		return portKey{number, string(corev1.ProtocolTCP)}, nil
-	case string:
-		return portKey{number, cmp.Or(protocol, string(corev1.ProtocolTCP))}, nil
-	default:
-		return portKey{}, fmt.Errorf("spec.ports: the protocol of port %d is not a string", number)
-	}
+	return slices.DeleteFunc(merged, func(port any) bool { return port == nil }), nil
 }
 
 // checkIdentity returns an error if the Service's apiVersion, kind, or metadata other than labels, annotations and
 // finalizers differ.
 func checkIdentity(before, after *corev1ac.ServiceApplyConfiguration) error {
-	if !reflect.DeepEqual(before.TypeMetaApplyConfiguration, after.TypeMetaApplyConfiguration) ||
-		!reflect.DeepEqual(withoutOverridable(before), withoutOverridable(after)) {
+	identityOf := func(service *corev1ac.ServiceApplyConfiguration) corev1ac.ServiceApplyConfiguration {
+		meta := ptr.Deref(service.ObjectMetaApplyConfiguration, metav1ac.ObjectMetaApplyConfiguration{})
+		meta.Labels, meta.Annotations, meta.Finalizers = nil, nil, nil
+		return corev1ac.ServiceApplyConfiguration{TypeMetaApplyConfiguration: service.TypeMetaApplyConfiguration, ObjectMetaApplyConfiguration: &meta}
+	}
+	if !reflect.DeepEqual(identityOf(before), identityOf(after)) {
 		return errors.New("apiVersion, kind and metadata of a Service cannot be overridden, except metadata.labels, metadata.annotations and metadata.finalizers")
 	}
 	return nil
-}
-
-// withoutOverridable returns the metadata of a Service without labels, annotations and finalizers.
-func withoutOverridable(service *corev1ac.ServiceApplyConfiguration) metav1ac.ObjectMetaApplyConfiguration {
-	if service.ObjectMetaApplyConfiguration == nil {
-		return metav1ac.ObjectMetaApplyConfiguration{}
-	}
-	meta := *service.ObjectMetaApplyConfiguration
-	meta.Labels, meta.Annotations, meta.Finalizers = nil, nil, nil
-	return meta
 }

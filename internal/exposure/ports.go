@@ -2,13 +2,13 @@ package exposure
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -30,38 +30,17 @@ func ExposedPorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 // OrderedPorts returns the ports of the Service in the order of preference: that in which the class lists them, or else
 // the Listener. Ports that only overrides add come last.
 func (l *Listener) OrderedPorts() []corev1.ServicePort {
-	places := map[string]int{}
-	place := func(name string) int {
-		if i, ok := places[name]; ok {
-			return i
-		}
-		return len(places)
-	}
-	for _, name := range l.Class.ListedPorts() {
-		places[name] = place(name)
-	}
+	order := l.Class.ListedPorts()
 	for _, p := range l.Spec.Ports {
-		places[p.Name] = place(p.Name)
+		order = append(order, p.Name)
 	}
-	ports := slices.Clone(l.Service.Spec.Ports)
-	slices.SortStableFunc(ports, func(a, b corev1.ServicePort) int { return cmp.Compare(place(a.Name), place(b.Name)) })
-	return ports
-}
-
-// PortsWithObject returns the names of the ports that have an object of the backend, in the order of preference. nameOf
-// returns the name of a port's object.
-func (l *Listener) PortsWithObject(nameOf func(l *Listener, port string) string) []string {
-	objects := sets.New[string]()
-	for _, o := range l.Objects {
-		objects.Insert(o.GetName())
+	places := map[string]int{} // negative, so that ports that are not in the order come last
+	for i, name := range slices.Backward(order) {
+		places[name] = i - len(order)
 	}
-	var ports []string
-	for _, p := range l.OrderedPorts() {
-		if objects.Has(nameOf(l, p.Name)) {
-			ports = append(ports, p.Name)
-		}
-	}
-	return ports
+	return slices.SortedStableFunc(slices.Values(l.Service.Spec.Ports), func(a, b corev1.ServicePort) int {
+		return cmp.Compare(places[a.Name], places[b.Name])
+	})
 }
 
 // noPorts returns the refusal of a Listener that exposes no port.
@@ -103,26 +82,14 @@ func servicePorts(class *listenersv1alpha1.ListenerClass, listener *listenersv1a
 }
 
 func deduplicate(listed []listenersv1alpha1.ListenerPort) []port {
-	type key struct {
-		protocol corev1.Protocol
-		name     string
-	}
-	last := map[key]port{}
+	last := map[port]port{}
 	for _, l := range listed {
-		p := port{protocol: corev1.ProtocolTCP, name: l.Name, number: l.Port}
-		if l.Protocol != nil && *l.Protocol != "" {
-			p.protocol = *l.Protocol
-		}
-		last[key{p.protocol, p.name}] = p
+		protocol := cmp.Or(ptr.Deref(l.Protocol, ""), corev1.ProtocolTCP)
+		last[port{protocol: protocol, name: l.Name}] = port{protocol, l.Name, l.Port}
 	}
-	ports := make([]port, 0, len(last))
-	for _, p := range last {
-		ports = append(ports, p)
-	}
-	slices.SortFunc(ports, func(a, b port) int {
+	return slices.SortedFunc(maps.Values(last), func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.name, b.name))
 	})
-	return ports
 }
 
 // checkPort returns why a port is invalid, or "". The rules are those of Kubernetes for the ports of a Service, except
@@ -134,37 +101,8 @@ func checkPort(p port) string {
 	if problems := validation.IsValidPortNum(int(p.number)); len(problems) > 0 {
 		return "the port number is not valid: " + strings.Join(problems, ", ")
 	}
-	switch p.protocol {
-	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
-		return ""
-	default:
+	if !slices.Contains([]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}, p.protocol) {
 		return "the protocol " + string(p.protocol) + " is none of TCP, UDP and SCTP"
 	}
-}
-
-// PortsOf returns the names of the Service's ports with one of these protocols that the class lists, or all of them if
-// it lists none, in the order of preference. leftOut describes those that the class does not exclude, but that have
-// another protocol, which objects of this kind do not support.
-func PortsOf(l *Listener, kind string, protocols ...corev1.Protocol) (ports, leftOut []string) {
-	listed := l.Class.ListedPorts()
-	for _, p := range l.OrderedPorts() {
-		switch {
-		case p.Name == "" || len(listed) > 0 && !slices.Contains(listed, p.Name):
-		case !slices.Contains(protocols, cmp.Or(p.Protocol, corev1.ProtocolTCP)):
-			leftOut = append(leftOut, fmt.Sprintf("port %s (%s do not support %s)", p.Name, kind, p.Protocol))
-		default:
-			ports = append(ports, p.Name)
-		}
-	}
-	return ports, leftOut
-}
-
-// NoPorts returns a *Refusal for a Listener without a port that PortsOf returns.
-func NoPorts(l *Listener, kind, protocol string) *Refusal {
-	lists := ""
-	if listed := l.Class.ListedPorts(); len(listed) > 0 {
-		lists = fmt.Sprintf(", and ListenerClass %s lists the ports %s", l.Class.Name, strings.Join(listed, ", "))
-	}
-	return Refuse(listenersv1alpha1.ReasonNoRoutablePorts,
-		"no port of the Listener can be exposed by %s: %s support only %s%s; use another class, or list other ports in the class", kind, kind, protocol, lists)
+	return ""
 }

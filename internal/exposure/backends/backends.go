@@ -1,9 +1,9 @@
 // Package backends is the list of the backends that expose Listeners.
 //
 // To add a backend, write a package beside this one that returns an exposure.Backend, add it to All, and add the field
-// by which a ListenerClass asks for it to package listenersv1alpha1. The kinds that it generates or reads are
-// registered, discovered and watched. The operator's role has to allow the requests for them
-// (config/rbac/operator.yaml).
+// by which a ListenerClass asks for it to package listenersv1alpha1. Package perport does most of the work of a backend
+// that generates an object for each port. The kinds that a backend generates or reads are registered, discovered and
+// watched. The operator's role has to allow the requests for them (config/rbac/operator.yaml).
 package backends
 
 import (
@@ -30,10 +30,10 @@ func All() List {
 	return List{
 		route.Backend(),
 		ingress.Backend(),
-		gateway.TLSRoutes(),
-		gateway.HTTPRoutes(),
-		gateway.TCPRoutes(),
-		gateway.UDPRoutes(),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindTLS),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindHTTP),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP),
+		gateway.Backend(listenersv1alpha1.GatewayRouteKindUDP),
 		hostport.Backend(),
 		serviceaddresses.Backend(), // exposes every class
 	}

@@ -7,6 +7,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,18 +18,16 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
 
-// routes are what the backends of all kinds of routes have in common.
+// routes are the routes of a backend, which are of one kind.
 type routes struct {
-	kind     listenersv1alpha1.GatewayRouteKind
-	resource string
+	perport.Objects[exposure.Object]
 	// otherVersions are those of releases of the Gateway API in which the kind was experimental.
 	otherVersions []string
 	// protocols are the protocols of the listeners of a Gateway that the routes attach to.
 	protocols []gatewayv1.ProtocolType
-	// transport is the protocol of the ports that can have a route.
-	transport corev1.Protocol
 	// ownPort states that a route has a listener of the Gateway for itself, rather than a host.
 	ownPort bool
 	// empty and emptyList are the Go types. They are those of v1alpha2 for kinds that have none in the release of the
@@ -36,69 +35,58 @@ type routes struct {
 	empty, emptyList runtime.Object
 }
 
-// TLSRoutes returns the backend for TLSRoutes.
-func TLSRoutes() *exposure.Backend {
-	return routes{
-		kind: listenersv1alpha1.GatewayRouteKindTLS, resource: "tlsroutes", otherVersions: []string{"v1alpha3", "v1alpha2"},
-		protocols: []gatewayv1.ProtocolType{gatewayv1.TLSProtocolType}, transport: corev1.ProtocolTCP,
+// kinds are the routes of each kind, without what follows from the kind.
+var kinds = map[listenersv1alpha1.GatewayRouteKind]routes{
+	listenersv1alpha1.GatewayRouteKindTLS: {
+		protocols: []gatewayv1.ProtocolType{gatewayv1.TLSProtocolType}, otherVersions: []string{"v1alpha3", "v1alpha2"},
 		empty: &gatewayv1alpha2.TLSRoute{}, emptyList: &gatewayv1alpha2.TLSRouteList{},
-	}.backend()
-}
-
-// HTTPRoutes returns the backend for HTTPRoutes.
-func HTTPRoutes() *exposure.Backend {
-	return routes{
-		kind: listenersv1alpha1.GatewayRouteKindHTTP, resource: "httproutes",
-		protocols: []gatewayv1.ProtocolType{gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType}, transport: corev1.ProtocolTCP,
-		empty: &gatewayv1.HTTPRoute{}, emptyList: &gatewayv1.HTTPRouteList{},
-	}.backend()
-}
-
-// TCPRoutes returns the backend for TCPRoutes.
-func TCPRoutes() *exposure.Backend {
-	return routes{
-		kind: listenersv1alpha1.GatewayRouteKindTCP, resource: "tcproutes", otherVersions: []string{"v1alpha2"},
-		protocols: []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType}, transport: corev1.ProtocolTCP, ownPort: true,
+	},
+	listenersv1alpha1.GatewayRouteKindHTTP: {
+		protocols: []gatewayv1.ProtocolType{gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType},
+		empty:     &gatewayv1.HTTPRoute{}, emptyList: &gatewayv1.HTTPRouteList{},
+	},
+	listenersv1alpha1.GatewayRouteKindTCP: {
+		protocols: []gatewayv1.ProtocolType{gatewayv1.TCPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
 		empty: &gatewayv1alpha2.TCPRoute{}, emptyList: &gatewayv1alpha2.TCPRouteList{},
-	}.backend()
-}
-
-// UDPRoutes returns the backend for UDPRoutes.
-func UDPRoutes() *exposure.Backend {
-	return routes{
-		kind: listenersv1alpha1.GatewayRouteKindUDP, resource: "udproutes", otherVersions: []string{"v1alpha2"},
-		protocols: []gatewayv1.ProtocolType{gatewayv1.UDPProtocolType}, transport: corev1.ProtocolUDP, ownPort: true,
+	},
+	listenersv1alpha1.GatewayRouteKindUDP: {
+		protocols: []gatewayv1.ProtocolType{gatewayv1.UDPProtocolType}, otherVersions: []string{"v1alpha2"}, ownPort: true,
 		empty: &gatewayv1alpha2.UDPRoute{}, emptyList: &gatewayv1alpha2.UDPRouteList{},
-	}.backend()
+	},
 }
 
-var gatewayKind = gatewayv1.SchemeGroupVersion.WithKind("Gateway")
-
-// backend returns the backend of the routes. A class that changes from one kind of routes to another one changes its
-// backend, so that the former routes stay until the new ones serve.
-func (b routes) backend() *exposure.Backend {
+// Backend returns the backend for classes with spec.gateway and a kind of routes. A class that changes from one kind to
+// another one changes its backend, so that the former routes stay until the new ones serve.
+func Backend(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
+	b := kinds[kind]
+	b.Objects = perport.Objects[exposure.Object]{
+		Kind: string(kind), Plural: string(kind) + "s", Protocol: corev1.ProtocolTCP,
+		Exposes: func(class *listenersv1alpha1.ListenerClass) bool {
+			return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == kind
+		},
+		Waiting: listenersv1alpha1.ReasonWaitingForGateway, Rejected: listenersv1alpha1.ReasonGatewayRouteNotAccepted,
+	}
+	if kind == listenersv1alpha1.GatewayRouteKindUDP {
+		b.Protocol = corev1.ProtocolUDP
+	}
 	return &exposure.Backend{
-		Name:       string(b.kind),
-		Exposes:    b.exposes,
-		Kind:       b.generated(),
-		Objects:    b.objects,
-		Reads:      gateways(),
+		Name:    b.Kind,
+		Exposes: b.Exposes,
+		Kind:    b.generated(),
+		Objects: b.objects,
+		Reads: &exposure.Kind{
+			GroupVersionKind: gatewayv1.SchemeGroupVersion.WithKind("Gateway"),
+			Resource:         "gateways",
+			Trim:             trimGateway,
+			AddToScheme:      gatewayv1.Install,
+		},
 		References: b.references,
 		Addresses:  b.addresses,
 	}
 }
 
-func (b routes) exposes(class *listenersv1alpha1.ListenerClass) bool {
-	return class.Spec.Gateway != nil && class.Spec.Gateway.Kind == b.kind
-}
-
 // gvk returns the kind of the routes in the version that is preferred.
-func (b routes) gvk() schema.GroupVersionKind {
-	return gatewayv1.SchemeGroupVersion.WithKind(string(b.kind))
-}
-
-// plural returns how messages call the routes.
-func (b routes) plural() string { return string(b.kind) + "s" }
+func (b routes) gvk() schema.GroupVersionKind { return gatewayv1.SchemeGroupVersion.WithKind(b.Kind) }
 
 // references returns the Gateways that the class and the existing routes name.
 func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exposure.Object) []gatewayName {
@@ -108,7 +96,7 @@ func (b routes) references(class *listenersv1alpha1.ListenerClass, objects []exp
 			references = append(references, gateway)
 		}
 	}
-	if b.exposes(class) {
+	if b.Exposes(class) {
 		for _, parent := range class.Spec.Gateway.ParentRefs {
 			add(gatewayName{Namespace: parent.Namespace, Name: parent.Name})
 		}
@@ -127,13 +115,12 @@ func (b routes) generated() *exposure.Kind {
 	kind := &exposure.Kind{
 		GroupVersionKind: b.gvk(),
 		OtherVersions:    b.otherVersions,
-		Resource:         b.resource,
+		Resource:         strings.ToLower(b.Plural),
 		Exclusive:        b.ownPort,
 		AddToScheme: func(scheme *runtime.Scheme) error {
 			scheme.AddKnownTypeWithName(b.gvk(), b.empty)
-			scheme.AddKnownTypeWithName(gatewayv1.SchemeGroupVersion.WithKind(string(b.kind)+"List"), b.emptyList)
-			metav1.AddToGroupVersion(scheme, gatewayv1.SchemeGroupVersion)
-			return nil
+			scheme.AddKnownTypeWithName(gatewayv1.SchemeGroupVersion.WithKind(b.Kind+"List"), b.emptyList)
+			return gatewayv1.Install(scheme)
 		},
 		ForeignReason:  listenersv1alpha1.ReasonForeignGatewayRoute,
 		RejectedReason: listenersv1alpha1.ReasonGatewayRouteRejected,
@@ -146,46 +133,24 @@ func (b routes) generated() *exposure.Kind {
 	return kind
 }
 
-func gateways() *exposure.Kind {
-	return &exposure.Kind{
-		GroupVersionKind: gatewayKind,
-		Resource:         "gateways",
-		Trim:             trimGateway,
-		AddToScheme: func(scheme *runtime.Scheme) error {
-			scheme.AddKnownTypes(gatewayv1.SchemeGroupVersion, &gatewayv1.Gateway{}, &gatewayv1.GatewayList{})
-			metav1.AddToGroupVersion(scheme, gatewayv1.SchemeGroupVersion)
-			return nil
-		},
-	}
-}
-
 // trimGateway removes what the backends do not need, such as the number of routes, which changes with each of them.
 func trimGateway(o exposure.Object) {
-	gateway, ok := o.(*gatewayv1.Gateway)
-	if !ok {
-		return
-	}
+	gateway := o.(*gatewayv1.Gateway)
 	gateway.Annotations, gateway.Labels = nil, nil
 	gateway.Spec.Addresses, gateway.Spec.Infrastructure, gateway.Spec.BackendTLS = nil, nil, nil
 	for i := range gateway.Spec.Listeners {
 		gateway.Spec.Listeners[i].TLS = nil
 	}
-	for _, conditions := range append(listenerConditions(gateway), gateway.Status.Conditions) {
+	trim := func(conditions []metav1.Condition) {
 		for i := range conditions {
 			conditions[i].LastTransitionTime, conditions[i].ObservedGeneration = metav1.Time{}, 0
 		}
 	}
+	trim(gateway.Status.Conditions)
 	for i := range gateway.Status.Listeners {
 		gateway.Status.Listeners[i].AttachedRoutes = 0
+		trim(gateway.Status.Listeners[i].Conditions)
 	}
-}
-
-func listenerConditions(gateway *gatewayv1.Gateway) [][]metav1.Condition {
-	var all [][]metav1.Condition
-	for i := range gateway.Status.Listeners {
-		all = append(all, gateway.Status.Listeners[i].Conditions)
-	}
-	return all
 }
 
 // trimRoute keeps which listeners of Gateways a route of another client has.

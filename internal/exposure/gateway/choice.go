@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -26,9 +27,12 @@ type candidate struct {
 	problem string
 }
 
-// choose returns the parent reference of the route of each port: to a listener of a Gateway that no other route has. A
-// route keeps the listener that it has. If it was deleted, it gets the one whose port is still published.
-func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []string) (map[string]gatewayv1.ParentReference, *exposure.Refusal) {
+// choose returns the listener of a Gateway for the route of each port, which no other route has. A route keeps the one
+// that it has. If it was deleted, it gets the one whose port is still published.
+func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []string) (map[string]section, *exposure.Refusal) {
+	published := func(port string, number int32) bool {
+		return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
+	}
 	candidates := b.candidates(l, others)
 	chosen, byPort := map[section]bool{}, map[string]section{}
 	for _, port := range ports {
@@ -44,14 +48,10 @@ func (b routes) choose(l *exposure.Listener, others exposure.Others, ports []str
 		if len(free) == 0 {
 			return nil, b.noneFree(l, port, candidates, chosen)
 		}
-		next := free[max(0, slices.IndexFunc(free, func(c candidate) bool { return published(l, port, c.port) }))].section
+		next := free[max(0, slices.IndexFunc(free, func(c candidate) bool { return published(port, c.port) }))].section
 		byPort[port], chosen[next] = next, true
 	}
-	parents := map[string]gatewayv1.ParentReference{}
-	for port, s := range byPort {
-		parents[port] = referenceTo(s.gateway, s.name)
-	}
-	return parents, nil
+	return byPort, nil
 }
 
 // candidates returns the listeners of the class's Gateways that have a protocol of the routes, in the order of the
@@ -68,14 +68,15 @@ func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candi
 			listener := &gateway.Spec.Listeners[i]
 			c := candidate{section: section{name, string(listener.Name)}, port: int32(listener.Port)}
 			same := func(other candidate) bool { return other.section == c.section }
-			if !b.speaks(listener) || !allowedBy(parent, listener) || slices.ContainsFunc(candidates, same) {
+			inClass := (parent.SectionName == "" || parent.SectionName == c.name) && (parent.Port == 0 || parent.Port == c.port)
+			if !b.speaks(listener) || !inClass || slices.ContainsFunc(candidates, same) {
 				continue
 			}
 			switch other := b.holder(others, gateway, listener, nil); {
 			case !allows(gateway, listener, l.Namespace, l.NamespaceLabels):
 				c.problem = fmt.Sprintf("its allowedRoutes do not allow namespace %s", l.Namespace)
 			case other != nil:
-				c.problem = fmt.Sprintf("%s %s/%s has it", b.kind, other.GetNamespace(), other.GetName())
+				c.problem = fmt.Sprintf("%s %s/%s has it", b.Kind, other.GetNamespace(), other.GetName())
 			}
 			candidates = append(candidates, c)
 		}
@@ -83,20 +84,16 @@ func (b routes) candidates(l *exposure.Listener, others exposure.Others) []candi
 	return candidates
 }
 
-// allowedBy reports whether a class refers to this listener of the Gateway.
-func allowedBy(parent listenersv1alpha1.GatewayParent, listener *gatewayv1.Listener) bool {
-	return (parent.SectionName == "" || parent.SectionName == string(listener.Name)) && (parent.Port == 0 || parent.Port == int32(listener.Port))
-}
-
 // holder returns another route with a listener of a Gateway as its parent, which allows it, or nil. If own is given, it
 // considers only routes that are older: the Gateway API gives them precedence.
-func (b routes) holder(others exposure.Others, gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, own *route) exposure.Object {
+func (b routes) holder(others exposure.Others, gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, own exposure.Object) exposure.Object {
+	key := gatewayName{Namespace: gateway.Namespace, Name: gateway.Name}
 	for _, other := range others.Objects {
 		if own != nil && !older(other, own) || !allows(gateway, listener, other.GetNamespace(), others.Namespaces[other.GetNamespace()]) {
 			continue
 		}
 		for _, parent := range routeOf(other).parents {
-			if name, ok := gatewayOf(other.GetNamespace(), parent); ok && name == (gatewayName{Namespace: gateway.Namespace, Name: gateway.Name}) && selects(parent, listener) {
+			if name, ok := gatewayOf(other.GetNamespace(), parent); ok && name == key && selects(parent, listener) {
 				return other
 			}
 		}
@@ -105,44 +102,38 @@ func (b routes) holder(others exposure.Others, gateway *gatewayv1.Gateway, liste
 }
 
 // older reports whether a route takes precedence over another one.
-func older(a exposure.Object, b *route) bool {
-	ta, tb := a.GetCreationTimestamp(), b.GetCreationTimestamp()
-	if !ta.Equal(&tb) {
-		return ta.Before(&tb)
-	}
-	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName())) < 0
+func older(a, b exposure.Object) bool {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName())) < 0
 }
 
 // kept returns the listener of a Gateway that a port's route has. It keeps one that no longer exists, or that no longer
 // allows the namespace, because it may return. ok is false if there is none, if the class no longer refers to it, if it
 // has another protocol now, or if it belongs to an older route.
 func (b routes) kept(l *exposure.Listener, others exposure.Others, port string, candidates []candidate) (_ section, ok bool) {
-	existing := find(l, nameOf(l, port))
-	if existing == nil || len(existing.parents) != 1 || existing.parents[0].SectionName == nil {
+	existing, exists := b.Find(l, port)
+	if !exists {
 		return section{}, false
 	}
-	name, isGateway := gatewayOf(l.Namespace, existing.parents[0])
-	s := section{name, string(*existing.parents[0].SectionName)}
+	parents := routeOf(existing).parents
+	if len(parents) != 1 || parents[0].SectionName == nil {
+		return section{}, false
+	}
+	name, isGateway := gatewayOf(l.Namespace, parents[0])
+	s := section{name, string(*parents[0].SectionName)}
 	inClass := slices.ContainsFunc(l.Class.Spec.Gateway.ParentRefs, func(p listenersv1alpha1.GatewayParent) bool {
 		return p.Namespace == name.Namespace && p.Name == name.Name && (p.SectionName == "" || p.SectionName == s.name)
 	})
 	if !isGateway || !inClass {
 		return section{}, false
 	}
-	gateway := findGateway(l, name)
-	if gateway == nil {
-		return s, true
-	}
+	gateway := ptr.Deref(findGateway(l, name), gatewayv1.Gateway{})
 	i := slices.IndexFunc(gateway.Spec.Listeners, func(g gatewayv1.Listener) bool { return string(g.Name) == s.name })
 	if i < 0 {
 		return s, true
 	}
 	usable := slices.ContainsFunc(candidates, func(c candidate) bool { return c.section == s })
-	return s, usable && b.holder(others, gateway, &gateway.Spec.Listeners[i], existing) == nil
-}
-
-func published(l *exposure.Listener, port string, number int32) bool {
-	return l.Status != nil && slices.ContainsFunc(l.Status.IngressAddresses, func(a listenersv1alpha1.IngressAddress) bool { return a.Ports[port] == number })
+	return s, usable && b.holder(others, &gateway, &gateway.Spec.Listeners[i], existing) == nil
 }
 
 // noneFree returns the refusal of a Listener for whose port no listener of a Gateway is free.

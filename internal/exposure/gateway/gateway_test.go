@@ -62,13 +62,6 @@ func newListener(kind listenersv1alpha1.GatewayRouteKind, change func(*input)) *
 	return l
 }
 
-func backendOf(kind listenersv1alpha1.GatewayRouteKind) *exposure.Backend {
-	return map[listenersv1alpha1.GatewayRouteKind]*exposure.Backend{
-		listenersv1alpha1.GatewayRouteKindTLS: gateway.TLSRoutes(), listenersv1alpha1.GatewayRouteKindHTTP: gateway.HTTPRoutes(),
-		listenersv1alpha1.GatewayRouteKindTCP: gateway.TCPRoutes(), listenersv1alpha1.GatewayRouteKindUDP: gateway.UDPRoutes(),
-	}[kind]
-}
-
 // newGateway returns a Gateway with an address, and with listeners of all protocols that allow all namespaces: three
 // for TCP, and one for each other protocol.
 func newGateway(change func(*gatewayv1.Gateway)) *gatewayv1.Gateway {
@@ -138,7 +131,7 @@ func TestRoutesGolden(t *testing.T) {
 		"udp":  newListener(listenersv1alpha1.GatewayRouteKindUDP, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			desired, err := l.desired(backendOf(l.Class.Spec.Gateway.Kind))
+			desired, err := l.desired(gateway.Backend(l.Class.Spec.Gateway.Kind))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +147,7 @@ func TestRoutesGolden(t *testing.T) {
 // sections returns the listeners of Gateways that the desired TCPRoutes have, by the names of the routes.
 func sections(t *testing.T, l *input) map[string]string {
 	t.Helper()
-	desired, err := l.desired(gateway.TCPRoutes())
+	desired, err := l.desired(gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +293,7 @@ func TestRouteIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, refusal := newListener(tc.kind, tc.change).desired(backendOf(tc.kind))
+			_, refusal := newListener(tc.kind, tc.change).desired(gateway.Backend(tc.kind))
 			if refusal == nil || refusal.Reason != tc.reason || !strings.Contains(refusal.Message, tc.message) {
 				t.Errorf("got %v, want the refusal %s with %q", refusal, tc.reason, tc.message)
 			}
@@ -456,7 +449,7 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 		}, nil, rejected, "it has no listener tcp-9 with protocol TCP that allows namespace shop; add it again, or delete the route"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := backendOf(tc.kind).Addresses(newListener(tc.kind, tc.change).Listener, exposure.Placement{})
+			got := gateway.Backend(tc.kind).Addresses(newListener(tc.kind, tc.change).Listener, exposure.Placement{})
 			if tc.want == nil {
 				tc.want = addresses{}
 			}
@@ -472,7 +465,7 @@ func TestAddressesAreThoseThatGatewaysServe(t *testing.T) {
 
 // A cluster may have many routes of others, and the status of a Gateway changes with each route.
 func TestObjectsOfOthersAreTrimmed(t *testing.T) {
-	kinds := gateway.TCPRoutes().Kinds()
+	kinds := gateway.Backend(listenersv1alpha1.GatewayRouteKindTCP).Kinds()
 	route := observed(listenersv1alpha1.GatewayRouteKindTCP, "http", "", parentOf("tcp-1")).(*gatewayv1alpha2.TCPRoute)
 	route.Annotations, route.Spec.Rules = map[string]string{"a": "b"}, []gatewayv1alpha2.TCPRouteRule{{}}
 	kinds[0].Trim(route)

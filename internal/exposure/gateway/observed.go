@@ -24,6 +24,14 @@ type route struct {
 	statuses []gatewayv1.RouteParentStatus
 }
 
+// host returns the host of a route, or "".
+func (r route) host() string {
+	if len(r.hosts) == 0 {
+		return ""
+	}
+	return string(r.hosts[0])
+}
+
 func routeOf(o exposure.Object) route {
 	switch r := o.(type) {
 	case *gatewayv1alpha2.TLSRoute:
@@ -37,17 +45,6 @@ func routeOf(o exposure.Object) route {
 	default:
 		return route{Object: o}
 	}
-}
-
-// find returns the Listener's route with the name, or nil.
-func find(l *exposure.Listener, name string) *route {
-	for _, o := range l.Objects {
-		if o.GetName() == name {
-			r := routeOf(o)
-			return &r
-		}
-	}
-	return nil
 }
 
 // hostsOf returns the hosts of a route.
@@ -82,21 +79,15 @@ func selects(parent gatewayv1.ParentReference, listener *gatewayv1.Listener) boo
 
 // speaks reports whether routes of the backend can attach to a listener of a Gateway.
 func (b routes) speaks(listener *gatewayv1.Listener) bool {
-	if !slices.Contains(b.protocols, listener.Protocol) {
-		return false
-	}
-	return listener.AllowedRoutes == nil || len(listener.AllowedRoutes.Kinds) == 0 || slices.ContainsFunc(listener.AllowedRoutes.Kinds,
-		func(k gatewayv1.RouteGroupKind) bool {
-			return string(k.Kind) == string(b.kind) && ptr.Deref(k.Group, gatewayv1.GroupName) == gatewayv1.GroupName
-		})
+	kinds := ptr.Deref(listener.AllowedRoutes, gatewayv1.AllowedRoutes{}).Kinds
+	return slices.Contains(b.protocols, listener.Protocol) && (len(kinds) == 0 || slices.ContainsFunc(kinds, func(k gatewayv1.RouteGroupKind) bool {
+		return string(k.Kind) == b.Kind && ptr.Deref(k.Group, gatewayv1.GroupName) == gatewayv1.GroupName
+	}))
 }
 
 // allows reports whether a listener of a Gateway allows routes from a namespace with these labels.
 func allows(gateway *gatewayv1.Gateway, listener *gatewayv1.Listener, namespace string, namespaceLabels labels.Set) bool {
-	namespaces := &gatewayv1.RouteNamespaces{}
-	if listener.AllowedRoutes != nil && listener.AllowedRoutes.Namespaces != nil {
-		namespaces = listener.AllowedRoutes.Namespaces
-	}
+	namespaces := ptr.Deref(ptr.Deref(listener.AllowedRoutes, gatewayv1.AllowedRoutes{}).Namespaces, gatewayv1.RouteNamespaces{})
 	switch ptr.Deref(namespaces.From, gatewayv1.NamespacesFromSame) {
 	case gatewayv1.NamespacesFromAll:
 		return true
@@ -114,14 +105,4 @@ func servesHost(listener *gatewayv1.Listener, host string) bool {
 	served := string(ptr.Deref(listener.Hostname, ""))
 	domain, wildcard := strings.CutPrefix(served, "*")
 	return served == "" || served == host || wildcard && strings.HasSuffix(host, domain) && host != domain
-}
-
-// condition returns the condition of a type, or nil.
-func condition[T ~string](conditions []metav1.Condition, conditionType T) *metav1.Condition {
-	for i := range conditions {
-		if conditions[i].Type == string(conditionType) {
-			return &conditions[i]
-		}
-	}
-	return nil
 }

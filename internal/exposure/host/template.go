@@ -6,25 +6,20 @@ package host
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// The placeholders that the code refers to.
-const (
-	podName  = "podName"
-	podIndex = "podIndex"
-	hash     = "hash"
-)
-
-// maxLabel is the maximum length of a DNS label.
-const maxLabel = 63
 
 // hashDigits is the number of hexadecimal digits of a hash in a host: 64 bits. Authors of Listeners and Pods choose the
 // names that are hashed, and must not find one whose host is that of another namespace.
@@ -32,6 +27,7 @@ const hashDigits = 16
 
 var (
 	placeholder = regexp.MustCompile(`\{[^{}]*\}`)
+	ofPod       = regexp.MustCompile(`\{(podName|podIndex)\}`)
 	ordinal     = regexp.MustCompile(`-([0-9]+)$`)
 	// endsLikeHash matches DNS labels that could be taken for labels with a hash.
 	endsLikeHash = regexp.MustCompile(`-[0-9a-f]{16}$`)
@@ -44,25 +40,12 @@ var (
 
 // Template is the template for host names of a class.
 type Template struct {
-	// Exposure is the path of the field of the class that the template belongs to, such as spec.ingress, and Field is
-	// the name of the template in it.
-	Exposure, Field string
+	// Path is the path of the template in the class, such as spec.ingress.hostTemplate.
+	Path string
 	// Text is empty if the class has no template.
 	Text string
 	// WholeDomain states that not only the host is served, but the whole domain that it is in.
 	WholeDomain bool
-}
-
-// path returns the path of the template in the class.
-func (t Template) path() string { return t.Exposure + "." + t.Field }
-
-// has reports whether the template has a placeholder.
-func (t Template) has(name string) bool { return strings.Contains(t.Text, "{"+name+"}") }
-
-// unambiguous reports whether two Listeners, or Listeners of two Pods, never get the same host by the template,
-// whatever their names. The rule for classes that are written is the same.
-func (t Template) unambiguous() bool {
-	return endsWithHash.MatchString(t.Text) || namespaceAlone.MatchString(t.Text) && identifiesAlone.MatchString(t.Text)
 }
 
 // Hosts are the hosts of a Listener's ports.
@@ -73,9 +56,19 @@ type Hosts struct {
 	Pod string
 }
 
+// Annotations returns the annotations of an object with one of the hosts: those of the class, and the name of the Pod.
+func (h Hosts) Annotations(class map[string]string) map[string]string {
+	annotations := map[string]string{}
+	maps.Copy(annotations, class)
+	if h.Pod != "" {
+		annotations[names.AnnotationPod] = h.Pod
+	}
+	return annotations
+}
+
 // Of returns the hosts of ports of a Listener.
 func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, *exposure.Refusal) {
-	pod, refusal := t.podOf(l)
+	pod, refusal := podOf(l, t.Path, t.Text)
 	if refusal != nil {
 		return Hosts{}, refusal
 	}
@@ -87,93 +80,63 @@ func (t Template) Of(l *exposure.Listener, ports []string) (Hosts, *exposure.Ref
 		}
 		if other, taken := portOf[host]; taken && host != "" {
 			return Hosts{}, exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "ports %s and %s would have the same host %s; add {port} to %s of ListenerClass %s, "+
-				"or list only one of them in its spec.ports", other, port, host, t.path(), l.Class.Name)
+				"or list only one of them in its spec.ports", other, port, host, t.Path, l.Class.Name)
 		}
 		portOf[host], hosts.ByPort[port] = port, host
 	}
 	return hosts, nil
 }
 
-// Value returns what a placeholder stands for. ok is false if it is unknown, or {podIndex} and the name of the Pod has
-// no ordinal.
-func Value(l *exposure.Listener, port, pod, name string) (value string, ok bool) {
-	values := map[string]string{
-		"listener": l.Name, "port": port, "namespace": l.Namespace, "className": l.Class.Name, podName: pod,
-		hash: digest(l.Namespace + "/" + l.Name + "/" + port),
-	}
-	if index := ordinal.FindStringSubmatch(pod); index != nil {
-		values[podIndex] = index[1]
-	}
-	value, ok = values[name]
-	return value, ok
-}
-
-// Replace returns the text with its placeholders replaced by what the function returns for their names.
-func Replace(text string, value func(name string) string) string {
-	return placeholder.ReplaceAllStringFunc(text, func(p string) string { return value(strings.Trim(p, "{}")) })
-}
-
-// hostOf returns the host of a port, or "" without a template.
+// hostOf returns the host of a port, or "" without a template. It refuses a host that is invalid, or that may be that
+// of another Listener, by the same rules as the API server.
 func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *exposure.Refusal) {
 	if t.Text == "" {
 		return "", nil
 	}
-	host, unknown := t.expand(func(name string) (string, bool) { return Value(l, port, pod, name) })
+	refuse := func(reason, format string, args ...any) (string, *exposure.Refusal) {
+		return "", exposure.Refuse(reason, "%s of ListenerClass %s %s", t.Path, l.Class.Name, fmt.Sprintf(format, args...))
+	}
+	host, unknown := t.expand(l, port, pod)
+	problems := validation.IsDNS1123Subdomain(host) // expand returns no label that is too long
+	ofPort := " for port " + port
+	if port == "" { // the host is that of a whole Listener
+		ofPort = ""
+	}
+	_, domain, _ := strings.Cut(t.Text, ".")
 	switch {
-	case slices.Contains(unknown, podIndex):
-		return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s contains {podIndex}, but the name of Pod %s does not end with a "+
-			"hyphen and a number as in a StatefulSet; use {podName}, or another class", t.path(), l.Class.Name, pod)
+	case slices.Contains(unknown, "podIndex"):
+		return refuse(listenersv1alpha1.ReasonNoSinglePod, "contains {podIndex}, but the name of Pod %s does not end with a "+
+			"hyphen and a number as in a StatefulSet; use {podName}, or another class", pod)
 	case len(unknown) > 0:
-		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s contains the unknown placeholder {%s}; the known ones are "+
-			"{listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}", t.path(), l.Class.Name, unknown[0])
-	}
-	return host, t.check(l, port, host)
-}
-
-// check returns a refusal if the host is invalid, or may be that of another Listener.
-func (t Template) check(l *exposure.Listener, port, host string) *exposure.Refusal {
-	if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 { // expand returns no label that is too long
-		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s results in %q%s, which is not a host name: %s",
-			t.path(), l.Class.Name, host, ofPort(port), strings.Join(problems, ", "))
-	}
-	if _, domain, _ := strings.Cut(t.Text, "."); t.WholeDomain && !endsWithHash.MatchString(domain) && !namespaceAlone.MatchString(domain) {
-		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the Routes of ListenerClass %s serve whole domains, which namespaces would share; use "+
-			"{namespace} as the only placeholder between two dots, or {hash}, after the first dot of %s", l.Class.Name, t.path())
-	}
-	if !t.unambiguous() {
-		return exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "%s of ListenerClass %s may give Listeners of different namespaces or Pods the same host; "+
+		return refuse(listenersv1alpha1.ReasonInvalidHost, "contains the unknown placeholder {%s}; the known ones are "+
+			"{listener}, {port}, {namespace}, {className}, {podName}, {podIndex} and {hash}", unknown[0])
+	case len(problems) > 0:
+		return refuse(listenersv1alpha1.ReasonInvalidHost, "results in %q%s, which is not a host name: %s", host, ofPort, strings.Join(problems, ", "))
+	case t.WholeDomain && !endsWithHash.MatchString(domain) && !namespaceAlone.MatchString(domain):
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the Routes of ListenerClass %s serve whole domains, which namespaces would share; use "+
+			"{namespace} as the only placeholder between two dots, or {hash}, after the first dot of %s", l.Class.Name, t.Path)
+	case !endsWithHash.MatchString(t.Text) && !(namespaceAlone.MatchString(t.Text) && identifiesAlone.MatchString(t.Text)):
+		return refuse(listenersv1alpha1.ReasonInvalidHost, "may give Listeners of different namespaces or Pods the same host; "+
 			"use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in {podName}.{namespace}, or end a part between "+
-			"two dots with {hash}, as in {podName}-{namespace}-{hash}", t.path(), l.Class.Name)
+			"two dots with {hash}, as in {podName}-{namespace}-{hash}")
+	default:
+		return host, nil
 	}
-	return nil
 }
 
-// ofPort describes a port in a message, or is "" for the host of a whole Listener.
-func ofPort(port string) string {
-	if port == "" {
-		return ""
-	}
-	return " for port " + port
-}
-
-// expand replaces the placeholders of the template by values. unknown are the placeholders without a value.
+// expand returns the host of a port, and the placeholders of the template without a value.
 //
 // A value has no dots in the host, so that each placeholder stays in its DNS label. Labels that had dots or got too
 // long end with a hash of what they stand for, and so do those that look as if they did. So two labels of the same
 // part of the template differ if their values do.
-func (t Template) expand(value func(name string) (string, bool)) (host string, unknown []string) {
+func (t Template) expand(l *exposure.Listener, port, pod string) (host string, unknown []string) {
 	labels := strings.Split(t.Text, ".")
 	for i, label := range labels {
-		expanded := Replace(label, func(name string) string {
-			v, ok := value(name)
-			if !ok {
-				unknown = append(unknown, name)
-			}
-			return v
-		})
-		hashed := strings.HasSuffix(label, "{"+hash+"}")
-		if len(expanded) > maxLabel || strings.Contains(expanded, ".") || !hashed && expanded != label && endsLikeHash.MatchString(expanded) {
-			beginning := strings.ReplaceAll(expanded[:min(len(expanded), maxLabel-hashDigits-1)], ".", "-")
+		expanded, without := Expand(label, l, port, pod)
+		unknown = append(unknown, without...)
+		hashed := strings.HasSuffix(label, "{hash}")
+		if len(expanded) > validation.DNS1123LabelMaxLength || strings.Contains(expanded, ".") || !hashed && expanded != label && endsLikeHash.MatchString(expanded) {
+			beginning := strings.ReplaceAll(expanded[:min(len(expanded), validation.DNS1123LabelMaxLength-hashDigits-1)], ".", "-")
 			expanded = strings.TrimRight(beginning, "-") + "-" + digest(expanded)
 		}
 		labels[i] = expanded
@@ -181,8 +144,68 @@ func (t Template) expand(value func(name string) (string, bool)) (host string, u
 	return strings.Join(labels, "."), unknown
 }
 
+// Expand returns a text with its placeholders replaced by what they stand for, and the placeholders without a value:
+// unknown ones, {podIndex} if the name of the Pod has no ordinal, and those of a port or Pod that is "".
+func Expand(text string, l *exposure.Listener, port, pod string) (expanded string, unknown []string) {
+	values := map[string]string{
+		"listener": l.Name, "port": port, "namespace": l.Namespace, "className": l.Class.Name, "podName": pod,
+		"hash": digest(l.Namespace + "/" + l.Name + "/" + port),
+	}
+	if index := ordinal.FindStringSubmatch(pod); index != nil {
+		values["podIndex"] = index[1]
+	}
+	expanded = placeholder.ReplaceAllStringFunc(text, func(p string) string {
+		name := strings.Trim(p, "{}")
+		if values[name] == "" {
+			unknown = append(unknown, name)
+		}
+		return values[name]
+	})
+	return expanded, unknown
+}
+
 // digest returns a hash of 64 bits.
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])[:hashDigits]
+}
+
+// podOf returns the name of the only Pod of the Listener, or "" if a template, which is at the path in the class, does
+// not refer to it. While there is no Pod, for example because it is being replaced, the Listener's objects record it.
+func podOf(l *exposure.Listener, path, template string) (string, *exposure.Refusal) {
+	if !ofPod.MatchString(template) {
+		return "", nil
+	}
+	pods := l.Pods
+	if len(pods) == 0 {
+		pods = recordedPods(l)
+	}
+	problem := fmt.Sprintf("Listener %s/%s was not created for a claim; use another class", l.Namespace, l.Name)
+	switch {
+	case len(pods) == 1:
+		return pods[0], nil
+	case len(pods) > 1:
+		problem = fmt.Sprintf("several Pods (%s) mount claim %s/%s; give each Pod a claim of its own, or use another class",
+			strings.Join(pods, ", "), l.Namespace, l.Name)
+	case claim.OwnsListener(l.Listener):
+		problem = fmt.Sprintf("no Pod mounts claim %s/%s", l.Namespace, l.Name)
+	}
+	return "", exposure.Refuse(listenersv1alpha1.ReasonNoSinglePod, "%s of ListenerClass %s refers to the Pod, which requires a claim with a single Pod: %s",
+		path, l.Class.Name, problem)
+}
+
+// recordedPods returns the names of the Pods that the Listener's objects were created for. What no Pod can be called is
+// left out: users of the namespace may change the annotation, and the values of annotations have other separators.
+func recordedPods(l *exposure.Listener) []string {
+	objects := slices.Clone(l.Objects)
+	if l.Service != nil {
+		objects = append(objects, l.Service)
+	}
+	pods := sets.New[string]()
+	for _, o := range objects {
+		if pod := o.GetAnnotations()[names.AnnotationPod]; len(validation.IsDNS1123Subdomain(pod)) == 0 {
+			pods.Insert(pod)
+		}
+	}
+	return sets.List(pods)
 }

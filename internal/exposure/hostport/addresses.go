@@ -20,11 +20,6 @@ import (
 func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
 	var notes []string
-	note := func(text string) {
-		if text != "" {
-			notes = append(notes, text)
-		}
-	}
 	mounting := map[string][]*corev1.Pod{}
 	for _, pod := range p.Mounting {
 		mounting[pod.Spec.NodeName] = append(mounting[pod.Spec.NodeName], pod)
@@ -33,7 +28,7 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 		for _, pod := range mounting[node.Name] {
 			exposed := podAddresses(l, pod, node)
 			e.Addresses = exposure.AppendNew(e.Addresses, exposed.Addresses...)
-			note(exposed.Message)
+			notes = append(notes, exposed.Message)
 		}
 		if len(mounting[node.Name]) == 0 {
 			e.Addresses = exposure.AppendNew(e.Addresses, lastAddresses(l, node)...)
@@ -41,12 +36,14 @@ func addresses(l *exposure.Listener, p exposure.Placement) exposure.Exposed {
 	}
 	e.Complete = len(e.Addresses) > 0
 	leftOut := p.LeftOut(l.NodeChoice())
+	if e.Complete {
+		notes = append(notes, leftOut)
+	}
+	e.Message = strings.Join(slices.DeleteFunc(notes, func(note string) bool { return note == "" }), "; ")
 	switch {
 	case e.Complete:
-		note(leftOut)
-		e.Message = strings.Join(notes, "; ")
-	case len(notes) > 0:
-		e.Reason, e.Message, e.NeedsAction = listenersv1alpha1.ReasonNoHostPorts, strings.Join(notes, "; "), true
+	case e.Message != "":
+		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonNoHostPorts, true
 	case leftOut != "":
 		e.Reason, e.NeedsAction = listenersv1alpha1.ReasonNodesMissing, true
 		e.Message = "none of the Listener's nodes has an address: " + leftOut
@@ -75,14 +72,11 @@ func lastAddresses(l *exposure.Listener, node *corev1.Node) []listenersv1alpha1.
 // podAddresses returns the addresses of a Pod: those of its node, with the host ports of the Pod. The message lists the
 // ports of the Listener that the Pod has no host port for.
 func podAddresses(l *exposure.Listener, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
-	e := &exposure.Exposed{}
 	addresses, problem := exposure.NodeAddresses(node, l.NodeChoice())
 	if problem != "" {
-		e.Message = fmt.Sprintf("node %s has %s", node.Name, problem)
-		return e
+		return &exposure.Exposed{Message: fmt.Sprintf("node %s has %s", node.Name, problem)}
 	}
-	exposed := exposure.ExposedPorts(l.Class, l.Listener)
-	found := map[string]bool{}
+	e, exposed, found := &exposure.Exposed{}, exposure.ExposedPorts(l.Class, l.Listener), map[string]bool{}
 	for _, a := range addresses {
 		hostPort, ports := hostPorts(pod, node, a), map[string]int32{}
 		for _, p := range exposed {

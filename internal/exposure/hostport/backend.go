@@ -15,14 +15,12 @@ import (
 // Backend returns the backend for classes with spec.hostPort.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
-		Name:         "HostPort",
-		Exposes:      func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.HostPort != nil },
-		Addresses:    addresses,
-		NodeScoped:   func(*listenersv1alpha1.ListenerClass) bool { return true },
-		PodAddresses: addressesOfPod,
+		Name:       "HostPort",
+		Exposes:    func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.HostPort != nil },
+		Addresses:  addresses,
+		NodeScoped: func(*listenersv1alpha1.ListenerClass) bool { return true },
+		PodAddresses: func(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
+			return podAddresses(&exposure.Listener{Listener: listener, Class: class}, pod, node)
+		},
 	}
-}
-
-func addressesOfPod(listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, pod *corev1.Pod, node *corev1.Node) *exposure.Exposed {
-	return podAddresses(&exposure.Listener{Listener: listener, Class: class}, pod, node)
 }

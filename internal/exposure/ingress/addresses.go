@@ -3,56 +3,35 @@ package ingress
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
 
-// The ports at which Ingress controllers serve clients.
-const (
-	portHTTP  = 80
-	portHTTPS = 443
-)
-
-// addresses returns the hosts of each port's Ingress that a controller has taken, in
-// the order of preference of the ports. If the class no longer has spec.ingress, they are those of the remaining
-// Ingresses.
+// addresses returns the host of each Ingress that a controller has taken, in the order of preference of the ports.
 func addresses(l *exposure.Listener, _ exposure.Placement) exposure.Exposed {
-	e := exposure.Exposed{Addresses: []listenersv1alpha1.IngressAddress{}}
-	var ports, missing, leftOut []string
-	if l.Class.Spec.Ingress != nil {
-		ports, leftOut = exposedPorts(l)
-	} else {
-		ports = l.PortsWithObject(nameOf)
-	}
-	for _, port := range ports {
-		ingress := find(l, nameOf(l, port))
+	return ingresses.Addresses(l, func(port string, ingress *networkingv1.Ingress) ([]listenersv1alpha1.IngressAddress, []perport.Problem) {
 		if problem := notTaken(ingress); problem != "" {
-			missing = append(missing, fmt.Sprintf("Ingress %s/%s %s", l.Namespace, nameOf(l, port), problem))
-			continue
+			return nil, []perport.Problem{{Text: problem}}
 		}
-		e.Addresses = append(e.Addresses, listenersv1alpha1.IngressAddress{
-			Address: ingress.Spec.Rules[0].Host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: servedPort(ingress)},
-		})
-	}
-	e.Complete = len(ports) > 0 && len(missing) == 0
-	if len(missing) > 0 {
-		e.Reason = listenersv1alpha1.ReasonWaitingForIngress
-	}
-	e.Message = strings.Join(slices.Concat(missing, leftOut), "; ")
-	return e
+		number := int32(80)
+		if len(ingress.Spec.TLS) > 0 {
+			number = 443
+		}
+		return []listenersv1alpha1.IngressAddress{{
+			Address: ingress.Spec.Rules[0].Host, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: map[string]int32{port: number},
+		}}, nil
+	})
 }
 
 // notTaken returns why no controller serves the Ingress, or "". A controller that serves an Ingress reports its own
 // address in the status.
 func notTaken(ingress *networkingv1.Ingress) string {
 	switch {
-	case ingress == nil:
-		return "does not exist yet"
 	case len(ingress.Spec.Rules) == 0:
 		return "has no rule; another client has removed it"
 	case !slices.ContainsFunc(ingress.Status.LoadBalancer.Ingress, func(i networkingv1.IngressLoadBalancerIngress) bool { return i.IP != "" || i.Hostname != "" }):
@@ -61,12 +40,4 @@ func notTaken(ingress *networkingv1.Ingress) string {
 	default:
 		return ""
 	}
-}
-
-// servedPort returns the port of the controller that clients connect to.
-func servedPort(ingress *networkingv1.Ingress) int32 {
-	if len(ingress.Spec.TLS) == 0 {
-		return portHTTP
-	}
-	return portHTTPS
 }

@@ -3,19 +3,33 @@
 package ingress
 
 import (
+	"cmp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/host"
+	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
 
 var kind = networkingv1.SchemeGroupVersion.WithKind("Ingress")
+
+var ingresses = perport.Objects[*networkingv1.Ingress]{
+	Kind: "Ingress", Plural: "Ingresses", Protocol: corev1.ProtocolTCP,
+	Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Ingress != nil },
+	Waiting: listenersv1alpha1.ReasonWaitingForIngress,
+}
 
 // Backend returns the backend for classes with spec.ingress.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:    "Ingress",
-		Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Ingress != nil },
+		Exposes: ingresses.Exposes,
 		Kind: &exposure.Kind{
 			GroupVersionKind: kind,
 			Resource:         "ingresses",
@@ -28,4 +42,68 @@ func Backend() *exposure.Backend {
 		Objects:   objects,
 		Addresses: addresses,
 	}
+}
+
+// objects returns an Ingress for each exposed port.
+func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
+	template := host.Template{Path: "spec.ingress.hostTemplate", Text: string(l.Class.Spec.Ingress.HostTemplate)}
+	return ingresses.Desired(l, template, func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
+		return desiredIngress(l, port, hosts)
+	})
+}
+
+// desiredIngress returns the Ingress of a port. An Ingress of another class is created again, because the controller of
+// that class may never remove its address from the status.
+func desiredIngress(l *exposure.Listener, port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
+	class := l.Class.Spec.Ingress
+	spec := map[string]any{
+		"ingressClassName": class.ClassName,
+		"rules": []any{map[string]any{
+			"host": hosts.ByPort[port],
+			"http": map[string]any{"paths": []any{map[string]any{
+				"path":     cmp.Or(class.Path, "/"),
+				"pathType": string(networkingv1.PathTypePrefix),
+				"backend":  map[string]any{"service": map[string]any{"name": l.Service.Name, "port": map[string]any{"name": port}}},
+			}}},
+		}},
+	}
+	if class.TLS != nil {
+		tls := map[string]any{"hosts": []any{hosts.ByPort[port]}}
+		secret, refusal := secretOf(l, port, hosts.Pod)
+		if refusal != nil {
+			return exposure.Desired{}, refusal
+		}
+		if secret != "" {
+			tls["secretName"] = secret
+		}
+		spec["tls"] = []any{tls}
+	}
+	existing, exists := ingresses.Find(l, port)
+	return exposure.Desired{
+		Unstructured: exposure.NewObject(l, kind, ingresses.Name(l, port), nil, hosts.Annotations(class.Annotations), spec),
+		Recreate:     exists && ptr.Deref(existing.Spec.IngressClassName, "") != class.ClassName,
+	}, nil
+}
+
+// secretOf returns the name of the Secret with the certificate of a port's Ingress, or "" for that of the controller.
+func secretOf(l *exposure.Listener, port, pod string) (string, *exposure.Refusal) {
+	secret, unknown := host.Expand(l.Class.Spec.Ingress.TLS.SecretName, l, port, pod)
+	switch problems := validation.IsDNS1123Subdomain(secret); {
+	case len(unknown) > 0:
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "spec.ingress.tls.secretName of ListenerClass %s has the placeholder {%s}, which has no value "+
+			"for Listener %s/%s; those of Pods need to be in hostTemplate, too", l.Class.Name, unknown[0], l.Namespace, l.Name)
+	case secret != "" && len(problems) > 0:
+		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "spec.ingress.tls.secretName of ListenerClass %s results in %q for port %s, which is not a name of a "+
+			"Secret: %s", l.Class.Name, secret, port, strings.Join(problems, ", "))
+	}
+	return secret, nil
+}
+
+// hostsOf returns the hosts of an Ingress.
+func hostsOf(o exposure.Object) []string {
+	var hosts []string
+	for _, rule := range o.(*networkingv1.Ingress).Spec.Rules {
+		hosts = append(hosts, rule.Host)
+	}
+	return hosts
 }

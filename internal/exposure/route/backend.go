@@ -6,18 +6,26 @@ import (
 	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/perport"
 )
 
 var routeKind = routev1.GroupVersion.WithKind("Route")
+
+var routes = perport.Objects[*routev1.Route]{
+	Kind: "Route", Plural: "Routes", Protocol: corev1.ProtocolTCP, NameOf: nameOf,
+	Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil },
+	Waiting: listenersv1alpha1.ReasonWaitingForRouter, Rejected: listenersv1alpha1.ReasonRouteNotAdmitted,
+}
 
 // Backend returns the backend for classes with spec.route.
 func Backend() *exposure.Backend {
 	return &exposure.Backend{
 		Name:    "Route",
-		Exposes: func(class *listenersv1alpha1.ListenerClass) bool { return class.Spec.Route != nil },
+		Exposes: routes.Exposes,
 		Kind: &exposure.Kind{
 			GroupVersionKind: routeKind,
 			Resource:         "routes",

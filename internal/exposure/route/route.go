@@ -2,9 +2,12 @@ package route
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
 
 	routev1 "github.com/openshift/api/route/v1"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
@@ -15,50 +18,53 @@ import (
 const annotationGenerated = "openshift.io/host.generated"
 
 const (
-	// maxLabel is the maximum length of a DNS label.
-	maxLabel = 63
 	// minName is the minimum length to which the name of a Route is shortened.
 	minName = 20
+	// hashLength is the number of characters of the hash at the end of a shortened name.
+	hashLength = 8
 )
 
 // objects returns a Route for each routed port.
 func objects(l *exposure.Listener, _ exposure.Others) ([]exposure.Desired, *exposure.Refusal) {
-	ports, _ := routedPorts(l)
-	if len(ports) == 0 {
-		return nil, exposure.NoPorts(l, "Routes", "TCP")
-	}
-	hosts, refusal := templateOf(l.Class).Of(l, ports)
-	if refusal != nil {
-		return nil, refusal
-	}
-	var routes []exposure.Desired
-	for _, port := range ports {
-		routes = append(routes, desiredRoute(l, port, hosts))
-	}
-	return routes, nil
+	return routes.Desired(l, templateOf(l.Class.Spec.Route), func(port string, hosts host.Hosts) (exposure.Desired, *exposure.Refusal) {
+		return desiredRoute(l, port, hosts), nil
+	})
 }
 
-// routedPorts returns the names of the ports that have a Route, in the order of preference, and descriptions of those
-// that cannot have one although the class does not exclude them.
-func routedPorts(l *exposure.Listener) (ports, leftOut []string) {
-	return exposure.PortsOf(l, "Routes", corev1.ProtocolTCP)
+// templateOf returns the template of the class, which may be empty.
+func templateOf(class *listenersv1alpha1.RouteExposure) host.Template {
+	whole := class.WildcardPolicy == listenersv1alpha1.RouteWildcardPolicySubdomain
+	if class.SubdomainTemplate != "" {
+		return host.Template{Path: "spec.route.subdomainTemplate", Text: string(class.SubdomainTemplate), WholeDomain: whole}
+	}
+	return host.Template{Path: "spec.route.hostTemplate", Text: string(class.HostTemplate), WholeDomain: whole}
 }
 
 // nameOf returns the name of a port's Route. Without a template, the cluster makes the first DNS label of the host from
-// the name and the namespace of the Route. The name is short enough for that, unless the namespace is very long.
+// the name and the namespace of the Route. So a name that is too long for that ends with a hash of the whole name, but
+// is not shortened further beside a very long namespace. Hosts of existing Routes contain these hashes.
 func nameOf(l *exposure.Listener, port string) string {
-	return exposure.Shorten(l.Name+"-"+port, max(maxLabel-len("-")-len(l.Namespace), minName))
+	name, limit := l.Name+"-"+port, max(validation.DNS1123LabelMaxLength-len("-")-len(l.Namespace), minName)
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:limit-hashLength-len("-")], "-") + "-" + hex.EncodeToString(sum[:])[:hashLength]
 }
 
 // desiredRoute returns the Route of a port. It does not set fields that the cluster chooses.
 func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.Desired {
-	class := l.Class.Spec.Route
+	class, hostOfPort := l.Class.Spec.Route, hosts.ByPort[port]
 	spec := map[string]any{
 		"to":   map[string]any{"kind": "Service", "name": l.Service.Name},
 		"port": map[string]any{"targetPort": port},
 	}
-	if hosts.ByPort[port] != "" {
-		spec[routeField(class)] = hosts.ByPort[port]
+	switch {
+	case hostOfPort == "":
+	case class.SubdomainTemplate != "":
+		spec["subdomain"] = hostOfPort
+	default:
+		spec["host"] = hostOfPort
 	}
 	if tls := tlsOf(class); tls != nil {
 		spec["tls"] = tls
@@ -66,20 +72,19 @@ func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.
 	if class.WildcardPolicy != "" {
 		spec["wildcardPolicy"] = string(class.WildcardPolicy)
 	}
-	route := exposure.NewObject(l, routeKind, nameOf(l, port), class.Labels, hosts.Annotations(class.Annotations), spec)
-	return exposure.Desired{Unstructured: route, Recreate: mustRecreate(l, route.GetName(), hosts.ByPort[port])}
+	existing, exists := routes.Find(l, port)
+	return exposure.Desired{
+		Unstructured: exposure.NewObject(l, routeKind, nameOf(l, port), class.Labels, hosts.Annotations(class.Annotations), spec),
+		Recreate:     exists && mustRecreate(existing, class, hostOfPort),
+	}
 }
 
 // tlsOf returns the spec.tls of the Routes, or nil without TLS.
 func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
-	termination := class.Termination
-	switch termination {
-	case listenersv1alpha1.RouteTerminationNone:
+	if class.Termination == listenersv1alpha1.RouteTerminationNone {
 		return nil
-	case "":
-		termination = listenersv1alpha1.RouteTerminationPassthrough
 	}
-	tls := map[string]any{"termination": string(termination)}
+	tls := map[string]any{"termination": string(cmp.Or(class.Termination, listenersv1alpha1.RouteTerminationPassthrough))}
 	if class.InsecureEdgeTerminationPolicy != "" {
 		tls["insecureEdgeTerminationPolicy"] = string(class.InsecureEdgeTerminationPolicy)
 	}
@@ -94,32 +99,28 @@ func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 
 // mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift ignores the removal
 // of a host, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
-func mustRecreate(l *exposure.Listener, name, desiredHost string) bool {
-	existing := find(l, name)
-	if existing == nil {
-		return false
-	}
-	none := string(listenersv1alpha1.RouteWildcardPolicyNone)
-	current := cmp.Or(string(existing.Spec.WildcardPolicy), none)
-	desired := cmp.Or(string(l.Class.Spec.Route.WildcardPolicy), none)
+func mustRecreate(existing *routev1.Route, class *listenersv1alpha1.RouteExposure, desiredHost string) bool {
+	none := listenersv1alpha1.RouteWildcardPolicyNone
 	switch {
-	case current != desired:
+	case cmp.Or(string(existing.Spec.WildcardPolicy), string(none)) != string(cmp.Or(class.WildcardPolicy, none)):
 		return true
 	case desiredHost == "":
 		return existing.Spec.Subdomain != "" || existing.Spec.Host != "" && existing.Annotations[annotationGenerated] != "true"
-	case routeField(l.Class.Spec.Route) == "subdomain":
-		return existing.Spec.Host != ""
 	default:
-		return false
+		return class.SubdomainTemplate != "" && existing.Spec.Host != ""
 	}
 }
 
-// find returns the Listener's Route with the name, or nil.
-func find(l *exposure.Listener, name string) *routev1.Route {
-	for _, o := range l.Objects {
-		if o.GetName() == name {
-			return o.(*routev1.Route)
-		}
+// hostsOf returns the host that a Route requests. For a subdomain, they are the subdomain in any domain of a router,
+// and the hosts that routers have made of it.
+func hostsOf(o exposure.Object) []string {
+	route := o.(*routev1.Route)
+	if route.Spec.Host != "" || route.Spec.Subdomain == "" {
+		return []string{route.Spec.Host}
 	}
-	return nil
+	hosts := []string{route.Spec.Subdomain + ".*"}
+	for _, ingress := range route.Status.Ingress {
+		hosts = append(hosts, ingress.Host)
+	}
+	return hosts
 }

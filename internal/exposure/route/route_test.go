@@ -328,6 +328,9 @@ func TestRouteNameLeavesRoomForTheNamespaceInTheGeneratedHost(t *testing.T) {
 		if desired[0].GetName() == desired[1].GetName() {
 			t.Errorf("%s: two ports share the Route %s", name, desired[0].GetName())
 		}
+		if !strings.HasSuffix(desired[0].GetName(), "l-8027b7c7") { // which hosts of existing Routes contain
+			t.Errorf("%s: the Route %s has another hash", name, desired[0].GetName())
+		}
 		if host := desired[0].GetName() + "-" + tc.namespace; len(host) != tc.limit {
 			t.Errorf("%s: %s has %d characters, want %d", name, host, len(host), tc.limit)
 		}

@@ -11,28 +11,22 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure/host"
 )
 
-// addresses returns the addresses that the type of the Service provides, never nil.
-func addresses(l *exposure.Listener, p exposure.Placement) []listenersv1alpha1.IngressAddress {
+// addresses returns the addresses that the type of the Service provides, never nil. A name that leads to them comes
+// first, if the class has one published. Its ports are those of the Service, as at each of the addresses.
+func addresses(l *exposure.Listener, p exposure.Placement) (addresses []listenersv1alpha1.IngressAddress) {
 	switch prefer := l.Class.AddressPreference(l.Class.Spec.ServiceType); l.Class.Spec.ServiceType {
 	case listenersv1alpha1.ServiceTypeNodePort:
 		return nodePortAddresses(nodePorts(l), p.Nodes, l.NodeChoice())
 	case listenersv1alpha1.ServiceTypeLoadBalancer:
-		return withName(l, loadBalancerAddresses(l.Service, l.IPFamilies(), prefer))
+		addresses = loadBalancerAddresses(l.Service, l.IPFamilies(), prefer)
 	default:
-		return withName(l, clusterIPAddresses(l.Service, l.ClusterDomain, prefer))
+		addresses = clusterIPAddresses(l.Service, l.ClusterDomain, prefer)
 	}
-}
-
-// withName returns the addresses after the name that leads to them, if the class has one published. Its ports are those
-// of the Service, as at each of the addresses.
-func withName(l *exposure.Listener, addresses []listenersv1alpha1.IngressAddress) []listenersv1alpha1.IngressAddress {
-	name := host.NameOfService(l)
-	if name == "" || len(addresses) == 0 {
-		return addresses
+	if name := host.NameOfService(l); name != "" && len(addresses) > 0 {
+		named := listenersv1alpha1.IngressAddress{Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service)}
+		addresses = slices.Insert(addresses, 0, named)
 	}
-	return append([]listenersv1alpha1.IngressAddress{{
-		Address: name, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(l.Service),
-	}}, addresses...)
+	return addresses
 }
 
 // nodePortAddresses returns the addresses of the nodes, in the given order, with the Service's node ports. Nodes that
@@ -56,8 +50,12 @@ func nodePortAddresses(ports map[string]int32, nodes []*corev1.Node, choice expo
 func loadBalancerAddresses(service *corev1.Service, families []corev1.IPFamily, prefer listenersv1alpha1.AddressType) []listenersv1alpha1.IngressAddress {
 	addresses := []listenersv1alpha1.IngressAddress{}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		if address, t, ok := exposure.PreferredAddress(prefer, ingress.Hostname, ingress.IP); ok {
-			addresses = append(addresses, listenersv1alpha1.IngressAddress{Address: address, AddressType: t, Ports: ports(service)})
+		a := listenersv1alpha1.IngressAddress{Address: ingress.Hostname, AddressType: listenersv1alpha1.AddressTypeHostname, Ports: ports(service)}
+		if ingress.IP != "" && (prefer == listenersv1alpha1.AddressTypeIP || ingress.Hostname == "") {
+			a.Address, a.AddressType = ingress.IP, listenersv1alpha1.AddressTypeIP
+		}
+		if a.Address != "" {
+			addresses = append(addresses, a)
 		}
 	}
 	slices.SortStableFunc(addresses, func(a, b listenersv1alpha1.IngressAddress) int {
@@ -83,27 +81,19 @@ func clusterIPAddresses(service *corev1.Service, clusterDomain string, prefer li
 // ports returns the port numbers of a Service by name. Ports without a name, which only an override can add, are left
 // out, because ports are published by name.
 func ports(service *corev1.Service) map[string]int32 {
-	return portsBy(service, func(p corev1.ServicePort) int32 { return p.Port })
+	ports := map[string]int32{}
+	for _, p := range service.Spec.Ports {
+		if p.Name != "" {
+			ports[p.Name] = p.Port
+		}
+	}
+	return ports
 }
 
 // nodePorts returns the allocated node ports of a Listener's Service by port name, without those that do not lead where
 // the class says yet; it is empty if there are none.
 func nodePorts(l *exposure.Listener) map[string]int32 {
-	awaiting := l.AwaitingTarget()
-	return portsBy(l.Service, func(p corev1.ServicePort) int32 {
-		if awaiting.Has(p.Name) {
-			return 0
-		}
-		return p.NodePort
-	})
-}
-
-func portsBy(service *corev1.Service, number func(corev1.ServicePort) int32) map[string]int32 {
-	ports := map[string]int32{}
-	for _, p := range service.Spec.Ports {
-		if p.Name != "" && number(p) != 0 {
-			ports[p.Name] = number(p)
-		}
-	}
+	ports, awaiting := exposure.NodePortsOf(l.Service), l.AwaitingTarget()
+	maps.DeleteFunc(ports, func(name string, _ int32) bool { return name == "" || awaiting.Has(name) })
 	return ports
 }

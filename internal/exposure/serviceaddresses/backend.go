@@ -48,8 +48,12 @@ func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32)
 	service := l.Namespace + "/" + l.Name
 	switch {
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
+		controller := "the cluster's default load balancer controller (ListenerClass " + l.Class.Name + " sets no loadBalancerClass)"
+		if name := ptr.Deref(l.Class.Spec.LoadBalancerClass, ""); name != "" {
+			controller = fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name, l.Class.Name)
+		}
 		return listenersv1alpha1.ReasonWaitingForLoadBalancer, "Service " + service + " has no load balancer address yet; " +
-			responsible(l.Class) + " has to assign one; if the cluster has no such controller, its administrator has to install one, or the Listener needs a class " +
+			controller + " has to assign one; if the cluster has no such controller, its administrator has to install one, or the Listener needs a class " +
 			"with serviceType NodePort"
 	case l.Class.Spec.ServiceType == listenersv1alpha1.ServiceTypeClusterIP:
 		return listenersv1alpha1.ReasonWaitingForClusterIP, "Service " + service + " has no cluster IP yet"
@@ -62,12 +66,4 @@ func missing(l *exposure.Listener, p exposure.Placement, ports map[string]int32)
 	default:
 		return listenersv1alpha1.ReasonNodesMissing, "none of the Listener's nodes has an address: " + p.LeftOut(l.NodeChoice())
 	}
-}
-
-// responsible describes the controller that assigns load balancer addresses.
-func responsible(class *listenersv1alpha1.ListenerClass) string {
-	if name := ptr.Deref(class.Spec.LoadBalancerClass, ""); name != "" {
-		return fmt.Sprintf("the controller of loadBalancerClass %q, which ListenerClass %s sets,", name, class.Name)
-	}
-	return fmt.Sprintf("the cluster's default load balancer controller (ListenerClass %s sets no loadBalancerClass)", class.Name)
 }
