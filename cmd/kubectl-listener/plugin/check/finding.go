@@ -64,6 +64,21 @@ func (r *Report) Add(f Finding) {
 	}
 }
 
+// AddAll adds each finding that is not OK, and the number of the others in one finding of a kind.
+func (r *Report) AddAll(findings []Finding, kind, format string) {
+	others := 0
+	for _, f := range findings {
+		if f.State == OK {
+			others++
+			continue
+		}
+		r.Add(f)
+	}
+	if others > 0 {
+		r.Add(Finding{Kind: kind}.OK(format, others))
+	}
+}
+
 // Conclude sets Problem.
 func (r *Report) Conclude() {
 	for _, symptoms := range []bool{false, true} {
@@ -99,6 +114,11 @@ func (f Finding) Warning(reason, message string) Finding {
 func (f Finding) Failed(reason, message, remedy string) Finding {
 	f.State, f.Reason, f.Message, f.Remedy = Failed, reason, message, remedy
 	return f
+}
+
+// FailedBy returns the finding with a problem whose remedy is that of its reason.
+func (f Finding) FailedBy(reason, message string) Finding {
+	return f.Failed(reason, message, Remedy(reason))
 }
 
 // Unreadable returns the finding that the user may not read an object.

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Presence is whether an object exists.
@@ -32,8 +31,8 @@ const (
 // Examination reads objects from the API server, and reports what it finds. It keeps the first error: after that it
 // reads nothing, and takes every object as forbidden. Who examines something looks at Err at the end.
 type Examination struct {
-	// Reader reads with the permissions of the user.
-	Reader client.Reader
+	// Client has the permissions of the user.
+	Client client.Client
 	Report
 	// Err is the first error.
 	Err error
@@ -41,12 +40,12 @@ type Examination struct {
 
 // Get reads an object. A kind that the cluster does not serve has no objects.
 func (x *Examination) Get(ctx context.Context, key types.NamespacedName, o client.Object) Presence {
-	return x.Request(fmt.Sprintf("reading %T %s", o, key), func() error { return x.Reader.Get(ctx, key, o) })
+	return x.Request(fmt.Sprintf("reading %T %s", o, key), func() error { return x.Client.Get(ctx, key, o) })
 }
 
 // List reads a list of objects. The result is present if the list was read, even if it is empty.
 func (x *Examination) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) Presence {
-	return x.Request(fmt.Sprintf("reading %T", list), func() error { return x.Reader.List(ctx, list, options...) })
+	return x.Request(fmt.Sprintf("reading %T", list), func() error { return x.Client.List(ctx, list, options...) })
 }
 
 // Follow reads the object of a finding. If the user may not read it, it reports that.
@@ -98,35 +97,23 @@ func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches fu
 	return last
 }
 
-// fromOperator matches the events of the operator.
-func fromOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
-
 // eventTime returns when an event last happened.
 func eventTime(e *corev1.Event) time.Time {
-	switch {
-	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
-		return e.Series.LastObservedTime.Time
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	default:
-		return e.CreationTimestamp.Time
+	times := []time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time}
+	if e.Series != nil {
+		times = append(times, e.Series.LastObservedTime.Time)
 	}
+	return slices.MaxFunc(times, time.Time.Compare)
 }
 
 // Pods returns the Pods that mount a claim.
-func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []corev1.Pod) {
+func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
 	var list corev1.PodList
 	x.List(ctx, &list, client.InNamespace(pvc.Namespace))
-	for i := range list.Items {
-		if slices.Contains(index.PodClaims(&list.Items[i]), pvc.Name) {
-			pods = append(pods, list.Items[i])
-		}
-	}
-	return pods
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !slices.Contains(index.PodClaims(&pod), pvc.Name) })
 }
 
+// PodCondition returns a condition of a Pod, or nil.
 func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {

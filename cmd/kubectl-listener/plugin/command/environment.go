@@ -3,7 +3,6 @@
 package command
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,10 +14,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
@@ -48,13 +49,13 @@ func NewEnvironment(streams genericiooptions.IOStreams) *Environment {
 // AddFlags adds the flags that all commands have.
 func (e *Environment) AddFlags(root *cobra.Command) {
 	e.flags.AddFlags(root.PersistentFlags())
-	e.complete(root, "namespace", e.namespaces)
+	_ = root.RegisterFlagCompletionFunc("namespace", e.CompleteNames(0, kindNamespace)) // the flag exists
 }
 
 // AddOutputFlag adds the flag --output.
 func (e *Environment) AddOutputFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&e.Output, "output", "o", "", "Format of the output: json or yaml. Defaults to text for people.")
-	e.complete(cmd, "output", func(context.Context) []string { return []string{outputJSON, outputYAML} })
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{outputJSON, outputYAML}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Validate returns an error for a format that does not exist.
@@ -83,18 +84,27 @@ const (
 	requestsAtOnce    = 300
 )
 
-// Client returns a client of the cluster that the kubeconfig and the flags name.
-func (e *Environment) Client() (client.WithWatch, error) {
+// Config returns the configuration of clients of the cluster that the kubeconfig and the flags name.
+func (e *Environment) Config() (*rest.Config, error) {
 	config, err := e.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err
 	}
 	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
+	return config, nil
+}
+
+// Examination returns an examination of that cluster.
+func (e *Environment) Examination() (*check.Examination, error) {
+	config, err := e.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	return c, nil
+	return &check.Examination{Client: c}, nil
 }
 
 // Namespace returns the namespace that the kubeconfig and the flags name.

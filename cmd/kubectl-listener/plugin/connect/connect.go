@@ -10,13 +10,13 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,9 +24,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 )
-
-// defaultTimeout is how long one connection may take.
-const defaultTimeout = 5 * time.Second
 
 // maxConnections is how many addresses are tried at a time.
 const maxConnections = 16
@@ -56,29 +53,28 @@ Run it where the clients are: an address that works there need not work elsewher
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout is %s, and must be positive", timeout)
 			}
-			c, err := e.Client()
+			x, err := e.Examination()
 			if err != nil {
 				return err
 			}
-			o, err := e.Find(cmd.Context(), c, args, kinds...)
+			o, err := e.Find(cmd.Context(), x.Client, args, kinds...)
 			if err != nil {
 				return err
 			}
-			endpoints, err := endpointsOf(cmd.Context(), &check.Examination{Reader: c}, o)
-			if err != nil {
-				return err
+			endpoints := endpointsOf(cmd.Context(), x, o)
+			if x.Err != nil {
+				return x.Err
 			}
-			r := &check.Report{}
 			if len(endpoints) == 0 {
-				r.Add(check.Finding{Kind: kindName(o), Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
+				x.Add(check.Finding{Kind: o.GetObjectKind().GroupVersionKind().Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
 					"Find out why: kubectl listener why "+args[len(args)-1]))
 			}
-			r.Findings = append(r.Findings, dialAll(cmd.Context(), endpoints, timeout)...)
-			return e.Print(r, command.WriteChecks)
+			x.Findings = append(x.Findings, dialAll(cmd.Context(), endpoints, timeout)...)
+			return e.Print(x, command.WriteChecks)
 		},
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "How long to wait for each connection.")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "How long to wait for each connection.")
 	return cmd
 }
 
@@ -90,17 +86,14 @@ type endpoint struct {
 }
 
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
-func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) ([]endpoint, error) {
+func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) []endpoint {
 	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
-		if listener.Status == nil {
-			return nil, nil
-		}
-		return appendEndpoints(nil, listener.Status.IngressAddresses, listener), nil
+		return appendEndpoints(nil, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses, listener)
 	}
 	pod := &listenersv1alpha1.PodListeners{}
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}
 	if x.Get(ctx, key, pod) == check.Forbidden {
-		return nil, cmp.Or(x.Err, fmt.Errorf("you may not read PodListeners %s", key))
+		x.Err = cmp.Or(x.Err, fmt.Errorf("you may not read PodListeners %s", key))
 	}
 	var endpoints []endpoint
 	for _, volume := range slices.Sorted(maps.Keys(pod.Spec.Listeners)) {
@@ -109,7 +102,7 @@ func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) ([]
 		x.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: entry.ListenerName}, listener)
 		endpoints = appendEndpoints(endpoints, entry.IngressAddresses, listener)
 	}
-	return endpoints, x.Err
+	return endpoints
 }
 
 // appendEndpoints appends the addresses that the list does not have yet. The Listener has the protocols of its ports.
@@ -132,16 +125,7 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 // dialAll tries endpoints, and returns a finding for each.
 func dialAll(ctx context.Context, endpoints []endpoint, timeout time.Duration) []check.Finding {
 	findings := make([]check.Finding, len(endpoints))
-	slots := make(chan struct{}, maxConnections)
-	var group sync.WaitGroup
-	for i, e := range endpoints {
-		group.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			findings[i] = e.dial(ctx, timeout)
-		})
-	}
-	group.Wait()
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), func(i int) { findings[i] = endpoints[i].dial(ctx, timeout) })
 	return findings
 }
 
@@ -175,12 +159,4 @@ func remedyForDial(err error) string {
 	default:
 		return "See whether the address is routed to where you are: docs/choosing-a-class.md"
 	}
-}
-
-// kindName returns the kind of an object that find returned.
-func kindName(o client.Object) string {
-	if _, ok := o.(*corev1.Pod); ok {
-		return command.KindPod.Kind
-	}
-	return command.KindListener.Kind
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -13,80 +14,68 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// permission is one that a ServiceAccount needs. It is in config/rbac.
-type permission struct {
-	account, verb, group, resource, subresource, name string
-}
+// listeners is the API group of Listeners.
+var listeners = listenersv1alpha1.GroupVersion.Group
 
-// neededPermissions are the permissions without which no volume works: of each rule in config/rbac that concerns all
-// clusters, the one that is needed first.
-func neededPermissions() []permission {
-	listeners := listenersv1alpha1.GroupVersion.Group
-	return []permission{
-		{account: names.Operator, verb: "watch", group: listeners, resource: "listenerclasses"},
-		{account: names.Operator, verb: "create", group: listeners, resource: "listeners"},
-		{account: names.Operator, verb: "patch", group: listeners, resource: "listeners", subresource: "status"},
-		{account: names.Operator, verb: "create", group: listeners, resource: "podlisteners"},
-		{account: names.Operator, verb: "create", resource: "services"},
-		{account: names.Operator, verb: "create", resource: "persistentvolumes"},
-		{account: names.Operator, verb: "watch", resource: "persistentvolumeclaims"},
-		{account: names.Operator, verb: "patch", resource: "pods"},
-		{account: names.Operator, verb: "watch", resource: "nodes"},
-		{account: names.Operator, verb: "watch", resource: "namespaces"},
-		{account: names.NodeAgent, verb: "watch", group: listeners, resource: "podlisteners"},
+// operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in config/rbac
+// that concerns all clusters, the one that is needed first.
+var (
+	operatorPermissions = []authorizationv1.ResourceAttributes{
+		{Verb: "watch", Group: listeners, Resource: "listenerclasses"},
+		{Verb: "create", Group: listeners, Resource: "listeners"},
+		{Verb: "patch", Group: listeners, Resource: "listeners", Subresource: "status"},
+		{Verb: "create", Group: listeners, Resource: "podlisteners"},
+		{Verb: "create", Resource: "services"},
+		{Verb: "create", Resource: "persistentvolumes"},
+		{Verb: "watch", Resource: "persistentvolumeclaims"},
+		{Verb: "patch", Resource: "pods"},
+		{Verb: "watch", Resource: "nodes"},
+		{Verb: "watch", Resource: "namespaces"},
 	}
-}
+	agentPermissions = []authorizationv1.ResourceAttributes{{Verb: "watch", Group: listeners, Resource: "podlisteners"}}
 
-// sccPermission is the permission of node agents to run on OpenShift.
-func sccPermission() permission {
-	return permission{
-		account: names.NodeAgent, verb: "use", group: names.KindSecurityContextConstraints.Group, resource: "securitycontextconstraints", name: names.NodeAgent,
+	// sccPermission is the permission of node agents to run on OpenShift.
+	sccPermission = authorizationv1.ResourceAttributes{
+		Verb: "use", Group: names.KindSecurityContextConstraints.Group, Resource: "securitycontextconstraints", Name: names.NodeAgent,
 	}
-}
+)
 
 // permissions checks the permissions of operator and node agents.
 func (d *doctor) permissions(ctx context.Context) {
 	if d.namespace == "" {
 		return
 	}
-	needed := neededPermissions()
-	for _, f := range d.Findings {
-		if f.Kind == names.KindSecurityContextConstraints.Kind {
-			needed = append(needed, sccPermission())
-		}
+	ofAgents := agentPermissions
+	if slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.Kind == names.KindSecurityContextConstraints.Kind }) {
+		ofAgents = append(ofAgents, sccPermission)
 	}
-	denied := map[string][]string{}
-	for _, p := range needed {
+	d.account(ctx, names.Operator, operatorPermissions)
+	d.account(ctx, names.NodeAgent, ofAgents)
+}
+
+// account checks the permissions that a ServiceAccount needs.
+func (d *doctor) account(ctx context.Context, name string, needed []authorizationv1.ResourceAttributes) {
+	f := check.Finding{Kind: "ServiceAccount", Namespace: d.namespace, Name: name}
+	var denied []string
+	for _, attributes := range needed {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:   fmt.Sprintf("system:serviceaccount:%s:%s", d.namespace, p.account),
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated"},
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: p.verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Name: p.name,
-			},
+			User:               fmt.Sprintf("system:serviceaccount:%s:%s", d.namespace, name),
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated"},
+			ResourceAttributes: &attributes,
 		}}
-		if d.Request("reviewing a permission", func() error { return d.client.Create(ctx, review) }) == check.Forbidden {
-			d.Add(check.Finding{Kind: "ServiceAccount", Namespace: d.namespace, Name: p.account}.Unreadable())
+		if d.Request("reviewing a permission", func() error { return d.Client.Create(ctx, review) }) == check.Forbidden {
+			d.Add(f.Unreadable())
 			return
 		}
 		if !review.Status.Allowed {
-			denied[p.account] = append(denied[p.account], p.String())
+			resource, _ := strings.CutSuffix(attributes.Resource+"/"+attributes.Subresource, "/")
+			text := attributes.Verb + " " + schema.GroupResource{Group: attributes.Group, Resource: resource}.String() + " " + attributes.Name
+			denied = append(denied, strings.TrimSpace(text))
 		}
 	}
-	for _, account := range []string{names.Operator, names.NodeAgent} {
-		f := check.Finding{Kind: "ServiceAccount", Namespace: d.namespace, Name: account}
-		if len(denied[account]) == 0 {
-			d.Add(f.OK("has the permissions that it needs"))
-			continue
-		}
-		d.Add(f.Failed("Forbidden", "may not "+strings.Join(denied[account], ", "), "Apply the roles and bindings of the operator's release again."))
+	if len(denied) > 0 {
+		d.Add(f.Failed("Forbidden", "may not "+strings.Join(denied, ", "), "Apply the roles and bindings of the operator's release again."))
+		return
 	}
-}
-
-// String returns the permission as in "create services".
-func (p permission) String() string {
-	resource := schema.GroupResource{Group: p.group, Resource: p.resource}.String()
-	if p.subresource != "" {
-		resource = schema.GroupResource{Group: p.group, Resource: p.resource + "/" + p.subresource}.String()
-	}
-	return strings.TrimSpace(strings.Join([]string{p.verb, resource, p.name}, " "))
+	d.Add(f.OK("has the permissions that it needs"))
 }
