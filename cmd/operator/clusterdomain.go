@@ -21,11 +21,9 @@ func resolverDomain(file string) (string, error) {
 	}
 	var domain string
 	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || fields[0] != "search" {
-			continue
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == "search" {
+			domain = ofSearchList(fields[1:]) // the last list counts
 		}
-		domain = ofSearchList(fields[1:]) // the last list counts
 	}
 	return domain, nil
 }
