@@ -28,19 +28,9 @@ import (
 	"github.com/listener-operator/listener-operator/node-agent/volume"
 )
 
-// gcPercent is the default of GOGC. It trades CPU time for memory, because one process runs on each node.
-const gcPercent = 50
-
-// Options are the options of the process.
+// Options are the options of the process. The usage of the flags describes them.
 type Options struct {
-	// NodeName is the name of the Node on which the agent runs.
-	NodeName string
-	// KubeletDir is the root directory of the kubelet (--root-dir), mounted at the same path as on the host.
-	KubeletDir string
-	// HealthProbeBindAddress is the address that serves /healthz, /readyz and /metrics.
-	HealthProbeBindAddress string
-	// LogLevel is "info" or "debug".
-	LogLevel string
+	NodeName, KubeletDir, HealthProbeBindAddress, LogLevel string
 }
 
 // parseOptions parses the command line. Usage and errors of flags are written to output.
@@ -55,13 +45,9 @@ func parseOptions(args []string, output io.Writer) (Options, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	return o, o.validate(flags.Args())
-}
-
-func (o *Options) validate(rest []string) error {
 	var errs []error
-	if len(rest) > 0 {
-		errs = append(errs, fmt.Errorf("unexpected arguments %q", rest))
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("unexpected arguments %q", flags.Args()))
 	}
 	if o.NodeName == "" {
 		errs = append(errs, errors.New("neither --node-name nor the environment variable NODE_NAME is set"))
@@ -73,7 +59,7 @@ func (o *Options) validate(rest []string) error {
 		errs = append(errs, fmt.Errorf("--log-level %q is invalid: it must be info or debug", o.LogLevel))
 	}
 	o.KubeletDir = filepath.Clean(o.KubeletDir)
-	return errors.Join(errs...)
+	return o, errors.Join(errs...)
 }
 
 func main() {
@@ -92,7 +78,7 @@ func main() {
 	logger := logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	klog.SetLogger(logger)
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(50) // trades CPU time for memory, because one process runs on each node
 	}
 	ctx, stop := signal.NotifyContext(logr.NewContext(context.Background(), logger), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -49,20 +49,12 @@ import (
 )
 
 // Options are the options of the process. What an administrator may want to change at run time is in
-// ListenerOperator/cluster. main says which environment variables and flags they come from.
+// ListenerOperator/cluster. main reads them from the environment and flags.
 type Options struct {
 	// Namespace is the namespace of the operator and the node agent.
 	Namespace string
 	// NodeAgentImage is the image of the node agent.
 	NodeAgentImage string
-	// MetricsAddress is the address that serves metrics over HTTPS, to authorized clients only; "0" disables it.
-	MetricsAddress string
-	// MetricsCertificate is a directory with the serving certificate for metrics, or "".
-	MetricsCertificate string
-	// HealthAddress is the address that serves /healthz and /readyz.
-	HealthAddress string
-	// LeaderElection is required if two replicas may run at the same time, which includes rolling updates.
-	LeaderElection bool
 	// PodName and PodUID are those of the operator's own Pod. They identify the leader.
 	PodName, PodUID string
 	// OperatorCondition is the name of the object in which the Operator Lifecycle Manager reads conditions of the
@@ -73,12 +65,11 @@ type Options struct {
 	// FirstSpec has fields of the spec of ListenerOperator/cluster, as JSON, which are used only when the operator creates
 	// the object. It does so once. May be empty.
 	FirstSpec string
-	// LogLevel is "info" or "debug".
-	LogLevel string
-}
 
-// gcPercent is the default of GOGC. It trades CPU time for memory, most of which is the cache.
-const gcPercent = 50
+	// The usage of the flags describes the others.
+	MetricsAddress, MetricsCertificate, HealthAddress, LogLevel string
+	LeaderElection                                              bool // rolling updates run two replicas
+}
 
 func main() {
 	options := Options{
@@ -99,7 +90,7 @@ func main() {
 		return
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(50) // trades CPU time for memory, most of which is the cache
 	}
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
 		ctrl.Log.Error(err, "Stopping")
@@ -140,7 +131,7 @@ func run(ctx context.Context, options Options) error {
 		return err
 	}
 	var err error
-	if options.ClusterDomain, err = resolverDomain(resolverConfiguration); err != nil {
+	if options.ClusterDomain, err = resolverDomain("/etc/resolv.conf"); err != nil {
 		ctrl.Log.Error(err, "Finding the DNS domain of the cluster; the one of ListenerOperator/cluster is used")
 	}
 	config, err := ctrl.GetConfig()
@@ -214,20 +205,13 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 		// Controller-runtime 0.24 may block its priority queue for ever when it is shut down while requests are pending
 		// (kubernetes-sigs/controller-runtime#3538). The process would then not release its lease.
 		Controller: ctrlconfig.Controller{UsePriorityQueue: ptr.To(false)},
-		Metrics: metricsserver.Options{
-			BindAddress:    options.MetricsAddress,
-			SecureServing:  true,
-			TLSOpts:        metricsTLS,
-			FilterProvider: newAuthorization,
-		},
-		HealthProbeBindAddress:              options.HealthAddress,
-		LeaderElection:                      options.LeaderElection,
-		LeaderElectionResourceLockInterface: lock,
+		Metrics:    metricsserver.Options{BindAddress: options.MetricsAddress, SecureServing: true, TLSOpts: metricsTLS, FilterProvider: newAuthorization},
+
+		HealthProbeBindAddress: options.HealthAddress,
+		LeaderElection:         options.LeaderElection, LeaderElectionResourceLockInterface: lock,
+		LeaseDuration: &times.lease, RenewDeadline: &times.renew, RetryPeriod: &times.retry,
 		// The controllers have ended when the lease is released, and the process ends when run returns.
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &times.lease,
-		RenewDeadline:                 &times.renew,
-		RetryPeriod:                   &times.retry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)

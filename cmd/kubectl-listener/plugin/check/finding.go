@@ -12,14 +12,10 @@ type State string
 
 // The states.
 const (
-	// OK is as it should be.
-	OK State = "OK"
-	// Warning needs no action, or not by the user who asks.
-	Warning State = "Warning"
-	// Failed is wrong.
-	Failed State = "Failed"
-	// Unknown is what the user may not read.
-	Unknown State = "Unknown"
+	OK      State = "OK"      // as it should be
+	Warning State = "Warning" // needs no action, or not by the user who asks
+	Failed  State = "Failed"
+	Unknown State = "Unknown" // the user may not read it
 )
 
 // Finding is what is known about one object. Its JSON is part of the output.
@@ -123,8 +119,7 @@ func (f Finding) FailedBy(reason, message string) Finding {
 
 // Unreadable returns the finding that the user may not read an object.
 func (f Finding) Unreadable() Finding {
-	f.State, f.Message = Unknown, "you may not read it"
-	return f
+	return Finding{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, State: Unknown, Message: "you may not read it"}
 }
 
 // Because returns the finding of what may be the consequence of another one.

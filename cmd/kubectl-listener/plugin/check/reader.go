@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/index"
@@ -20,12 +22,9 @@ type Presence int
 
 // Whether an object exists.
 const (
-	// Missing means that there is no such object.
-	Missing Presence = iota
-	// Present means that the object was read.
-	Present
-	// Forbidden means that the user may not read the object.
-	Forbidden
+	Missing   Presence = iota
+	Present            // it was read
+	Forbidden          // the user may not read it
 )
 
 // Examination reads objects from the API server, and reports what it finds. It keeps the first error: after that it
@@ -51,6 +50,16 @@ func (x *Examination) List(ctx context.Context, list client.ObjectList, options 
 // Follow reads the object of a finding. If the user may not read it, it reports that.
 func (x *Examination) Follow(ctx context.Context, f Finding, o client.Object) Presence {
 	return x.Readable(f, x.Get(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, o))
+}
+
+// Require reads an object. If it does not exist, it reports that by the finding, and if the user may not read it, by
+// another one. It returns whether the object was read.
+func (x *Examination) Require(ctx context.Context, o client.Object, missing Finding) bool {
+	found := x.Follow(ctx, missing, o)
+	if found == Missing {
+		x.Add(missing)
+	}
+	return found == Present
 }
 
 // FollowAll reads a list of objects of the finding's kind. If the user may not read it, it reports that.
@@ -113,6 +122,11 @@ func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !slices.Contains(index.PodClaims(&pod), pvc.Name) })
 }
 
+// Condition returns a condition, or an empty one.
+func Condition(conditions []metav1.Condition, kind string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(conditions, kind), metav1.Condition{})
+}
+
 // PodCondition returns a condition of a Pod, or nil.
 func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
@@ -122,6 +136,3 @@ func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	}
 	return nil
 }
-
-// Named returns the options to list the objects of a name in all namespaces.
-func Named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }

@@ -26,14 +26,9 @@ const maxPrinted = 4096
 // Printable returns a text from objects as a terminal may show it.
 func Printable(s string) string { return message.Printable(s, maxPrinted) }
 
-// Print writes the report of an examination in the format of --output. text writes it as text. The error is ErrProblem
-// if something is wrong.
-func (e *Environment) Print(x *check.Examination, text func(io.Writer, *check.Report)) error {
-	return e.PrintResult(x, &x.Report, func() { text(e.Out, &x.Report) })
-}
-
-// PrintResult is Print with a result that has more than the report.
-func (e *Environment) PrintResult(x *check.Examination, result any, text func()) error {
+// Print writes the result of an examination, which includes its report, in the format of --output. text writes it as
+// text. The error is ErrProblem if something is wrong.
+func (e *Environment) Print(x *check.Examination, result any, text func()) error {
 	if x.Err != nil {
 		return x.Err
 	}
@@ -53,17 +48,16 @@ func (e *Environment) Encode(value any, text func()) error {
 		text()
 		return nil
 	}
+	format := "%s\n"
 	content, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && e.Output == outputYAML {
-		content, err = yaml.JSONToYAML(content)
-		content = append([]byte("---\n"), content...)
-	} else {
-		content = append(content, '\n')
+	if e.Output == "yaml" {
+		format = "---\n%s"
+		content, err = yaml.Marshal(value)
 	}
 	if err != nil {
 		return fmt.Errorf("encoding the output: %w", err)
 	}
-	_, err = e.Out.Write(content)
+	_, err = fmt.Fprintf(e.Out, format, content)
 	return err
 }
 
@@ -80,9 +74,9 @@ func WriteSteps(out io.Writer, r *check.Report) {
 	writeTable(out, r.Findings)
 	if r.Problem != nil {
 		writeProblem(out, r.Problem)
-		return
+	} else {
+		fmt.Fprintln(out, nothingWrong)
 	}
-	fmt.Fprintln(out, nothingWrong)
 }
 
 // nothingWrong is written if there is no problem.

@@ -49,40 +49,35 @@ Run it where the clients are: an address that works there need not work elsewher
   kubectl listener connect listener/kafka-bootstrap --timeout 1s`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.CompleteNames(1, kinds...),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, args []string) error {
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout is %s, and must be positive", timeout)
 			}
-			x, err := e.Examination()
+			o, err := e.Find(ctx, x.Client, args, kinds...)
 			if err != nil {
 				return err
 			}
-			o, err := e.Find(cmd.Context(), x.Client, args, kinds...)
-			if err != nil {
-				return err
-			}
-			endpoints := endpointsOf(cmd.Context(), x, o)
-			if x.Err != nil {
-				return x.Err
-			}
+			endpoints := endpointsOf(ctx, x, o)
 			if len(endpoints) == 0 {
 				x.Add(check.Finding{Kind: o.GetObjectKind().GroupVersionKind().Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
 					"Find out why: kubectl listener why "+args[len(args)-1]))
 			}
-			x.Findings = append(x.Findings, dialAll(cmd.Context(), endpoints, timeout)...)
-			return e.Print(x, command.WriteChecks)
-		},
+			dialled := make([]check.Finding, len(endpoints))
+			dial := func(i int) { dialled[i] = endpoints[i].dial(ctx, timeout) }
+			workqueue.ParallelizeUntil(context.Background(), maxConnections, len(endpoints), dial) // dial ends with ctx
+			x.Findings = append(x.Findings, dialled...)
+			return nil
+		}),
 	}
 	e.AddOutputFlag(cmd)
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "How long to wait for each connection.")
 	return cmd
 }
 
-// endpoint is an address with one port.
+// endpoint is an address with the number of a port, and that port.
 type endpoint struct {
-	host, port string
-	number     int32
-	protocol   corev1.Protocol
+	address, port string
+	protocol      corev1.Protocol
 }
 
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
@@ -102,6 +97,9 @@ func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) []e
 		x.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: entry.ListenerName}, listener)
 		endpoints = appendEndpoints(endpoints, entry.IngressAddresses, listener)
 	}
+	if x.Err != nil {
+		return nil
+	}
 	return endpoints
 }
 
@@ -113,7 +111,7 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 	}
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			e := endpoint{host: a.Address, port: name, number: a.Ports[name], protocol: protocols[name]}
+			e := endpoint{net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name]))), name, protocols[name]}
 			if !slices.Contains(list, e) {
 				list = append(list, e)
 			}
@@ -122,22 +120,14 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 	return list
 }
 
-// dialAll tries endpoints, and returns a finding for each.
-func dialAll(ctx context.Context, endpoints []endpoint, timeout time.Duration) []check.Finding {
-	findings := make([]check.Finding, len(endpoints))
-	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), func(i int) { findings[i] = endpoints[i].dial(ctx, timeout) })
-	return findings
-}
-
 // dial connects to an endpoint.
 func (e endpoint) dial(ctx context.Context, timeout time.Duration) check.Finding {
-	address := net.JoinHostPort(e.host, strconv.Itoa(int(e.number)))
-	f := check.Finding{Kind: "Address", Name: address}
+	f := check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
 		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol))
 	}
 	started := time.Now()
-	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", address)
+	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
 		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedyForDial(err))
 	}

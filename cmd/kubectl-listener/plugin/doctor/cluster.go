@@ -112,9 +112,7 @@ func (d *doctor) claims(ctx context.Context) {
 		return
 	}
 	var claims corev1.PersistentVolumeClaimList
-	if d.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims) == check.Forbidden {
-		return
-	}
+	d.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims)
 	var findings []check.Finding
 	for i := range claims.Items {
 		pvc := &claims.Items[i]

@@ -32,14 +32,10 @@ It needs the permissions of a cluster administrator. What you may not read is ma
   kubectl listener doctor --output json | jq '.findings[] | select(.state == "Failed")'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			x, err := e.Examination()
-			if err != nil {
-				return err
-			}
-			(&doctor{Examination: x}).examine(cmd.Context())
-			return e.Print(x, command.WriteChecks)
-		},
+		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, _ []string) error {
+			(&doctor{Examination: x}).examine(ctx)
+			return nil
+		}),
 	}
 	e.AddOutputFlag(cmd)
 	return cmd

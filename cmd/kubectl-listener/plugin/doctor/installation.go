@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,9 +26,8 @@ import (
 )
 
 const (
-	remedyInstall       = "Install the operator: docs/install.md"
-	seeWhyNot           = "See why it has not: kubectl describe listeneroperator cluster"
-	remedyConfiguration = "Follow the message. The log of the operator has more: kubectl logs --namespace %s deployment/" + names.Operator
+	remedyInstall = "Install the operator: docs/install.md"
+	seeWhyNot     = "See why it has not: kubectl describe listeneroperator cluster"
 )
 
 // definitions checks the CustomResourceDefinitions.
@@ -63,7 +63,7 @@ func (d *doctor) definition(ctx context.Context, f check.Finding, version string
 func (d *doctor) operator(ctx context.Context) {
 	var deployments appsv1.DeploymentList
 	f := check.Finding{Kind: "Deployment", Name: names.Operator}
-	if d.FollowAll(ctx, f, &deployments, check.Named(names.Operator)) == check.Forbidden {
+	if d.FollowAll(ctx, f, &deployments, client.MatchingFields{"metadata.name": names.Operator}) == check.Forbidden {
 		return
 	}
 	if len(deployments.Items) == 0 {
@@ -91,37 +91,29 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	f := check.Finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
-	switch d.Follow(ctx, f, config) {
-	case check.Missing:
-		d.Add(f.Failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults."))
-	case check.Present:
+	if d.Require(ctx, config, f.Failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults.")) {
 		d.config = config
 		d.Add(d.configurationFinding(f, config))
 	}
 }
 
 func (d *doctor) configurationFinding(f check.Finding, config *operatorv1alpha1.ListenerOperator) check.Finding {
-	remedy := fmt.Sprintf(remedyConfiguration, d.namespace)
-	for _, wrong := range []struct {
-		condition string
-		status    metav1.ConditionStatus
-	}{
-		{operatorv1alpha1.ConditionDegraded, metav1.ConditionTrue}, {operatorv1alpha1.ConditionAvailable, metav1.ConditionFalse},
-	} {
-		if c := meta.FindStatusCondition(config.Status.Conditions, wrong.condition); c != nil && c.Status == wrong.status {
-			if c.Reason == operatorv1alpha1.ReasonOtherOperatorRunning {
-				remedy = "See what would change, and the steps: kubectl listener migrate --dry-run"
-			}
-			return f.Failed(c.Reason, c.Message, remedy)
-		}
-	}
-	progressing := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+	remedy := "Follow the message. The log of the operator has more: kubectl logs --namespace " + d.namespace + " deployment/" + names.Operator
+	degraded := check.Condition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+	available := check.Condition(config.Status.Conditions, operatorv1alpha1.ConditionAvailable)
+	progressing := check.Condition(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 	switch {
+	case degraded.Status == metav1.ConditionTrue && degraded.Reason == operatorv1alpha1.ReasonOtherOperatorRunning:
+		return f.Failed(degraded.Reason, degraded.Message, "See what would change, and the steps: kubectl listener migrate --dry-run")
+	case degraded.Status == metav1.ConditionTrue:
+		return f.Failed(degraded.Reason, degraded.Message, remedy)
+	case available.Status == metav1.ConditionFalse:
+		return f.Failed(available.Reason, available.Message, remedy)
 	case len(config.Status.Conditions) == 0 || config.Status.ObservedGeneration < config.Generation:
 		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator)
 	case config.Spec.ManagementState == operatorv1alpha1.Unmanaged:
 		return f.Warning(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: nothing is repaired")
-	case progressing != nil && progressing.Status == metav1.ConditionTrue:
+	case progressing.Status == metav1.ConditionTrue:
 		return f.Warning(progressing.Reason, progressing.Message)
 	default:
 		return f.OK("available, version %s", config.Status.Version)
@@ -204,4 +196,70 @@ func difference(path string, desired, observed any) string {
 		}
 	}
 	return path
+}
+
+// listeners is the API group of Listeners.
+var listeners = listenersv1alpha1.GroupVersion.Group
+
+// operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in config/rbac
+// that concerns all clusters, the one that is needed first.
+var (
+	operatorPermissions = []authorizationv1.ResourceAttributes{
+		{Verb: "watch", Group: listeners, Resource: "listenerclasses"},
+		{Verb: "create", Group: listeners, Resource: "listeners"},
+		{Verb: "patch", Group: listeners, Resource: "listeners", Subresource: "status"},
+		{Verb: "create", Group: listeners, Resource: "podlisteners"},
+		{Verb: "create", Resource: "services"},
+		{Verb: "create", Resource: "persistentvolumes"},
+		{Verb: "watch", Resource: "persistentvolumeclaims"},
+		{Verb: "patch", Resource: "pods"},
+		{Verb: "watch", Resource: "nodes"},
+		{Verb: "watch", Resource: "namespaces"},
+	}
+	agentPermissions = []authorizationv1.ResourceAttributes{{Verb: "watch", Group: listeners, Resource: "podlisteners"}}
+
+	// sccPermission is the permission of node agents to run on OpenShift.
+	sccPermission = authorizationv1.ResourceAttributes{
+		Verb: "use", Group: names.KindSecurityContextConstraints.Group, Resource: "securitycontextconstraints", Name: names.NodeAgent,
+	}
+)
+
+// permissions checks the permissions of operator and node agents.
+func (d *doctor) permissions(ctx context.Context) {
+	if d.namespace == "" {
+		return
+	}
+	ofAgents := agentPermissions
+	if slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.Kind == names.KindSecurityContextConstraints.Kind }) {
+		ofAgents = append(ofAgents, sccPermission)
+	}
+	d.account(ctx, names.Operator, operatorPermissions)
+	d.account(ctx, names.NodeAgent, ofAgents)
+}
+
+// account checks the permissions that a ServiceAccount needs.
+func (d *doctor) account(ctx context.Context, name string, needed []authorizationv1.ResourceAttributes) {
+	f := check.Finding{Kind: "ServiceAccount", Namespace: d.namespace, Name: name}
+	var denied []string
+	for _, attributes := range needed {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               fmt.Sprintf("system:serviceaccount:%s:%s", d.namespace, name),
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated"},
+			ResourceAttributes: &attributes,
+		}}
+		if d.Request("reviewing a permission", func() error { return d.Client.Create(ctx, review) }) == check.Forbidden {
+			d.Add(f.Unreadable())
+			return
+		}
+		if !review.Status.Allowed {
+			resource, _ := strings.CutSuffix(attributes.Resource+"/"+attributes.Subresource, "/")
+			text := attributes.Verb + " " + schema.GroupResource{Group: attributes.Group, Resource: resource}.String() + " " + attributes.Name
+			denied = append(denied, strings.TrimSpace(text))
+		}
+	}
+	if len(denied) > 0 {
+		d.Add(f.Failed("Forbidden", "may not "+strings.Join(denied, ", "), "Apply the roles and bindings of the operator's release again."))
+		return
+	}
+	d.Add(f.OK("has the permissions that it needs"))
 }

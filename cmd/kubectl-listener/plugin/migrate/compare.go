@@ -133,9 +133,7 @@ func (m *migration) compareListeners(context.Context) {
 // compareClaims finds the claims that this operator treats differently.
 func (m *migration) compareClaims(ctx context.Context) {
 	var claims corev1.PersistentVolumeClaimList
-	if m.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims) == check.Forbidden {
-		return
-	}
+	m.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims)
 	var findings []check.Finding
 	for i := range claims.Items {
 		pvc := &claims.Items[i]

@@ -49,7 +49,7 @@ docs/moving-over.md has the whole procedure.`,
 				return err
 			}
 			result := (&migration{Examination: x, missing: map[string]any{}}).plan(cmd.Context())
-			return e.PrintResult(x, result, func() { result.write(e.Out) })
+			return e.Print(x, result, func() { result.write(e.Out) })
 		},
 	}
 	e.AddOutputFlag(cmd)

@@ -32,17 +32,10 @@ const (
 	// olmPackage is the name of the package of Stackable's listener operator in catalogues.
 	olmPackage = "stackable-listener-operator"
 	// labelOLM begins the label that OLM sets on what belongs to a package. It ends with the namespace.
-	labelOLM       = "operators.coreos.com/" + olmPackage + "."
-	labelOLMCopied = "olm.copiedFrom"
+	labelOLM = "operators.coreos.com/" + olmPackage + "."
 )
 
 var groupVersionOLM = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
-
-// Environment variables of Stackable's listener operator (contract: takeover).
-const (
-	variablePreset        = "LISTENER_CLASS_PRESET"
-	variableClusterDomain = "KUBERNETES_CLUSTER_DOMAIN"
-)
 
 // other is what there is of Stackable's listener operator.
 type other struct {
@@ -103,10 +96,10 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 	for _, c := range template.Containers {
 		image = cmp.Or(image, ", image "+c.Image)
 		for _, v := range c.Env {
-			switch v.Name {
-			case variablePreset:
+			switch v.Name { // contract: takeover
+			case "LISTENER_CLASS_PRESET":
 				m.other.preset = v.Value
-			case variableClusterDomain:
+			case "KUBERNETES_CLUSTER_DOMAIN":
 				m.other.clusterDomain = v.Value
 			}
 		}
@@ -140,7 +133,9 @@ func (m *migration) observeOLM(ctx context.Context) {
 	m.FollowAll(ctx, check.Finding{Kind: "ClusterServiceVersion"}, versions)
 	for i := range versions.Items {
 		v := &versions.Items[i]
-		if _, copied := v.Labels[labelOLMCopied]; copied || !ofPackage(v.Labels) {
+		_, copied := v.Labels["olm.copiedFrom"]
+		labels := slices.Collect(maps.Keys(v.Labels))
+		if copied || !slices.ContainsFunc(labels, func(key string) bool { return strings.HasPrefix(key, labelOLM) }) {
 			continue
 		}
 		m.other.versions = append(m.other.versions, client.ObjectKeyFromObject(v))
@@ -148,14 +143,10 @@ func (m *migration) observeOLM(ctx context.Context) {
 	}
 }
 
-func ofPackage(labels map[string]string) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(key string) bool { return strings.HasPrefix(key, labelOLM) })
-}
-
 // observeOwn finds this operator.
 func (m *migration) observeOwn(ctx context.Context) {
 	var deployments appsv1.DeploymentList
-	m.List(ctx, &deployments, check.Named(names.Operator))
+	m.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
 	m.installed = len(deployments.Items) > 0
 	text := "is this operator"
 	if m.other.runs() {

@@ -22,17 +22,14 @@ const (
 
 // steps returns the steps of the move. There are none if the other operator does not run, and this one is installed.
 func (m *migration) steps() []step {
-	steps := []step{}
-	if !m.other.present() {
-		if m.installed {
-			return steps
-		}
-		steps = append(steps, m.removeWebhook()...)
-		return append(steps, step{titleInstall, []string{commandInstall}}, checkStep)
-	}
-	steps = append(steps, step{"Save the classes and the settings of the other operator.", m.other.save()})
-	steps = append(steps, m.configure()...)
 	install := step{titleInstall, []string{commandInstall}}
+	switch {
+	case !m.other.present() && m.installed:
+		return []step{}
+	case !m.other.present():
+		return append(m.removeWebhook(), install, checkStep)
+	}
+	steps := append([]step{{"Save the classes and the settings of the other operator.", m.other.save()}}, m.configure()...)
 	if m.installed || len(m.missing) > 0 {
 		install.Title = "Apply the manifests of this operator once more: the other one has written its own CustomResourceDefinitions, which lack fields."
 	}

@@ -19,9 +19,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// fieldManager is that of the plugin's only write.
-const fieldManager = "kubectl-listener"
-
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
 	var force bool
@@ -50,21 +47,17 @@ docs/lost-nodes.md has the whole procedure.`,
   kubectl delete pod kafka-0`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.CompleteNames(0, command.KindClaim),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			x, err := e.Examination()
-			if err != nil {
-				return err
-			}
+		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, args []string) error {
 			r := &releaser{Examination: x, force: force}
 			for _, name := range args {
-				o, err := e.Find(cmd.Context(), x.Client, []string{name}, command.KindClaim)
+				o, err := e.Find(ctx, x.Client, []string{name}, command.KindClaim)
 				if err != nil {
 					return err
 				}
-				r.Add(r.release(cmd.Context(), o.(*corev1.PersistentVolumeClaim)))
+				r.Add(r.release(ctx, o.(*corev1.PersistentVolumeClaim)))
 			}
-			return e.Print(x, command.WriteChecks)
-		},
+			return nil
+		}),
 	}
 	e.AddOutputFlag(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "Request the release although the node exists, or the claim excludes it.")
@@ -131,14 +124,14 @@ func (r *releaser) refusal(ctx context.Context, f check.Finding, pvc *corev1.Per
 			"use --force, and delete the Pod.", name, corev1.TaintNodeOutOfService))
 }
 
-// request writes the annotation.
+// request writes the annotation, which is the plugin's only write.
 func (r *releaser) request(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, from string) check.Finding {
 	if r.Err != nil {
 		return f
 	}
 	before := pvc.DeepCopy()
 	metav1.SetMetaDataAnnotation(&pvc.ObjectMeta, names.AnnotationRelease, time.Now().UTC().Format(time.RFC3339))
-	if err := r.Client.Patch(ctx, pvc, client.MergeFrom(before), client.FieldOwner(fieldManager)); err != nil {
+	if err := r.Client.Patch(ctx, pvc, client.MergeFrom(before), client.FieldOwner("kubectl-listener")); err != nil {
 		r.Err = fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(pvc), err)
 	}
 	return f.OK("the release from %s is requested; its Pod can then start elsewhere: kubectl events --for persistentvolumeclaim/%s --watch", from, pvc.Name)

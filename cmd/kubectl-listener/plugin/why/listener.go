@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -38,10 +37,7 @@ func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listene
 
 // condition returns a condition of a Listener, or an empty one.
 func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
-	if listener.Status == nil {
-		return metav1.Condition{}
-	}
-	return ptr.Deref(meta.FindStatusCondition(listener.Status.Conditions, kind), metav1.Condition{})
+	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
 }
 
 // elsewhere has the kinds of the object that a reason of the condition Ready is about, if that is another one than the
@@ -90,11 +86,7 @@ func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 		return nil // the operator says so
 	}
 	class := &listenersv1alpha1.ListenerClass{}
-	switch w.Follow(ctx, f, class) {
-	case check.Forbidden:
-		return nil
-	case check.Missing:
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist"))
+	if !w.Require(ctx, class, f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist")) {
 		return nil
 	}
 	var problem string
@@ -117,13 +109,10 @@ func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) *corev1.Service {
 	service := &corev1.Service{}
 	f := check.Finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
-	switch found := w.Follow(ctx, f, service); {
-	case found == check.Forbidden:
+	if !w.Require(ctx, service, f.Failed("", "does not exist", check.RemedyOperator).Because()) {
 		return nil
-	case found == check.Missing:
-		w.Add(f.Failed("", "does not exist", check.RemedyOperator).Because())
-		return nil
-	case !metav1.IsControlledBy(service, listener):
+	}
+	if !metav1.IsControlledBy(service, listener) {
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonForeignService, "is not that of the Listener"))
 		return nil
 	}
@@ -153,10 +142,7 @@ func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(backend.Reads.GroupVersionKind)
 		f := check.Finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
-		switch w.Follow(ctx, f, object) {
-		case check.Missing:
-			w.Add(f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class."))
-		case check.Present:
+		if w.Require(ctx, object, f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")) {
 			w.Add(okUnless(f, listener, "exists"))
 		}
 	}
@@ -166,15 +152,13 @@ func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) {
 	f := check.Finding{Kind: kind.Kind, Namespace: listener.Namespace}
 	list := &metav1.PartialObjectMetadataList{}
-	for _, version := range append([]string{kind.Version}, kind.OtherVersions...) {
-		list.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
-		found := w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace))
-		if found == check.Forbidden {
-			return
-		}
-		if found == check.Present { // otherwise, the cluster may serve another version
-			break
-		}
+	list.SetGroupVersionKind(kind.GroupVersionKind)
+	served, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...)
+	if err == nil {
+		list.SetGroupVersionKind(served.GroupVersionKind)
+	}
+	if w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace)) == check.Forbidden {
+		return
 	}
 	for i := range list.Items {
 		if metav1.IsControlledBy(&list.Items[i], listener) {

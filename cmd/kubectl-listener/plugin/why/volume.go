@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -23,13 +24,10 @@ func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	requested, problem := claim.ParseSelector(pvc.Annotations)
 	pv := &corev1.PersistentVolume{}
 	f := check.Finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}
-	switch found := w.Follow(ctx, f, pv); {
-	case found == check.Forbidden:
+	if !w.Require(ctx, pv, f.Failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", check.RemedyOperator)) {
 		return requested
-	case found == check.Missing:
-		w.Add(f.Failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", check.RemedyOperator))
-		return requested
-	case !claim.IsBoundTo(pv, pvc):
+	}
+	if !claim.IsBoundTo(pv, pvc) {
 		w.Add(f.Failed("", "is not a listener volume of this claim", "Create the claim again without spec.volumeName."))
 		return requested
 	}
@@ -41,7 +39,7 @@ func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonSelectorChanged, fmt.Sprintf(
 			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect", describe(provisioned), describe(requested))))
 	}
-	w.pin(ctx, pv, types.NamespacedName{Namespace: pvc.Namespace, Name: pvc.Name})
+	w.pin(ctx, pv)
 	return provisioned
 }
 
@@ -53,7 +51,7 @@ func describe(s claim.Selector) string {
 }
 
 // pin follows the node affinity of the volume of a claim.
-func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey types.NamespacedName) {
+func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
 	pinned := index.PinnedNodes(pv)
 	if len(pinned) == 0 {
@@ -61,7 +59,7 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey ty
 		return
 	}
 	node := &corev1.Node{}
-	release := fmt.Sprintf("kubectl listener release %s --namespace %s", claimKey.Name, claimKey.Namespace)
+	release := fmt.Sprintf("kubectl listener release %s --namespace %s", pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.Namespace)
 	switch found := w.Get(ctx, types.NamespacedName{Name: pinned[0]}, node); {
 	case found == check.Forbidden:
 		w.Add(f.OK("is pinned to node %s", pinned[0]))
@@ -70,16 +68,13 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey ty
 	case claim.NodeLost(node):
 		w.Add(f.Failed(listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("is pinned to node %s, which is out of service", pinned[0]), check.RemedyNodeLost+release))
 	default:
-		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), claimKey, release))
+		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef, release))
 	}
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
-func (w *walk) stuck(ctx context.Context, f check.Finding, claimKey types.NamespacedName, release string) check.Finding {
-	pvc := &corev1.PersistentVolumeClaim{}
-	if w.Get(ctx, claimKey, pvc) != check.Present {
-		return f
-	}
+func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference, release string) check.Finding {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
 	for _, pod := range w.Pods(ctx, pvc) {
 		if scheduled := check.PodCondition(&pod, corev1.PodScheduled); scheduled == nil || scheduled.Status != corev1.ConditionFalse {
 			continue
@@ -125,11 +120,7 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 	}
 	addresses := &listenersv1alpha1.PodListeners{}
 	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-	switch w.Follow(ctx, f, addresses) {
-	case check.Forbidden:
-		return
-	case check.Missing:
-		w.Add(f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator))
+	if !w.Require(ctx, addresses, f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator)) {
 		return
 	}
 	for i := range pod.Spec.Volumes {
@@ -174,7 +165,7 @@ func (w *walk) agent(ctx context.Context, node string) {
 	f := check.Finding{Kind: "Node", Name: node}
 	switch found := w.Follow(ctx, f, &csiNode); {
 	case found == check.Forbidden:
-	case found == check.Missing || !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
+	case !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
 		w.Add(f.Failed("NoNodeAgent", "no node agent is registered with its kubelet", "Find out why the node agent does not run there: kubectl listener doctor"))
 	default:
 		w.Add(f.OK("has a node agent"))

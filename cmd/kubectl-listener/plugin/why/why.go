@@ -45,26 +45,19 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
   kubectl listener why kafka-0 --output json`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.CompleteNames(1, kinds...),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			x, err := e.Examination()
-			if err != nil {
-				return err
-			}
-			o, err := e.Find(cmd.Context(), x.Client, args, kinds...)
-			if err != nil {
-				return err
-			}
+		RunE: e.Examine(command.WriteSteps, func(ctx context.Context, x *check.Examination, args []string) error {
 			w := &walk{x}
+			o, err := e.Find(ctx, x.Client, args, kinds...)
 			switch o := o.(type) {
 			case *corev1.Pod:
-				w.fromPod(cmd.Context(), o)
+				w.fromPod(ctx, o)
 			case *corev1.PersistentVolumeClaim:
-				w.fromClaim(cmd.Context(), o)
+				w.fromClaim(ctx, o)
 			case *listenersv1alpha1.Listener:
-				w.fromListener(cmd.Context(), o)
+				w.fromListener(ctx, o)
 			}
-			return e.Print(x, command.WriteSteps)
-		},
+			return err
+		}),
 	}
 	e.AddOutputFlag(cmd)
 	return cmd
@@ -142,7 +135,7 @@ func (w *walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Lis
 	for i := range volumes.Items {
 		pv := &volumes.Items[i]
 		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
-			w.pin(ctx, pv, types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name})
+			w.pin(ctx, pv)
 		}
 	}
 	var pods corev1.PodList
@@ -159,25 +152,18 @@ func (w *walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	if pvc.Spec.VolumeName == "" || f.State == check.Failed {
 		return
 	}
-	w.listenerOf(ctx, pvc, w.volume(ctx, pvc), pod)
+	if selector := w.volume(ctx, pvc); selector != (claim.Selector{}) {
+		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+		if selector.Class != "" {
+			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
+		} else {
+			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
+		}
+		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing) {
+			w.listener(ctx, listener, pod)
+		}
+	}
 	if pod != nil {
 		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == pvc.Name })
-	}
-}
-
-// listenerOf follows the Listener of a claim with the selector.
-func (w *walk) listenerOf(ctx context.Context, pvc *corev1.PersistentVolumeClaim, selector claim.Selector, pod *corev1.Pod) {
-	f := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-	if f.Name == "" {
-		return
-	}
-	listener := &listenersv1alpha1.Listener{}
-	switch found := w.Follow(ctx, f, listener); {
-	case found == check.Missing && selector.Class != "":
-		w.Add(f.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator))
-	case found == check.Missing:
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist"))
-	case found == check.Present:
-		w.listener(ctx, listener, pod)
 	}
 }
