@@ -62,8 +62,8 @@ type Options struct {
 	OperatorCondition string
 	// ClusterDomain is the DNS domain of the cluster, from the configuration of the resolver. Empty if that has none.
 	ClusterDomain string
-	// FirstSpec has fields of the spec of ListenerOperator/cluster, as JSON, which are used only when the operator creates
-	// the object. It does so once. May be empty.
+	// FirstSpec has fields of the spec of ListenerOperator/cluster, as JSON, which are used only when the operator
+	// creates the object. It does so once. May be empty.
 	FirstSpec string
 
 	// The usage of the flags describes the others.

@@ -201,8 +201,8 @@ func difference(path string, desired, observed any) string {
 // listeners is the API group of Listeners.
 var listeners = listenersv1alpha1.GroupVersion.Group
 
-// operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in config/rbac
-// that concerns all clusters, the one that is needed first.
+// operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in
+// config/rbac that concerns all clusters, the one that is needed first.
 var (
 	operatorPermissions = []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Group: listeners, Resource: "listenerclasses"},

@@ -77,7 +77,7 @@ type step struct {
 type migration struct {
 	*check.Examination
 	other other
-	// installed is set if this operator is, and config is its configuration, or nil if that does not exist or cannot be read.
+	// installed is set if this operator is. config is nil if it does not exist or cannot be read.
 	installed bool
 	config    *operatorv1alpha1.ListenerOperator
 	classes   []listenersv1alpha1.ListenerClass

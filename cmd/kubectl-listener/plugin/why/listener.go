@@ -194,8 +194,8 @@ func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 }
 
-// count returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them. A Pod
-// of two IP families is in two slices.
+// count returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them. A
+// Pod of two IP families is in two slices.
 func count(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
 	known := sets.New[string]()
 	for i := range endpointSlices {

@@ -112,8 +112,8 @@ func podFinding(pod *corev1.Pod) check.Finding {
 	return f.OK("runs on node %s", pod.Spec.NodeName)
 }
 
-// podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners, and
-// into the files.
+// podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
+// and into the files.
 func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
 		return // it has no addresses of its own
