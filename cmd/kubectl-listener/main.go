@@ -22,12 +22,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := plugin.NewCommand(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}).ExecuteContext(ctx)
 	stop()
-	switch {
+	switch { // the statuses are as those of `kubectl diff`
 	case err == nil:
 	case errors.Is(err, command.ErrProblem):
-		os.Exit(plugin.ExitProblem)
+		os.Exit(1)
 	default:
 		command.WriteError(os.Stderr, err)
-		os.Exit(plugin.ExitError)
+		os.Exit(2)
 	}
 }

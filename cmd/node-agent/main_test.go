@@ -91,8 +91,9 @@ func startAgent(t *testing.T) *kubelet {
 	k := &kubelet{t: t, dir: dir, health: freeAddress(t), stopped: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	k.stop = cancel
-	options := Options{NodeName: "node-1", KubeletDir: dir, HealthProbeBindAddress: k.health, API: apiserver.Config(t)}
-	go func() { k.stopped <- run(ctx, options) }()
+	options := Options{NodeName: "node-1", KubeletDir: dir, HealthProbeBindAddress: k.health}
+	config := apiserver.Config(t)
+	go func() { k.stopped <- run(ctx, config, options) }()
 	return k
 }
 

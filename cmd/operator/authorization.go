@@ -13,8 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
@@ -42,8 +41,7 @@ const (
 // the path. controller-runtime's filter does the same with the machinery of an API server, which would be half of the
 // program.
 type authorization struct {
-	tokens  authenticationclient.TokenReviewInterface
-	access  authorizationclient.SubjectAccessReviewInterface
+	clients kubernetes.Interface
 	limiter flowcontrol.PassiveRateLimiter
 	// results has the status of the response by the hash of a request's token, method and path.
 	results *cache.LRUExpireCache
@@ -52,24 +50,20 @@ type authorization struct {
 }
 
 // newReviews returns an authorization that asks these clients.
-func newReviews(tokens authenticationclient.TokenReviewInterface, access authorizationclient.SubjectAccessReviewInterface, c clock.Clock) *authorization {
+func newReviews(clients kubernetes.Interface, c clock.Clock) *authorization {
 	return &authorization{
-		tokens: tokens, access: access, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst, c),
+		clients: clients, limiter: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewBurst, c),
 		results: cache.NewLRUExpireCacheWithClock(maxResults, c), known: cache.NewLRUExpireCacheWithClock(maxResults, c),
 	}
 }
 
 // newAuthorization is a provider of filters for metricsserver.Options.
 func newAuthorization(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
-	authentication, err := authenticationclient.NewForConfigAndClient(config, client)
+	clients, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
-		return nil, fmt.Errorf("creating the client for the authentication of metrics: %w", err)
+		return nil, fmt.Errorf("creating the clients for the authorization of metrics: %w", err)
 	}
-	access, err := authorizationclient.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, fmt.Errorf("creating the client for the authorization of metrics: %w", err)
-	}
-	return newReviews(authentication.TokenReviews(), access.SubjectAccessReviews(), clock.RealClock{}).filter, nil
+	return newReviews(clients, clock.RealClock{}).filter, nil
 }
 
 // filter returns a handler that calls next for authorized requests only.
@@ -117,31 +111,28 @@ func (a *authorization) review(r *http.Request) (int, error) {
 
 // ask has the API server review a request.
 func (a *authorization) ask(ctx context.Context, token string, r *http.Request) (int, error) {
-	who, err := a.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	who, err := a.clients.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return http.StatusInternalServerError, fmt.Errorf("authenticating: %w", err)
 	}
 	if !who.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
-	may, err := a.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: accessOf(who.Status.User, r)}, metav1.CreateOptions{})
+	user := who.Status.User
+	access := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: make(map[string]authorizationv1.ExtraValue, len(user.Extra)),
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: strings.ToLower(r.Method)},
+	}}
+	for key, values := range user.Extra {
+		access.Spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	may, err := a.clients.AuthorizationV1().SubjectAccessReviews().Create(ctx, access, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, fmt.Errorf("authorizing user %s: %w", who.Status.User.Username, err)
+		return http.StatusInternalServerError, fmt.Errorf("authorizing user %s: %w", user.Username, err)
 	}
 	if !may.Status.Allowed {
 		return http.StatusForbidden, nil
 	}
 	return http.StatusOK, nil
-}
-
-// accessOf describes the access of a user who sends a request.
-func accessOf(user authenticationv1.UserInfo, r *http.Request) authorizationv1.SubjectAccessReviewSpec {
-	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
-	for key, values := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	return authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: r.URL.Path, Verb: strings.ToLower(r.Method)},
-	}
 }

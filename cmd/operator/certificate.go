@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
 
@@ -27,20 +28,15 @@ func newMetricsCertificate(dir, namespace string) (*metricsCertificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generating a self-signed certificate for metrics: %w", err)
 	}
-	selfSigned, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
+	m := &metricsCertificate{dir: dir}
+	if m.selfSigned, err = tls.X509KeyPair(certificate, key); err != nil {
 		return nil, fmt.Errorf("generating a self-signed certificate for metrics: %w", err)
 	}
-	return &metricsCertificate{dir: dir, selfSigned: selfSigned}, nil
+	return m, nil
 }
 
-// apply configures a server to serve the certificate.
-func (m *metricsCertificate) apply(config *tls.Config) {
-	config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return m.current() }
-}
-
-// current reads the files for each new connection. Prometheus reuses its connections.
-func (m *metricsCertificate) current() (*tls.Certificate, error) {
+// get implements tls.Config.GetCertificate. It reads the files for each new connection; Prometheus reuses its own.
+func (m *metricsCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if m.dir == "" {
 		return &m.selfSigned, nil
 	}
@@ -52,4 +48,18 @@ func (m *metricsCertificate) current() (*tls.Certificate, error) {
 		return nil, fmt.Errorf("reading the serving certificate for metrics: %w", err)
 	}
 	return &pair, nil
+}
+
+// expiry is when the serving certificate for metrics expires.
+func (m *metricsCertificate) expiry() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "listener_operator_metrics_certificate_expiry_timestamp_seconds",
+		Help: "When the serving certificate for metrics expires, in seconds since 1970. It is 0 if the certificate cannot be read.",
+	}, func() float64 {
+		pair, err := m.get(nil)
+		if err != nil || pair.Leaf == nil {
+			return 0
+		}
+		return float64(pair.Leaf.NotAfter.Unix())
+	})
 }

@@ -18,8 +18,7 @@ func TestMetricsAreServedWithTheCurrentCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS13}
-	certificate.apply(config)
+	config := &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: certificate.get}
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", config)
 	if err != nil {
 		t.Fatal(err)

@@ -9,11 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// resolverConfiguration is the file with the configuration of the resolver, which the kubelet writes for each Pod.
-const resolverConfiguration = "/etc/resolv.conf"
-
-// resolverDomain returns the DNS domain of the cluster, by the configuration of a Pod's resolver. It is "" if the
-// configuration does not name one, as that of a Pod with the DNS policy Default.
+// resolverDomain returns the DNS domain of the cluster, by the configuration of a Pod's resolver, a file that the
+// kubelet writes. It is "" if the configuration does not name one, as that of a Pod with the DNS policy Default.
 func resolverDomain(file string) (string, error) {
 	content, err := os.ReadFile(filepath.Clean(file))
 	if err != nil {
@@ -21,11 +18,9 @@ func resolverDomain(file string) (string, error) {
 	}
 	var domain string
 	for line := range strings.Lines(string(content)) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || fields[0] != "search" {
-			continue
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == "search" {
+			domain = ofSearchList(fields[1:]) // the last list counts
 		}
-		domain = ofSearchList(fields[1:]) // the last list counts
 	}
 	return domain, nil
 }

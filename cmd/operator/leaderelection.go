@@ -22,13 +22,10 @@ func election(openShift bool) electionTimes {
 	return electionTimes{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
 }
 
-// newLock returns the lease for leader election, or nil without leader election. The leader is a Pod, not a process: a
+// newLock returns the lease for leader election. The leader is a Pod, not a process: a
 // container that restarts continues with the lease of the one before, instead of waiting until it expires. The kubelet
 // starts a container only when the one before has exited, so the two never run at the same time.
 func newLock(config *rest.Config, options Options, times electionTimes) (resourcelock.Interface, error) {
-	if !options.LeaderElection {
-		return nil, nil //nolint:nilnil // the manager takes no lock as nil
-	}
 	identity := resourcelock.ResourceLockConfig{Identity: options.PodName + "_" + options.PodUID}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.Namespace, names.Operator, identity, config, times.renew)
 	if err != nil {

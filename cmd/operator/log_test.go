@@ -29,7 +29,7 @@ func TestErrorsOfNamespacesThatAreBeingDeletedAreLoggedForDebugging(t *testing.T
 		{nil, slog.LevelInfo, "ERROR"},
 	} {
 		var got strings.Builder
-		log := logr.FromSlogHandler(quiet(slog.NewTextHandler(&got, &slog.HandlerOptions{Level: tc.level})))
+		log := logr.FromSlogHandler(quiet{slog.NewTextHandler(&got, &slog.HandlerOptions{Level: tc.level})})
 		log.WithName("events").WithValues("namespace", "shop").Error(tc.err, "Server rejected event", "event", "web")
 		if tc.want == "" != (got.Len() == 0) || !strings.Contains(got.String(), tc.want) {
 			t.Errorf("%v at level %s: logged %q, want %q", tc.err, tc.level, got.String(), tc.want)

@@ -49,38 +49,27 @@ import (
 )
 
 // Options are the options of the process. What an administrator may want to change at run time is in
-// ListenerOperator/cluster.
+// ListenerOperator/cluster. main reads them from the environment and flags.
 type Options struct {
-	// Namespace is the namespace of the operator and the node agent, from the environment variable OPERATOR_NAMESPACE.
+	// Namespace is the namespace of the operator and the node agent.
 	Namespace string
-	// NodeAgentImage is the image of the node agent, from the environment variable RELATED_IMAGE_NODE_AGENT.
+	// NodeAgentImage is the image of the node agent.
 	NodeAgentImage string
-	// MetricsAddress is the address that serves metrics over HTTPS, to authorized clients only; "0" disables it.
-	MetricsAddress string
-	// MetricsCertificate is a directory with the serving certificate for metrics, in tls.crt and tls.key. Without a
-	// directory, and until the files exist, the operator serves a self-signed certificate.
-	MetricsCertificate string
-	// HealthAddress is the address that serves /healthz and /readyz.
-	HealthAddress string
-	// LeaderElection is required if two replicas may run at the same time, which includes rolling updates.
-	LeaderElection bool
-	// PodName and PodUID are those of the operator's own Pod, from the environment variables POD_NAME and POD_UID. They
-	// identify the leader, and are required for leader election.
+	// PodName and PodUID are those of the operator's own Pod. They identify the leader.
 	PodName, PodUID string
 	// OperatorCondition is the name of the object in which the Operator Lifecycle Manager reads conditions of the
-	// operator, from the environment variable OPERATOR_CONDITION_NAME. Empty if something else installed the operator.
+	// operator. Empty if something else installed the operator.
 	OperatorCondition string
 	// ClusterDomain is the DNS domain of the cluster, from the configuration of the resolver. Empty if that has none.
 	ClusterDomain string
-	// FirstSpec has fields of the spec of ListenerOperator/cluster, as JSON, from the environment variable
-	// LISTENEROPERATOR_SPEC. They are used only when the operator creates the object, which it does once. May be empty.
+	// FirstSpec has fields of the spec of ListenerOperator/cluster, as JSON, which are used only when the operator
+	// creates the object. It does so once. May be empty.
 	FirstSpec string
-	// LogLevel is "info" or "debug".
-	LogLevel string
-}
 
-// gcPercent is the default of GOGC. It trades CPU time for memory, most of which is the cache.
-const gcPercent = 50
+	// The usage of the flags describes the others.
+	MetricsAddress, MetricsCertificate, HealthAddress, LogLevel string
+	LeaderElection                                              bool // rolling updates run two replicas
+}
 
 func main() {
 	options := Options{
@@ -101,7 +90,7 @@ func main() {
 		return
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(50) // trades CPU time for memory, most of which is the cache
 	}
 	if err := run(ctrl.SetupSignalHandler(), options); err != nil {
 		ctrl.Log.Error(err, "Stopping")
@@ -134,15 +123,15 @@ func (o Options) validate() error {
 func run(ctx context.Context, options Options) error {
 	level := slog.LevelInfo
 	if options.LogLevel == "debug" {
-		level-- // logr's V(1)
+		level = levelDebug
 	}
-	ctrl.SetLogger(logr.FromSlogHandler(quiet(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))))
+	ctrl.SetLogger(logr.FromSlogHandler(quiet{slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})}))
 	klog.SetLogger(ctrl.Log.WithName("kubernetes"))
 	if err := options.validate(); err != nil {
 		return err
 	}
 	var err error
-	if options.ClusterDomain, err = resolverDomain(resolverConfiguration); err != nil {
+	if options.ClusterDomain, err = resolverDomain("/etc/resolv.conf"); err != nil {
 		ctrl.Log.Error(err, "Finding the DNS domain of the cluster; the one of ListenerOperator/cluster is used")
 	}
 	config, err := ctrl.GetConfig()
@@ -180,14 +169,17 @@ func start(ctx context.Context, config *rest.Config, options Options) error {
 	if err := metrics.Registry.Register(certificate.expiry()); err != nil {
 		return fmt.Errorf("registering the expiry of the serving certificate for metrics: %w", err)
 	}
-	mgr, err := newManager(config, options, election(apis.OpenShift()), profile.Apply, certificate.apply)
+	mgr, err := newManager(config, options, election(apis.OpenShift()), profile.Apply, func(c *tls.Config) { c.GetCertificate = certificate.get })
 	if err != nil {
 		return err
 	}
 	if err := profile.SetupWithManager(mgr, apis); err != nil {
 		return err
 	}
-	if err := setup(ctx, mgr, apis, options); err != nil {
+	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := setupControllers(mgr, apis, options); err != nil {
 		return err
 	}
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", options.Namespace)
@@ -199,12 +191,9 @@ func start(ctx context.Context, config *rest.Config, options Options) error {
 
 func newManager(config *rest.Config, options Options, times electionTimes, metricsTLS ...func(*tls.Config)) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering API types: %w", err)
-		}
+	types := runtime.SchemeBuilder{clientgoscheme.AddToScheme, listenersv1alpha1.AddToScheme, operatorv1alpha1.AddToScheme, backends.All().AddToScheme}
+	if err := types.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering API types: %w", err)
 	}
 	lock, err := newLock(config, options, times)
 	if err != nil {
@@ -216,39 +205,21 @@ func newManager(config *rest.Config, options Options, times electionTimes, metri
 		// Controller-runtime 0.24 may block its priority queue for ever when it is shut down while requests are pending
 		// (kubernetes-sigs/controller-runtime#3538). The process would then not release its lease.
 		Controller: ctrlconfig.Controller{UsePriorityQueue: ptr.To(false)},
-		Metrics: metricsserver.Options{
-			BindAddress:    options.MetricsAddress,
-			SecureServing:  true,
-			TLSOpts:        metricsTLS,
-			FilterProvider: newAuthorization,
-		},
-		HealthProbeBindAddress:              options.HealthAddress,
-		LeaderElection:                      options.LeaderElection,
-		LeaderElectionResourceLockInterface: lock,
+		Metrics:    metricsserver.Options{BindAddress: options.MetricsAddress, SecureServing: true, TLSOpts: metricsTLS, FilterProvider: newAuthorization},
+
+		HealthProbeBindAddress: options.HealthAddress,
+		LeaderElection:         options.LeaderElection, LeaderElectionResourceLockInterface: lock,
+		LeaseDuration: &times.lease, RenewDeadline: &times.renew, RetryPeriod: &times.retry,
 		// The controllers have ended when the lease is released, and the process ends when run returns.
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &times.lease,
-		RenewDeadline:                 &times.renew,
-		RetryPeriod:                   &times.retry,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("adding the health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("adding the readiness check: %w", err)
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("adding the checks of health and readiness: %w", err)
 	}
 	return mgr, nil
-}
-
-// setup adds indexes and controllers to the manager.
-func setup(ctx context.Context, mgr manager.Manager, apis *platform.APIs, options Options) error {
-	if err := index.Register(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
-	}
-	return setupControllers(mgr, apis, options)
 }
 
 // setupControllers adds the controllers to the manager. Only the one that reports what is wrong runs while Stackable's

@@ -17,18 +17,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/version"
 )
 
-// Exit statuses, as those of `kubectl diff`.
-const (
-	// ExitProblem is that of command.ErrProblem.
-	ExitProblem = 1
-	// ExitError is that of a command that could not be carried out.
-	ExitError = 2
-)
-
 // NewCommand returns the command `kubectl listener`. It writes to the streams, in colour only if the output is a
 // terminal.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	e := command.NewEnvironment(streams)
 	root := &cobra.Command{
 		Use:   "kubectl-listener",
 		Short: "Show what is wrong with listener volumes, and what to do about it",
@@ -41,13 +32,8 @@ could not be carried out.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl listener"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
-
-		PersistentPreRunE: func(*cobra.Command, []string) error { return e.Validate() },
 	}
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
-	e.AddFlags(root)
+	e := command.NewEnvironment(streams, root)
 	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e),
 		migrate.NewCommand(e))
 	return root

@@ -12,14 +12,10 @@ type State string
 
 // The states.
 const (
-	// OK is as it should be.
-	OK State = "OK"
-	// Warning needs no action, or not by the user who asks.
-	Warning State = "Warning"
-	// Failed is wrong.
-	Failed State = "Failed"
-	// Unknown is what the user may not read.
-	Unknown State = "Unknown"
+	OK      State = "OK"      // as it should be
+	Warning State = "Warning" // needs no action, or not by the user who asks
+	Failed  State = "Failed"
+	Unknown State = "Unknown" // the user may not read it
 )
 
 // Finding is what is known about one object. Its JSON is part of the output.
@@ -64,6 +60,21 @@ func (r *Report) Add(f Finding) {
 	}
 }
 
+// AddAll adds each finding that is not OK, and the number of the others in one finding of a kind.
+func (r *Report) AddAll(findings []Finding, kind, format string) {
+	others := 0
+	for _, f := range findings {
+		if f.State == OK {
+			others++
+			continue
+		}
+		r.Add(f)
+	}
+	if others > 0 {
+		r.Add(Finding{Kind: kind}.OK(format, others))
+	}
+}
+
 // Conclude sets Problem.
 func (r *Report) Conclude() {
 	for _, symptoms := range []bool{false, true} {
@@ -101,10 +112,14 @@ func (f Finding) Failed(reason, message, remedy string) Finding {
 	return f
 }
 
+// FailedBy returns the finding with a problem whose remedy is that of its reason.
+func (f Finding) FailedBy(reason, message string) Finding {
+	return f.Failed(reason, message, Remedy(reason))
+}
+
 // Unreadable returns the finding that the user may not read an object.
 func (f Finding) Unreadable() Finding {
-	f.State, f.Message = Unknown, "you may not read it"
-	return f
+	return Finding{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, State: Unknown, Message: "you may not read it"}
 }
 
 // Because returns the finding of what may be the consequence of another one.

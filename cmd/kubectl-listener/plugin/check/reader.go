@@ -9,11 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Presence is whether an object exists.
@@ -21,19 +22,16 @@ type Presence int
 
 // Whether an object exists.
 const (
-	// Missing means that there is no such object.
-	Missing Presence = iota
-	// Present means that the object was read.
-	Present
-	// Forbidden means that the user may not read the object.
-	Forbidden
+	Missing   Presence = iota
+	Present            // it was read
+	Forbidden          // the user may not read it
 )
 
 // Examination reads objects from the API server, and reports what it finds. It keeps the first error: after that it
 // reads nothing, and takes every object as forbidden. Who examines something looks at Err at the end.
 type Examination struct {
-	// Reader reads with the permissions of the user.
-	Reader client.Reader
+	// Client has the permissions of the user.
+	Client client.Client
 	Report
 	// Err is the first error.
 	Err error
@@ -41,17 +39,27 @@ type Examination struct {
 
 // Get reads an object. A kind that the cluster does not serve has no objects.
 func (x *Examination) Get(ctx context.Context, key types.NamespacedName, o client.Object) Presence {
-	return x.Request(fmt.Sprintf("reading %T %s", o, key), func() error { return x.Reader.Get(ctx, key, o) })
+	return x.Request(fmt.Sprintf("reading %T %s", o, key), func() error { return x.Client.Get(ctx, key, o) })
 }
 
 // List reads a list of objects. The result is present if the list was read, even if it is empty.
 func (x *Examination) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) Presence {
-	return x.Request(fmt.Sprintf("reading %T", list), func() error { return x.Reader.List(ctx, list, options...) })
+	return x.Request(fmt.Sprintf("reading %T", list), func() error { return x.Client.List(ctx, list, options...) })
 }
 
 // Follow reads the object of a finding. If the user may not read it, it reports that.
 func (x *Examination) Follow(ctx context.Context, f Finding, o client.Object) Presence {
 	return x.Readable(f, x.Get(ctx, types.NamespacedName{Namespace: f.Namespace, Name: f.Name}, o))
+}
+
+// Require reads an object. If it does not exist, it reports that by the finding, and if the user may not read it, by
+// another one. It returns whether the object was read.
+func (x *Examination) Require(ctx context.Context, o client.Object, missing Finding) bool {
+	found := x.Follow(ctx, missing, o)
+	if found == Missing {
+		x.Add(missing)
+	}
+	return found == Present
 }
 
 // FollowAll reads a list of objects of the finding's kind. If the user may not read it, it reports that.
@@ -98,35 +106,28 @@ func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches fu
 	return last
 }
 
-// fromOperator matches the events of the operator.
-func fromOperator(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }
-
 // eventTime returns when an event last happened.
 func eventTime(e *corev1.Event) time.Time {
-	switch {
-	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
-		return e.Series.LastObservedTime.Time
-	case !e.LastTimestamp.IsZero():
-		return e.LastTimestamp.Time
-	case !e.EventTime.IsZero():
-		return e.EventTime.Time
-	default:
-		return e.CreationTimestamp.Time
+	times := []time.Time{e.CreationTimestamp.Time, e.EventTime.Time, e.LastTimestamp.Time}
+	if e.Series != nil {
+		times = append(times, e.Series.LastObservedTime.Time)
 	}
+	return slices.MaxFunc(times, time.Time.Compare)
 }
 
 // Pods returns the Pods that mount a claim.
-func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []corev1.Pod) {
+func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
 	var list corev1.PodList
 	x.List(ctx, &list, client.InNamespace(pvc.Namespace))
-	for i := range list.Items {
-		if slices.Contains(index.PodClaims(&list.Items[i]), pvc.Name) {
-			pods = append(pods, list.Items[i])
-		}
-	}
-	return pods
+	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !slices.Contains(index.PodClaims(&pod), pvc.Name) })
 }
 
+// Condition returns a condition, or an empty one.
+func Condition(conditions []metav1.Condition, kind string) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(conditions, kind), metav1.Condition{})
+}
+
+// PodCondition returns a condition of a Pod, or nil.
 func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == kind {
@@ -135,6 +136,3 @@ func PodCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	}
 	return nil
 }
-
-// Named returns the options to list the objects of a name in all namespaces.
-func Named(name string) client.ListOption { return client.MatchingFields{"metadata.name": name} }

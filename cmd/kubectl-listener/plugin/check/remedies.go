@@ -1,6 +1,8 @@
 package check
 
 import (
+	"cmp"
+
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
@@ -12,10 +14,7 @@ const (
 
 // Remedy returns what to do about a reason of a condition or event.
 func Remedy(reason string) string {
-	if remedy := remedies()[reason]; remedy != "" {
-		return remedy
-	}
-	return "Follow the message; docs/usage.md has more about the reason."
+	return cmp.Or(remedies()[reason], "Follow the message; docs/usage.md has more about the reason.")
 }
 
 // remedies are what to do about the reasons of conditions and events that describe something wrong.

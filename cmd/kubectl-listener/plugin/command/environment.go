@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -15,10 +16,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 )
 
@@ -26,11 +29,8 @@ import (
 // message.
 var ErrProblem = errors.New("something is wrong")
 
-// Formats of the flag --output. The empty string is text for people.
-const (
-	outputJSON = "json"
-	outputYAML = "yaml"
-)
+// formats are the values of the flag --output. Without it, the output is text for people.
+var formats = []string{"json", "yaml"}
 
 // Environment is what all commands share.
 type Environment struct {
@@ -40,61 +40,69 @@ type Environment struct {
 	Output string
 }
 
-// NewEnvironment returns the environment of a command that writes to the streams.
-func NewEnvironment(streams genericiooptions.IOStreams) *Environment {
-	return &Environment{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
-}
-
-// AddFlags adds the flags that all commands have.
-func (e *Environment) AddFlags(root *cobra.Command) {
+// NewEnvironment returns the environment of the commands below root, to which it adds the flags that all of them have.
+func NewEnvironment(streams genericiooptions.IOStreams, root *cobra.Command) *Environment {
+	e := &Environment{IOStreams: streams, flags: genericclioptions.NewConfigFlags(true)}
 	e.flags.AddFlags(root.PersistentFlags())
-	e.complete(root, "namespace", e.namespaces)
+	_ = root.RegisterFlagCompletionFunc("namespace", e.CompleteNames(0, kindNamespace)) // the flag exists
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if e.Output != "" && !slices.Contains(formats, e.Output) {
+			return fmt.Errorf("--output is %q, and must be json or yaml", e.Output)
+		}
+		return nil
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	return e
 }
 
 // AddOutputFlag adds the flag --output.
 func (e *Environment) AddOutputFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&e.Output, "output", "o", "", "Format of the output: json or yaml. Defaults to text for people.")
-	e.complete(cmd, "output", func(context.Context) []string { return []string{outputJSON, outputYAML} })
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Validate returns an error for a format that does not exist.
-func (e *Environment) Validate() error {
-	if !slices.Contains([]string{"", outputJSON, outputYAML}, e.Output) {
-		return fmt.Errorf("--output is %q, and must be json or yaml", e.Output)
-	}
-	return nil
-}
-
-// scheme returns a scheme with the types that commands read.
-func scheme() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(clientgoscheme.AddToScheme(s))
-	utilruntime.Must(apiextensionsv1.AddToScheme(s))
-	utilruntime.Must(listenersv1alpha1.AddToScheme(s))
-	utilruntime.Must(operatorv1alpha1.AddToScheme(s))
-	utilruntime.Must(backends.All().AddToScheme(s))
-	return s
-}
-
-// Limits of the client's requests in a second. The defaults of client-go would make doctor wait on clusters with many
-// namespaces.
-const (
-	requestsPerSecond = 50
-	requestsAtOnce    = 300
-)
-
-// Client returns a client of the cluster that the kubeconfig and the flags name.
-func (e *Environment) Client() (client.WithWatch, error) {
+// Config returns the configuration of clients of the cluster that the kubeconfig and the flags name.
+func (e *Environment) Config() (*rest.Config, error) {
 	config, err := e.flags.ToRESTConfig()
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = requestsPerSecond, requestsAtOnce
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
+	config.QPS, config.Burst = 50, 300 // the defaults would make doctor wait on clusters with many namespaces
+	return config, nil
+}
+
+// Examination returns an examination of that cluster.
+func (e *Environment) Examination() (*check.Examination, error) {
+	config, err := e.Config()
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme),
+		operatorv1alpha1.AddToScheme(scheme), backends.All().AddToScheme(scheme)))
+	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	return c, nil
+	return &check.Examination{Client: c}, nil
+}
+
+// Examine returns the function of a command that examines the cluster, and prints the report. text writes it as text.
+func (e *Environment) Examine(
+	text func(io.Writer, *check.Report), examine func(ctx context.Context, x *check.Examination, args []string) error,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		x, err := e.Examination()
+		if err != nil {
+			return err
+		}
+		if err := examine(cmd.Context(), x, args); err != nil {
+			return err
+		}
+		return e.Print(x, &x.Report, func() { text(e.Out, &x.Report) })
+	}
 }
 
 // Namespace returns the namespace that the kubeconfig and the flags name.

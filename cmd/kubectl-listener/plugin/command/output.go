@@ -5,22 +5,38 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// Print writes a report in the format of --output. write writes it as text. The error is ErrProblem if something is
-// wrong.
-func (e *Environment) Print(r *check.Report, write func(io.Writer, *check.Report)) error {
-	r.Conclude()
-	if err := e.Encode(r, func() { write(e.Out, r) }); err != nil {
+// marks are the marks of states, and their colours in terminals.
+var marks = map[check.State]struct{ text, colour string }{
+	check.OK: {"✓", "\x1b[32m"}, check.Failed: {"✗", "\x1b[31m"}, check.Warning: {"!", "\x1b[33m"}, check.Unknown: {"?", "\x1b[36m"},
+}
+
+// maxPrinted is the length of the longest text from an object that is printed, in bytes.
+const maxPrinted = 4096
+
+// Printable returns a text from objects as a terminal may show it.
+func Printable(s string) string { return message.Printable(s, maxPrinted) }
+
+// Print writes the result of an examination, which includes its report, in the format of --output. text writes it as
+// text. The error is ErrProblem if something is wrong.
+func (e *Environment) Print(x *check.Examination, result any, text func()) error {
+	if x.Err != nil {
+		return x.Err
+	}
+	x.Conclude()
+	if err := e.Encode(result, text); err != nil {
 		return err
 	}
-	if r.Problem != nil {
+	if x.Problem != nil {
 		return ErrProblem
 	}
 	return nil
@@ -32,85 +48,74 @@ func (e *Environment) Encode(value any, text func()) error {
 		text()
 		return nil
 	}
+	format := "%s\n"
 	content, err := json.MarshalIndent(value, "", "  ")
-	if err == nil && e.Output == outputYAML {
-		content, err = yaml.JSONToYAML(content)
-		content = append([]byte("---\n"), content...)
-	} else {
-		content = append(content, '\n')
+	if e.Output == "yaml" {
+		format = "---\n%s"
+		content, err = yaml.Marshal(value)
 	}
 	if err != nil {
 		return fmt.Errorf("encoding the output: %w", err)
 	}
-	_, err = e.Out.Write(content)
+	_, err = fmt.Fprintf(e.Out, format, content)
 	return err
 }
 
-// mark is the mark of a state, and its colour in terminals.
-type mark struct{ text, colour string }
-
-// markOf returns the mark of a state.
-func markOf(s check.State) mark {
-	switch s {
-	case check.OK:
-		return mark{"✓", "\x1b[32m"}
-	case check.Failed:
-		return mark{"✗", "\x1b[31m"}
-	case check.Warning:
-		return mark{"!", "\x1b[33m"}
-	default:
-		return mark{"?", "\x1b[36m"}
+// WriteError writes the error of a command.
+func WriteError(out io.Writer, err error) {
+	// Advice on how to call a command has several lines.
+	for line := range strings.SplitSeq("error: "+err.Error(), "\n") {
+		fmt.Fprintln(out, Printable(strings.ReplaceAll(line, "\t", "  ")))
 	}
-}
-
-// paint returns the mark of a state, in colour if out is a terminal, and the user does not object
-// (https://no-color.org).
-func paint(out io.Writer, s check.State) string {
-	m := markOf(s)
-	file, ok := out.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("NO_COLOR") != "" {
-		return m.text
-	}
-	return m.colour + m.text + "\x1b[0m"
 }
 
 // WriteSteps writes all findings, and then the problem with its remedy.
 func WriteSteps(out io.Writer, r *check.Report) {
-	WriteTable(out, r.Findings)
-	switch {
-	case r.Problem != nil:
-		WriteProblem(out, r.Problem)
-	default:
-		fmt.Fprintln(out, "\nNothing is wrong.")
+	writeTable(out, r.Findings)
+	if r.Problem != nil {
+		writeProblem(out, r.Problem)
+	} else {
+		fmt.Fprintln(out, nothingWrong)
 	}
 }
+
+// nothingWrong is written if there is no problem.
+const nothingWrong = "\nNothing is wrong."
 
 // WriteChecks writes all findings, and then those that are wrong, each with its remedy.
-func WriteChecks(out io.Writer, r *check.Report) {
-	WriteTable(out, r.Findings)
-	failed := 0
+func WriteChecks(out io.Writer, r *check.Report) { WriteChecksOr(out, r, nothingWrong) }
+
+// WriteChecksOr is WriteChecks with what is written if nothing is wrong.
+func WriteChecksOr(out io.Writer, r *check.Report, none string) {
+	writeTable(out, r.Findings)
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.State == check.Failed {
-			failed++
-			WriteProblem(out, f)
+			writeProblem(out, f)
 		}
 	}
-	if failed == 0 {
-		fmt.Fprintln(out, "\nNothing is wrong.")
+	if r.Problem == nil {
+		fmt.Fprintln(out, none)
 	}
 }
 
-// WriteTable writes a line for each finding.
-func WriteTable(out io.Writer, findings []check.Finding) {
+// writeTable writes a line for each finding, in colour if out is a terminal, and the user does not object
+// (https://no-color.org).
+func writeTable(out io.Writer, findings []check.Finding) {
+	file, ok := out.(*os.File)
+	coloured := ok && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""
 	table := printers.GetNewTabWriter(out)
 	for i := range findings {
 		f := &findings[i]
-		fmt.Fprintf(table, "%s %s\t%s\n", paint(out, f.State), Printable(f.Object()), Printable(f.Text()))
+		mark := marks[f.State].text
+		if coloured {
+			mark = marks[f.State].colour + mark + "\x1b[0m"
+		}
+		fmt.Fprintf(table, "%s %s\t%s\n", mark, Printable(f.Object()), Printable(f.Text()))
 	}
 	_ = table.Flush()
 }
 
-// WriteProblem writes what is wrong, and what to do.
-func WriteProblem(out io.Writer, f *check.Finding) {
+// writeProblem writes what is wrong, and what to do.
+func writeProblem(out io.Writer, f *check.Finding) {
 	fmt.Fprintf(out, "\n%s\n  %s\n  What to do: %s\n", Printable(f.Object()), Printable(f.Text()), Printable(f.Remedy))
 }

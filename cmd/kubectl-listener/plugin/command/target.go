@@ -4,96 +4,87 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+)
+
+// Kind is a kind of object that an argument may name.
+type Kind struct {
+	schema.GroupVersionKind
+	// argument is the name of the kind in arguments.
+	argument string
+}
+
+// The kinds of arguments.
+var (
+	KindPod      = Kind{corev1.SchemeGroupVersion.WithKind("Pod"), "pod"}
+	KindClaim    = Kind{corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), "claim"}
+	KindListener = Kind{listenersv1alpha1.GroupVersion.WithKind("Listener"), "listener"}
+
+	kindNamespace = Kind{corev1.SchemeGroupVersion.WithKind("Namespace"), "namespace"}
 )
 
 // Find returns the object that the arguments name: KIND/NAME, KIND NAME, or NAME alone, which is the first object of
 // that name among the kinds. The object is of a kind of the list.
-func (e *Environment) Find(ctx context.Context, c client.Reader, args []string, kinds ...Kind) (client.Object, error) {
+func (e *Environment) Find(ctx context.Context, c client.Client, args []string, kinds ...Kind) (client.Object, error) {
 	namespace, err := e.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	given, name, found := strings.Cut(args[0], "/")
-	switch {
-	case len(args) > 1:
-		given, name = args[0], args[1]
-	case !found:
-		given, name = "", args[0]
+	given, name, found := strings.Cut(strings.Join(args, "/"), "/")
+	if !found {
+		name = given
+	} else if kinds, err = e.only(given, kinds); err != nil {
+		return nil, err
 	}
-	if given != "" {
-		k, err := e.kindOf(given, kinds)
+	for _, k := range kinds {
+		empty, err := c.Scheme().New(k.GroupVersionKind)
 		if err != nil {
 			return nil, err
 		}
-		kinds = []Kind{k}
-	}
-	for _, k := range kinds {
-		o, err := read(ctx, c, k, types.NamespacedName{Namespace: namespace, Name: name})
-		if err != nil || o != nil {
+		empty.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+		o, err := lookup.Get(ctx, c, types.NamespacedName{Namespace: namespace, Name: name}, empty.(client.Object))
+		switch {
+		case meta.IsNoMatchError(err):
+			return nil, errors.New("the cluster does not serve Listeners: is the listener operator installed? run kubectl listener doctor")
+		case err != nil || o != nil:
 			return o, err
 		}
 	}
 	return nil, fmt.Errorf("namespace %s has no %s %q", namespace, join(kinds), name)
 }
 
-// kindOf returns the kind of the list that an argument names, by any of the names that kubectl accepts.
-func (e *Environment) kindOf(given string, kinds []Kind) (Kind, error) {
-	for _, k := range kinds {
-		if strings.EqualFold(given, k.argument) || strings.EqualFold(given, k.Kind) {
-			return k, nil
+// only returns the kind of the list that an argument names, by any of the names that kubectl accepts.
+func (e *Environment) only(given string, kinds []Kind) ([]Kind, error) {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return strings.EqualFold(given, k.argument) })
+	if i < 0 {
+		mapper, err := e.flags.ToRESTMapper()
+		if err != nil {
+			return nil, err
 		}
-	}
-	mapper, err := e.flags.ToRESTMapper()
-	if err != nil {
-		return Kind{}, err
-	}
-	resource, group := schema.ParseResourceArg(given)
-	if resource == nil {
-		r := group.WithVersion("")
-		resource = &r
-	}
-	found, err := mapper.KindFor(*resource)
-	if err != nil && !meta.IsNoMatchError(err) {
-		return Kind{}, fmt.Errorf("finding the kind %q: %w", given, err)
-	}
-	for _, k := range kinds {
-		if err == nil && k.GroupKind() == found.GroupKind() {
-			return k, nil
+		resource, group := schema.ParseResourceArg(given)
+		found, err := mapper.KindFor(ptr.Deref(resource, group.WithVersion("")))
+		if err != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("finding the kind %q: %w", given, err)
 		}
+		i = slices.IndexFunc(kinds, func(k Kind) bool { return k.GroupKind() == found.GroupKind() })
 	}
-	return Kind{}, fmt.Errorf("the kind %q is none of those that this command is for: %s", given, join(kinds))
-}
-
-// read returns an object, or nil if it does not exist.
-func read(ctx context.Context, c client.Reader, k Kind, key types.NamespacedName) (client.Object, error) {
-	var o client.Object
-	switch k {
-	case KindPod:
-		o = &corev1.Pod{}
-	case KindClaim:
-		o = &corev1.PersistentVolumeClaim{}
-	default:
-		o = &listenersv1alpha1.Listener{}
+	if i < 0 {
+		return nil, fmt.Errorf("the kind %q is none of those that this command is for: %s", given, join(kinds))
 	}
-	switch err := c.Get(ctx, key, o); {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // which the caller expects
-	case meta.IsNoMatchError(err):
-		return nil, errors.New("the cluster does not serve Listeners: is the listener operator installed? run kubectl listener doctor")
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", k.argument, key, err)
-	}
-	return o, nil
+	return kinds[i : i+1], nil
 }
 
 func join(kinds []Kind) string {
@@ -102,4 +93,32 @@ func join(kinds []Kind) string {
 		arguments = append(arguments, k.argument)
 	}
 	return strings.Join(arguments, ", ")
+}
+
+// CompleteNames completes arguments by the names of objects of these kinds in the namespace, with the kind before the
+// name if there are several kinds. It completes at most limit arguments, or any number if that is 0. A shell has no
+// place for errors, so there are no names then.
+func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begin string) (completions []string, _ cobra.ShellCompDirective) {
+		namespace, err := e.Namespace()
+		x, connectErr := e.Examination()
+		if err != nil || connectErr != nil || limit > 0 && len(args) >= limit {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		for _, k := range kinds {
+			objects := &metav1.PartialObjectMetadataList{}
+			objects.SetGroupVersionKind(k.GroupVersionKind)
+			x.List(cmd.Context(), objects, client.InNamespace(namespace))
+			for i := range objects.Items {
+				name := objects.Items[i].Name
+				if len(kinds) > 1 {
+					name = k.argument + "/" + name
+				}
+				if strings.HasPrefix(name, begin) {
+					completions = append(completions, name)
+				}
+			}
+		}
+		return completions, cobra.ShellCompDirectiveNoFileComp
+	}
 }

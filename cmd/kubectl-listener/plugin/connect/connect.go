@@ -10,13 +10,13 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,9 +24,6 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 )
-
-// defaultTimeout is how long one connection may take.
-const defaultTimeout = 5 * time.Second
 
 // maxConnections is how many addresses are tried at a time.
 const maxConnections = 16
@@ -52,55 +49,46 @@ Run it where the clients are: an address that works there need not work elsewher
   kubectl listener connect listener/kafka-bootstrap --timeout 1s`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.CompleteNames(1, kinds...),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, args []string) error {
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout is %s, and must be positive", timeout)
 			}
-			c, err := e.Client()
+			o, err := e.Find(ctx, x.Client, args, kinds...)
 			if err != nil {
 				return err
 			}
-			o, err := e.Find(cmd.Context(), c, args, kinds...)
-			if err != nil {
-				return err
-			}
-			endpoints, err := endpointsOf(cmd.Context(), &check.Examination{Reader: c}, o)
-			if err != nil {
-				return err
-			}
-			r := &check.Report{}
+			endpoints := endpointsOf(ctx, x, o)
 			if len(endpoints) == 0 {
-				r.Add(check.Finding{Kind: kindName(o), Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
+				x.Add(check.Finding{Kind: o.GetObjectKind().GroupVersionKind().Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
 					"Find out why: kubectl listener why "+args[len(args)-1]))
 			}
-			r.Findings = append(r.Findings, dialAll(cmd.Context(), endpoints, timeout)...)
-			return e.Print(r, command.WriteChecks)
-		},
+			dialled := make([]check.Finding, len(endpoints))
+			dial := func(i int) { dialled[i] = endpoints[i].dial(ctx, timeout) }
+			workqueue.ParallelizeUntil(context.Background(), maxConnections, len(endpoints), dial) // dial ends with ctx
+			x.Findings = append(x.Findings, dialled...)
+			return nil
+		}),
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "How long to wait for each connection.")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "How long to wait for each connection.")
 	return cmd
 }
 
-// endpoint is an address with one port.
+// endpoint is an address with the number of a port, and that port.
 type endpoint struct {
-	host, port string
-	number     int32
-	protocol   corev1.Protocol
+	address, port string
+	protocol      corev1.Protocol
 }
 
 // endpointsOf returns the addresses of a Pod or a Listener with their ports, in the order of preference.
-func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) ([]endpoint, error) {
+func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) []endpoint {
 	if listener, ok := o.(*listenersv1alpha1.Listener); ok {
-		if listener.Status == nil {
-			return nil, nil
-		}
-		return appendEndpoints(nil, listener.Status.IngressAddresses, listener), nil
+		return appendEndpoints(nil, ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).IngressAddresses, listener)
 	}
 	pod := &listenersv1alpha1.PodListeners{}
 	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}
 	if x.Get(ctx, key, pod) == check.Forbidden {
-		return nil, cmp.Or(x.Err, fmt.Errorf("you may not read PodListeners %s", key))
+		x.Err = cmp.Or(x.Err, fmt.Errorf("you may not read PodListeners %s", key))
 	}
 	var endpoints []endpoint
 	for _, volume := range slices.Sorted(maps.Keys(pod.Spec.Listeners)) {
@@ -109,7 +97,10 @@ func endpointsOf(ctx context.Context, x *check.Examination, o client.Object) ([]
 		x.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: entry.ListenerName}, listener)
 		endpoints = appendEndpoints(endpoints, entry.IngressAddresses, listener)
 	}
-	return endpoints, x.Err
+	if x.Err != nil {
+		return nil
+	}
+	return endpoints
 }
 
 // appendEndpoints appends the addresses that the list does not have yet. The Listener has the protocols of its ports.
@@ -120,7 +111,7 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 	}
 	for _, a := range addresses {
 		for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
-			e := endpoint{host: a.Address, port: name, number: a.Ports[name], protocol: protocols[name]}
+			e := endpoint{net.JoinHostPort(a.Address, strconv.Itoa(int(a.Ports[name]))), name, protocols[name]}
 			if !slices.Contains(list, e) {
 				list = append(list, e)
 			}
@@ -129,31 +120,14 @@ func appendEndpoints(list []endpoint, addresses []listenersv1alpha1.IngressAddre
 	return list
 }
 
-// dialAll tries endpoints, and returns a finding for each.
-func dialAll(ctx context.Context, endpoints []endpoint, timeout time.Duration) []check.Finding {
-	findings := make([]check.Finding, len(endpoints))
-	slots := make(chan struct{}, maxConnections)
-	var group sync.WaitGroup
-	for i, e := range endpoints {
-		group.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			findings[i] = e.dial(ctx, timeout)
-		})
-	}
-	group.Wait()
-	return findings
-}
-
 // dial connects to an endpoint.
 func (e endpoint) dial(ctx context.Context, timeout time.Duration) check.Finding {
-	address := net.JoinHostPort(e.host, strconv.Itoa(int(e.number)))
-	f := check.Finding{Kind: "Address", Name: address}
+	f := check.Finding{Kind: "Address", Name: e.address}
 	if e.protocol != corev1.ProtocolTCP && e.protocol != "" {
 		return f.Warning("", fmt.Sprintf("port %s is not tried: its protocol is %s", e.port, e.protocol))
 	}
 	started := time.Now()
-	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", address)
+	connection, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", e.address)
 	if err != nil {
 		return f.Failed("", fmt.Sprintf("port %s: %v", e.port, err), remedyForDial(err))
 	}
@@ -175,12 +149,4 @@ func remedyForDial(err error) string {
 	default:
 		return "See whether the address is routed to where you are: docs/choosing-a-class.md"
 	}
-}
-
-// kindName returns the kind of an object that find returned.
-func kindName(o client.Object) string {
-	if _, ok := o.(*corev1.Pod); ok {
-		return command.KindPod.Kind
-	}
-	return command.KindListener.Kind
 }

@@ -5,8 +5,9 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	appsv1 "k8s.io/api/apps/v1"
 
+	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 )
@@ -31,30 +32,26 @@ It needs the permissions of a cluster administrator. What you may not read is ma
   kubectl listener doctor --output json | jq '.findings[] | select(.state == "Failed")'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := e.Client()
-			if err != nil {
-				return err
-			}
-			d := &doctor{Examination: check.Examination{Reader: c}, client: c}
-			d.examine(cmd.Context())
-			if d.Err != nil {
-				return d.Err
-			}
-			return e.Print(&d.Report, command.WriteChecks)
-		},
+		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, _ []string) error {
+			(&doctor{Examination: x}).examine(ctx)
+			return nil
+		}),
 	}
 	e.AddOutputFlag(cmd)
 	return cmd
 }
 
-// doctor examines an installation.
+// doctor examines an installation. The fields are what was found of it.
 type doctor struct {
-	check.Examination
-	// client creates reviews of permissions, which Kubernetes does not store, and knows which kinds are served.
-	client client.Client
-	// installation is what was found of the operator.
-	installation
+	*check.Examination
+	// namespace is the operator's, or empty if it was not found.
+	namespace string
+	// served reports whether all definitions exist, so that the objects of these kinds can be read.
+	served bool
+	// config is nil if it does not exist or cannot be read.
+	config *operatorv1alpha1.ListenerOperator
+	// daemonSet is nil if it does not exist or cannot be read.
+	daemonSet *appsv1.DaemonSet
 }
 
 // examine runs all checks. A later one may use what an earlier one found.

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,53 +25,34 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// installation is what the checks found of the operator.
-type installation struct {
-	// namespace is the operator's, or empty if it was not found.
-	namespace string
-	// served reports whether all definitions exist, so that the objects of these kinds can be read.
-	served bool
-	// config is nil if it does not exist or cannot be read.
-	config *operatorv1alpha1.ListenerOperator
-	// daemonSet is nil if it does not exist or cannot be read.
-	daemonSet *appsv1.DaemonSet
-}
-
 const (
-	remedyInstall       = "Install the operator: docs/install.md"
-	remedyConfiguration = "Follow the message. The log of the operator has more: kubectl logs --namespace %s deployment/" + names.Operator
+	remedyInstall = "Install the operator: docs/install.md"
+	seeWhyNot     = "See why it has not: kubectl describe listeneroperator cluster"
 )
 
 // definitions checks the CustomResourceDefinitions.
 func (d *doctor) definitions(ctx context.Context) {
 	d.served = true
-	for _, definition := range []struct{ resource, group, version string }{
-		{"listeners", listenersv1alpha1.GroupVersion.Group, listenersv1alpha1.GroupVersion.Version},
-		{"listenerclasses", listenersv1alpha1.GroupVersion.Group, listenersv1alpha1.GroupVersion.Version},
-		{"podlisteners", listenersv1alpha1.GroupVersion.Group, listenersv1alpha1.GroupVersion.Version},
-		{"listeneroperators", operatorv1alpha1.GroupVersion.Group, operatorv1alpha1.GroupVersion.Version},
+	for _, definition := range []schema.GroupVersionResource{
+		listenersv1alpha1.GroupVersion.WithResource("listeners"), listenersv1alpha1.GroupVersion.WithResource("listenerclasses"),
+		listenersv1alpha1.GroupVersion.WithResource("podlisteners"), operatorv1alpha1.GroupVersion.WithResource("listeneroperators"),
 	} {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		f := check.Finding{Kind: "CustomResourceDefinition", Name: definition.resource + "." + definition.group}
-		f = definitionFinding(f, crd, d.Get(ctx, types.NamespacedName{Name: f.Name}, crd), definition.version)
+		f := d.definition(ctx, check.Finding{Kind: "CustomResourceDefinition", Name: definition.GroupResource().String()}, definition.Version)
 		d.served = d.served && f.State != check.Failed
 		d.Add(f)
 	}
 }
 
-func definitionFinding(f check.Finding, crd *apiextensionsv1.CustomResourceDefinition, found check.Presence, version string) check.Finding {
-	serves := func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }
-	established := func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-	}
-	switch {
+func (d *doctor) definition(ctx context.Context, f check.Finding, version string) check.Finding {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	switch found := d.Get(ctx, types.NamespacedName{Name: f.Name}, crd); {
 	case found == check.Forbidden:
 		return f.Unreadable()
 	case found == check.Missing:
 		return f.Failed("", "does not exist", remedyInstall)
-	case !slices.ContainsFunc(crd.Spec.Versions, serves):
+	case !apihelpers.HasServedCRDVersion(crd, version):
 		return f.Failed("", "does not serve version "+version, "Apply the definitions of the operator's release again.")
-	case !slices.ContainsFunc(crd.Status.Conditions, established):
+	case !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established):
 		return f.Failed("", "is not established", "See why: kubectl describe crd "+f.Name)
 	default:
 		return f.OK("serves %s", version)
@@ -79,7 +63,7 @@ func definitionFinding(f check.Finding, crd *apiextensionsv1.CustomResourceDefin
 func (d *doctor) operator(ctx context.Context) {
 	var deployments appsv1.DeploymentList
 	f := check.Finding{Kind: "Deployment", Name: names.Operator}
-	if d.FollowAll(ctx, f, &deployments, check.Named(names.Operator)) == check.Forbidden {
+	if d.FollowAll(ctx, f, &deployments, client.MatchingFields{"metadata.name": names.Operator}) == check.Forbidden {
 		return
 	}
 	if len(deployments.Items) == 0 {
@@ -107,37 +91,29 @@ func (d *doctor) configuration(ctx context.Context) {
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	f := check.Finding{Kind: "ListenerOperator", Name: operatorv1alpha1.ListenerOperatorName}
-	switch d.Follow(ctx, f, config) {
-	case check.Missing:
-		d.Add(f.Failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults."))
-	case check.Present:
+	if d.Require(ctx, config, f.Failed("", "does not exist, so nothing is installed", "Create it: config/samples/configuration/listeneroperator.yaml has the defaults.")) {
 		d.config = config
 		d.Add(d.configurationFinding(f, config))
 	}
 }
 
 func (d *doctor) configurationFinding(f check.Finding, config *operatorv1alpha1.ListenerOperator) check.Finding {
-	remedy := fmt.Sprintf(remedyConfiguration, d.namespace)
-	for _, wrong := range []struct {
-		condition string
-		status    metav1.ConditionStatus
-	}{
-		{operatorv1alpha1.ConditionDegraded, metav1.ConditionTrue}, {operatorv1alpha1.ConditionAvailable, metav1.ConditionFalse},
-	} {
-		if c := meta.FindStatusCondition(config.Status.Conditions, wrong.condition); c != nil && c.Status == wrong.status {
-			if c.Reason == operatorv1alpha1.ReasonOtherOperatorRunning {
-				remedy = "See what would change, and the steps: kubectl listener migrate --dry-run"
-			}
-			return f.Failed(c.Reason, c.Message, remedy)
-		}
-	}
-	progressing := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
+	remedy := "Follow the message. The log of the operator has more: kubectl logs --namespace " + d.namespace + " deployment/" + names.Operator
+	degraded := check.Condition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded)
+	available := check.Condition(config.Status.Conditions, operatorv1alpha1.ConditionAvailable)
+	progressing := check.Condition(config.Status.Conditions, operatorv1alpha1.ConditionProgressing)
 	switch {
+	case degraded.Status == metav1.ConditionTrue && degraded.Reason == operatorv1alpha1.ReasonOtherOperatorRunning:
+		return f.Failed(degraded.Reason, degraded.Message, "See what would change, and the steps: kubectl listener migrate --dry-run")
+	case degraded.Status == metav1.ConditionTrue:
+		return f.Failed(degraded.Reason, degraded.Message, remedy)
+	case available.Status == metav1.ConditionFalse:
+		return f.Failed(available.Reason, available.Message, remedy)
 	case len(config.Status.Conditions) == 0 || config.Status.ObservedGeneration < config.Generation:
 		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator)
 	case config.Spec.ManagementState == operatorv1alpha1.Unmanaged:
 		return f.Warning(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: nothing is repaired")
-	case progressing != nil && progressing.Status == metav1.ConditionTrue:
+	case progressing.Status == metav1.ConditionTrue:
 		return f.Warning(progressing.Reason, progressing.Message)
 	default:
 		return f.OK("available, version %s", config.Status.Version)
@@ -160,75 +136,130 @@ func (d *doctor) components(ctx context.Context) {
 func (d *doctor) component(ctx context.Context, c components.Component) {
 	key, observed := c.Key(d.namespace), c.Empty()
 	f := check.Finding{Kind: c.Kind, Namespace: key.Namespace, Name: key.Name}
-	found := d.Get(ctx, key, observed.(client.Object))
-	if found == check.Missing && !c.Optional.Empty() && !d.serves(ctx, c) {
-		return
-	}
-	f, err := d.componentFinding(f, c, observed, found)
-	d.Err = cmp.Or(d.Err, err)
-	d.Add(f)
-	if agents, ok := observed.(*appsv1.DaemonSet); ok && found == check.Present {
-		d.daemonSet = agents
+	switch found := d.Get(ctx, key, observed.(client.Object)); {
+	case found == check.Forbidden:
+		d.Add(f.Unreadable())
+	case found == check.Present:
+		if agents, ok := observed.(*appsv1.DaemonSet); ok {
+			d.daemonSet = agents
+		}
+		d.Add(d.installed(f, c, observed))
+	case c.Optional.Empty() || d.serves(c.Optional):
+		d.Add(f.Failed("", "does not exist", "The operator installs it. "+seeWhyNot))
 	}
 }
 
-// serves reports whether the cluster serves the kind of an optional component.
-func (d *doctor) serves(ctx context.Context, c components.Component) bool {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(c.Optional)
-	return d.List(ctx, list, client.Limit(1)) == check.Present
-}
-
-func (d *doctor) componentFinding(f check.Finding, c components.Component, observed components.Object, found check.Presence) (check.Finding, error) {
-	switch found {
-	case check.Forbidden:
-		return f.Unreadable(), nil
-	case check.Missing:
-		return f.Failed("", "does not exist", "The operator installs it. See why it has not: kubectl describe listeneroperator cluster"), nil
-	}
+// installed returns whether an object is what the operator installs.
+func (d *doctor) installed(f check.Finding, c components.Component, observed components.Object) check.Finding {
 	if foreign := c.ForeignMessage(d.config, observed); foreign != "" {
-		return f.Failed(operatorv1alpha1.ReasonForeignObject, foreign, "Remove what belongs to the other installation."), nil
+		return f.Failed(operatorv1alpha1.ReasonForeignObject, foreign, "Remove what belongs to the other installation.")
 	}
 	if !c.Adopt { // the others depend on more than the configuration
-		return f.OK("is installed"), nil
+		return f.OK("is installed")
 	}
 	desired, err := c.Desired(d.config, components.Settings{Namespace: d.namespace})
-	if err != nil {
-		return f, err
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
-	if err != nil {
-		return f, fmt.Errorf("decoding %s: %w", f.Object(), err)
+	content, decodeErr := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
+	if err := cmp.Or(err, decodeErr); err != nil {
+		d.Err = cmp.Or(d.Err, fmt.Errorf("comparing %s: %w", f.Object(), err))
+		return f
 	}
 	desired.Object["metadata"] = nil
 	delete(desired.Object, "apiVersion")
 	delete(desired.Object, "kind")
 	if field := difference("", desired.Object, content); field != "" {
-		return f.Failed("", "differs from what the operator installs, in "+field[1:], "The operator repairs it. See why it has not: kubectl describe listeneroperator cluster"), nil
+		return f.Failed("", "differs from what the operator installs, in "+field[1:], "The operator repairs it. "+seeWhyNot)
 	}
-	return f.OK("is installed"), nil
+	return f.OK("is installed")
 }
 
 // difference returns the path of a field of desired that observed does not have, or "". Null matches everything.
 func difference(path string, desired, observed any) string {
-	if fields, ok := desired.(map[string]any); ok {
+	switch desired := desired.(type) {
+	case nil:
+		return ""
+	case map[string]any:
 		existing, _ := observed.(map[string]any)
-		for name, value := range fields {
+		for name, value := range desired {
 			if different := difference(path+"."+name, value, existing[name]); different != "" {
 				return different
 			}
 		}
 		return ""
-	}
-	if list, ok := desired.([]any); ok {
+	case []any:
 		existing, _ := observed.([]any)
-		if len(existing) != len(list) || slices.ContainsFunc(list, func(v any) bool { return !slices.Contains(existing, v) }) {
-			return path
+		if len(existing) == len(desired) && !slices.ContainsFunc(desired, func(v any) bool { return !slices.Contains(existing, v) }) {
+			return ""
 		}
-		return ""
-	}
-	if desired == nil || reflect.DeepEqual(desired, observed) {
-		return ""
+	default:
+		if reflect.DeepEqual(desired, observed) {
+			return ""
+		}
 	}
 	return path
+}
+
+// listeners is the API group of Listeners.
+var listeners = listenersv1alpha1.GroupVersion.Group
+
+// operatorPermissions and agentPermissions are the permissions without which no volume works: of each rule in
+// config/rbac that concerns all clusters, the one that is needed first.
+var (
+	operatorPermissions = []authorizationv1.ResourceAttributes{
+		{Verb: "watch", Group: listeners, Resource: "listenerclasses"},
+		{Verb: "create", Group: listeners, Resource: "listeners"},
+		{Verb: "patch", Group: listeners, Resource: "listeners", Subresource: "status"},
+		{Verb: "create", Group: listeners, Resource: "podlisteners"},
+		{Verb: "create", Resource: "services"},
+		{Verb: "create", Resource: "persistentvolumes"},
+		{Verb: "watch", Resource: "persistentvolumeclaims"},
+		{Verb: "patch", Resource: "pods"},
+		{Verb: "watch", Resource: "nodes"},
+		{Verb: "watch", Resource: "namespaces"},
+	}
+	agentPermissions = []authorizationv1.ResourceAttributes{{Verb: "watch", Group: listeners, Resource: "podlisteners"}}
+
+	// sccPermission is the permission of node agents to run on OpenShift.
+	sccPermission = authorizationv1.ResourceAttributes{
+		Verb: "use", Group: names.KindSecurityContextConstraints.Group, Resource: "securitycontextconstraints", Name: names.NodeAgent,
+	}
+)
+
+// permissions checks the permissions of operator and node agents.
+func (d *doctor) permissions(ctx context.Context) {
+	if d.namespace == "" {
+		return
+	}
+	ofAgents := agentPermissions
+	if slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.Kind == names.KindSecurityContextConstraints.Kind }) {
+		ofAgents = append(ofAgents, sccPermission)
+	}
+	d.account(ctx, names.Operator, operatorPermissions)
+	d.account(ctx, names.NodeAgent, ofAgents)
+}
+
+// account checks the permissions that a ServiceAccount needs.
+func (d *doctor) account(ctx context.Context, name string, needed []authorizationv1.ResourceAttributes) {
+	f := check.Finding{Kind: "ServiceAccount", Namespace: d.namespace, Name: name}
+	var denied []string
+	for _, attributes := range needed {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               fmt.Sprintf("system:serviceaccount:%s:%s", d.namespace, name),
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated"},
+			ResourceAttributes: &attributes,
+		}}
+		if d.Request("reviewing a permission", func() error { return d.Client.Create(ctx, review) }) == check.Forbidden {
+			d.Add(f.Unreadable())
+			return
+		}
+		if !review.Status.Allowed {
+			resource, _ := strings.CutSuffix(attributes.Resource+"/"+attributes.Subresource, "/")
+			text := attributes.Verb + " " + schema.GroupResource{Group: attributes.Group, Resource: resource}.String() + " " + attributes.Name
+			denied = append(denied, strings.TrimSpace(text))
+		}
+	}
+	if len(denied) > 0 {
+		d.Add(f.Failed("Forbidden", "may not "+strings.Join(denied, ", "), "Apply the roles and bindings of the operator's release again."))
+		return
+	}
+	d.Add(f.OK("has the permissions that it needs"))
 }

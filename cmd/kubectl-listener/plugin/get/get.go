@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"slices"
@@ -16,34 +15,26 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
-	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// getOptions are the flags of get.
+// getOptions are the arguments and flags of get.
 type getOptions struct {
 	*command.Environment
+	names         []string
 	allNamespaces bool
 	watch         bool
 	// selector selects Listeners by their labels. It is empty for all.
 	selector string
 	// endpoints is the name of the port whose endpoints are the output, or "".
 	endpoints string
-}
-
-// selection selects Listeners.
-type selection struct {
-	// names are those of the Listeners, or empty for all.
-	names  []string
-	labels labels.Selector
-}
-
-func (s selection) has(l *listenersv1alpha1.Listener) bool {
-	return (len(s.names) == 0 || slices.Contains(s.names, l.Name)) && s.labels.Matches(labels.Set(l.Labels))
+	// began states that the header of the table was written.
+	began bool
 }
 
 // NewCommand returns the command.
@@ -69,7 +60,10 @@ separated by commas.`,
   # The list of servers for clients that must know every replica, here of a StatefulSet with the label app=redis
   kubectl listener get --selector app=redis --endpoints client`,
 		ValidArgsFunction: e.CompleteNames(0, command.KindListener),
-		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.names = args
+			return o.run(cmd.Context())
+		},
 	}
 	e.AddOutputFlag(cmd)
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "List the Listeners with these labels, such as app=redis. A Listener has the labels of its claim.")
@@ -81,32 +75,33 @@ separated by commas.`,
 	return cmd
 }
 
-func (o *getOptions) run(ctx context.Context, names []string) error {
-	c, err := o.Client()
+func (o *getOptions) run(ctx context.Context) error {
+	if len(o.names) > 0 && o.selector != "" {
+		return errors.New("name Listeners, or select them by labels with --selector, but not both")
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("--selector is %q: %w", o.selector, err)
+	}
+	var namespace string // all
+	if !o.allNamespaces {
+		if namespace, err = o.Namespace(); err != nil {
+			return err
+		}
+	}
+	x, err := o.Examination()
 	if err != nil {
 		return err
 	}
-	var options []client.ListOption
-	if !o.allNamespaces {
-		namespace, err := o.Namespace()
-		if err != nil {
-			return err
-		}
-		options = append(options, client.InNamespace(namespace))
-	}
-	which, err := o.selection(names)
+	which := &client.ListOptions{Namespace: namespace, LabelSelector: selector}
+	listeners, err := o.observe(ctx, x.Client, which)
 	if err != nil {
 		return err
 	}
 	if o.watch {
-		return (&watcher{getOptions: o, client: c, options: options, selection: which}).run(ctx)
+		return o.follow(ctx, x.Client, which, listeners)
 	}
-	found, _, err := observeAddresses(ctx, c, options)
-	if err != nil {
-		return err
-	}
-	listeners := found.selected(which)
-	for _, name := range names {
+	for _, name := range o.names {
 		if !slices.ContainsFunc(listeners, func(l listenerAddresses) bool { return l.Name == name }) {
 			return fmt.Errorf("there is no Listener %q", name)
 		}
@@ -120,19 +115,7 @@ func (o *getOptions) run(ctx context.Context, names []string) error {
 	}
 	return o.Encode(struct {
 		Listeners []listenerAddresses `json:"listeners"`
-	}{listeners}, func() { o.writeRows(o.Out, rowsOf(listeners), true) })
-}
-
-// selection is what names and the flag --selector select. It is an error to give both.
-func (o *getOptions) selection(names []string) (selection, error) {
-	if len(names) > 0 && o.selector != "" {
-		return selection{}, errors.New("name Listeners, or select them by labels with --selector, but not both")
-	}
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
-		return selection{}, fmt.Errorf("--selector is %q: %w", o.selector, err)
-	}
-	return selection{names: names, labels: selector}, nil
+	}{listeners}, func() { o.writeRows(rowsOf(listeners)) })
 }
 
 // listenerAddresses is a Listener with its addresses. Its JSON is part of the output.
@@ -157,79 +140,56 @@ type replica struct {
 	Addresses []listenersv1alpha1.IngressAddress `json:"addresses"`
 }
 
-// observedAddresses are the objects that have addresses.
-type observedAddresses struct {
-	listeners map[client.ObjectKey]*listenersv1alpha1.Listener
-	pods      map[client.ObjectKey]*listenersv1alpha1.PodListeners
-}
-
-// versions are the resource versions of the lists, from which to watch.
-type versions struct{ listeners, pods string }
-
-// observeAddresses reads all objects that have addresses.
-func observeAddresses(ctx context.Context, c client.Reader, options []client.ListOption) (*observedAddresses, versions, error) {
-	var listeners listenersv1alpha1.ListenerList
+// observe reads the selected Listeners with their Pods, sorted by namespace and name.
+func (o *getOptions) observe(ctx context.Context, c client.Reader, which *client.ListOptions) ([]listenerAddresses, error) {
+	var list listenersv1alpha1.ListenerList
+	if err := c.List(ctx, &list, which); err != nil {
+		return nil, fmt.Errorf("listing Listeners: %w", err)
+	}
 	var pods listenersv1alpha1.PodListenersList
-	if err := c.List(ctx, &listeners, options...); err != nil {
-		return nil, versions{}, fmt.Errorf("listing Listeners: %w", err)
+	if err := c.List(ctx, &pods, client.InNamespace(which.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing PodListeners: %w", err)
 	}
-	if err := c.List(ctx, &pods, options...); err != nil {
-		return nil, versions{}, fmt.Errorf("listing PodListeners: %w", err)
-	}
-	o := &observedAddresses{
-		listeners: map[client.ObjectKey]*listenersv1alpha1.Listener{}, pods: map[client.ObjectKey]*listenersv1alpha1.PodListeners{},
-	}
-	for i := range listeners.Items {
-		o.listeners[client.ObjectKeyFromObject(&listeners.Items[i])] = &listeners.Items[i]
-	}
-	for i := range pods.Items {
-		o.pods[client.ObjectKeyFromObject(&pods.Items[i])] = &pods.Items[i]
-	}
-	return o, versions{listeners.ResourceVersion, pods.ResourceVersion}, nil
-}
-
-// selected returns the selected Listeners, sorted by namespace and name.
-func (o *observedAddresses) selected(which selection) []listenerAddresses {
-	selected := []listenerAddresses{}
-	for key, l := range o.listeners {
-		if !which.has(l) {
+	replicas := replicasOf(pods.Items)
+	listeners := []listenerAddresses{}
+	for i := range list.Items {
+		l := &list.Items[i]
+		if len(o.names) > 0 && !slices.Contains(o.names, l.Name) {
 			continue
 		}
-		a := listenerAddresses{
-			Namespace: l.Namespace, Name: l.Name, Class: l.Class(), Addresses: []listenersv1alpha1.IngressAddress{}, Replicas: o.replicas(key),
-		}
-		if l.Status != nil {
-			a.Reason = l.Status.Summary.Reason
-			a.Addresses = append(a.Addresses, l.Status.IngressAddresses...)
-		}
-		selected = append(selected, a)
+		status := ptr.Deref(l.Status, listenersv1alpha1.ListenerStatus{})
+		listeners = append(listeners, listenerAddresses{
+			Namespace: l.Namespace, Name: l.Name, Class: l.Class(), Reason: status.Summary.Reason,
+			Addresses: append([]listenersv1alpha1.IngressAddress{}, status.IngressAddresses...),
+			Replicas:  append([]replica{}, replicas[client.ObjectKeyFromObject(l)]...),
+		})
 	}
-	slices.SortFunc(selected, func(a, b listenerAddresses) int {
+	slices.SortFunc(listeners, func(a, b listenerAddresses) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return selected
+	return listeners, nil
 }
 
-// replicas returns the Pods that mount a Listener, sorted by name and volume.
-func (o *observedAddresses) replicas(listener client.ObjectKey) []replica {
-	replicas := []replica{}
-	for key, pod := range o.pods {
-		if key.Namespace != listener.Namespace || !slices.Contains(index.PodListenersListeners(pod), listener.Name) {
-			continue
+// replicasOf returns the Pods that mount each Listener, sorted by name and volume.
+func replicasOf(pods []listenersv1alpha1.PodListeners) map[client.ObjectKey][]replica {
+	replicas := map[client.ObjectKey][]replica{}
+	for i := range pods {
+		pod := &pods[i]
+		name := pod.Name
+		if len(pod.OwnerReferences) > 0 {
+			name = pod.OwnerReferences[0].Name
 		}
 		for volume, entry := range pod.Spec.Listeners {
-			if entry.ListenerName != listener.Name {
-				continue
-			}
-			r := replica{Pod: key.Name, Node: pod.Spec.NodeName, Volume: volume, Scope: entry.Scope, Addresses: []listenersv1alpha1.IngressAddress{}}
-			if len(pod.OwnerReferences) > 0 {
-				r.Pod = pod.OwnerReferences[0].Name
-			}
-			r.Addresses = append(r.Addresses, entry.IngressAddresses...)
-			replicas = append(replicas, r)
+			listener := client.ObjectKey{Namespace: pod.Namespace, Name: entry.ListenerName}
+			replicas[listener] = append(replicas[listener], replica{
+				Pod: name, Node: pod.Spec.NodeName, Volume: volume, Scope: entry.Scope,
+				Addresses: append([]listenersv1alpha1.IngressAddress{}, entry.IngressAddresses...),
+			})
 		}
 	}
-	slices.SortFunc(replicas, func(a, b replica) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Volume, b.Volume)) })
+	for _, ofListener := range replicas {
+		slices.SortFunc(ofListener, func(a, b replica) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Volume, b.Volume)) })
+	}
 	return replicas
 }
 
@@ -242,11 +202,8 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 		has := false
 		for _, a := range l.Addresses {
 			port, ok := a.Ports[o.endpoints]
-			if !ok {
-				continue
-			}
-			has = true
-			if endpoint := net.JoinHostPort(a.Address, strconv.Itoa(int(port))); !slices.Contains(endpoints, endpoint) {
+			has = has || ok
+			if endpoint := command.Printable(net.JoinHostPort(a.Address, strconv.Itoa(int(port)))); ok && !slices.Contains(endpoints, endpoint) {
 				endpoints = append(endpoints, endpoint)
 			}
 		}
@@ -256,9 +213,6 @@ func (o *getOptions) writeEndpoints(listeners []listenerAddresses) error {
 	}
 	if len(endpoints) == 0 {
 		return fmt.Errorf("none of %d Listeners has an address with a port %q", len(listeners), o.endpoints)
-	}
-	for i := range endpoints {
-		endpoints[i] = command.Printable(endpoints[i])
 	}
 	fmt.Fprintln(o.Out, strings.Join(endpoints, ","))
 	return nil
@@ -306,10 +260,11 @@ func (r row) with(addresses []listenersv1alpha1.IngressAddress) []row {
 // maxCell is the length of the longest value in a table: that of a DNS name with a port.
 const maxCell = 260
 
-// writeRows writes lines as a table.
-func (o *getOptions) writeRows(out io.Writer, rows []row, header bool) {
-	table := printers.GetNewTabWriter(out)
-	if header {
+// writeRows writes lines as a table, which begins with a header.
+func (o *getOptions) writeRows(rows []row) {
+	table := printers.GetNewTabWriter(o.Out)
+	if !o.began {
+		o.began = true
 		rows = append([]row{{"NAMESPACE", "LISTENER", "CLASS", "POD", "NODE", "PORT", "ADDRESS", "REASON"}}, rows...)
 	}
 	for _, r := range rows {

@@ -6,121 +6,104 @@ import (
 	"reflect"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// watcher writes addresses, and then what changes.
-type watcher struct {
-	*getOptions
-	selection
-	client  client.WithWatch
-	options []client.ListOption
-
-	// written is what the user has seen.
-	written []listenerAddresses
-	// began states that the header was written.
-	began bool
-}
-
-// run writes addresses until the context ends, which is no error. The API server ends watches now and then.
-func (w *watcher) run(ctx context.Context) error {
+// follow writes what was listed, and then what changes, until the context ends, which is no error.
+func (o *getOptions) follow(ctx context.Context, c client.Client, which *client.ListOptions, listed []listenerAddresses) error {
+	following, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	changed := make(chan struct{}, 1)
+	objects, err := o.cache(following, end, c, which.Namespace, changed)
+	if err != nil {
+		return fmt.Errorf("preparing to watch: %w", err)
+	}
+	go func() { end(objects.Start(following)) }()
+	var written []listenerAddresses
 	for {
-		found, since, err := observeAddresses(ctx, w.client, w.options)
-		if err == nil {
-			err = w.write(found)
+		if err := o.write(written, listed); err != nil {
+			return err
 		}
-		if err == nil {
-			err = w.follow(ctx, found, since)
+		written = listed
+		select {
+		case <-following.Done():
+		case <-changed:
 		}
+		listed, err = o.observe(following, objects, which)
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case following.Err() != nil:
+			return context.Cause(following)
 		case err != nil:
 			return err
 		}
 	}
 }
 
-// follow writes what changes until a watch ends.
-func (w *watcher) follow(ctx context.Context, found *observedAddresses, since versions) error {
-	listeners, err := w.start(ctx, &listenersv1alpha1.ListenerList{}, since.listeners)
+// cache returns a cache of what has addresses in a namespace, which writes to changed when something changes. It calls
+// end if the user may not watch, which is a permission of its own.
+func (o *getOptions) cache(ctx context.Context, end context.CancelCauseFunc, c client.Client, namespace string, changed chan<- struct{}) (cache.Cache, error) {
+	config, err := o.Config()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer listeners.Stop()
-	pods, err := w.start(ctx, &listenersv1alpha1.PodListenersList{}, since.pods)
+	objects, err := cache.New(config, cache.Options{
+		Scheme: c.Scheme(), Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{namespace: {}},
+		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
+			if apierrors.IsForbidden(err) {
+				end(fmt.Errorf("watching: %w", err))
+			} else {
+				toolscache.DefaultWatchErrorHandler(ctx, r, err)
+			}
+		},
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer pods.Stop()
-	for {
-		var event watch.Event
-		var open bool
+	notify := func(any) {
 		select {
-		case event, open = <-listeners.ResultChan():
-		case event, open = <-pods.ResultChan():
-		}
-		if !open || event.Type == watch.Error { // the objects are listed again
-			return nil
-		}
-		found.apply(event)
-		if err := w.write(found); err != nil {
-			return err
+		case changed <- struct{}{}:
+		default: // the last change is not observed yet
 		}
 	}
-}
-
-func (w *watcher) start(ctx context.Context, list client.ObjectList, version string) (watch.Interface, error) {
-	options := append(slices.Clone(w.options), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
-	i, err := w.client.Watch(ctx, list, options...)
-	if err != nil {
-		return nil, fmt.Errorf("watching %T: %w", list, err)
-	}
-	return i, nil
-}
-
-// apply applies an event to the observed objects.
-func (o *observedAddresses) apply(event watch.Event) {
-	switch object := event.Object.(type) {
-	case *listenersv1alpha1.Listener:
-		o.listeners[client.ObjectKeyFromObject(object)] = object
-		if event.Type == watch.Deleted {
-			delete(o.listeners, client.ObjectKeyFromObject(object))
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: notify, UpdateFunc: func(_, now any) { notify(now) }, DeleteFunc: notify}
+	for _, kind := range []client.Object{&listenersv1alpha1.Listener{}, &listenersv1alpha1.PodListeners{}} {
+		informer, err := objects.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, err
 		}
-	case *listenersv1alpha1.PodListeners:
-		o.pods[client.ObjectKeyFromObject(object)] = object
-		if event.Type == watch.Deleted {
-			delete(o.pods, client.ObjectKeyFromObject(object))
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			return nil, err
 		}
 	}
+	return objects, nil
 }
 
 // write writes what differs from what the user has seen: lines that are new, and those that ended, or each Listener
 // that changed as a JSON or YAML document.
-func (w *watcher) write(found *observedAddresses) error {
-	now := found.selected(w.selection)
-	before := w.written
-	w.written = now
-	if w.Output == "" {
-		w.writeChanges(rowsOf(before), rowsOf(now))
+func (o *getOptions) write(before, now []listenerAddresses) error {
+	if o.Output == "" {
+		o.writeChanges(rowsOf(before), rowsOf(now))
 		return nil
 	}
 	for i := range now {
 		if slices.ContainsFunc(before, func(l listenerAddresses) bool { return reflect.DeepEqual(l, now[i]) }) {
 			continue
 		}
-		if err := w.Encode(now[i], nil); err != nil {
+		if err := o.Encode(now[i], nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *watcher) writeChanges(before, now []row) {
+func (o *getOptions) writeChanges(before, now []row) {
 	var changes []row
 	for _, r := range now {
 		if !slices.Contains(before, r) {
@@ -137,7 +120,6 @@ func (w *watcher) writeChanges(before, now []row) {
 		}
 	}
 	if len(changes) > 0 {
-		w.writeRows(w.Out, changes, !w.began)
-		w.began = true
+		o.writeRows(changes)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 )
 
 // FuzzCompareListeners looks for Listeners and classes at which `kubectl listener migrate` ends, although they belong
@@ -21,7 +22,7 @@ func FuzzCompareListeners(f *testing.F) {
 		if kjson.UnmarshalCaseSensitivePreserveInts(listenerSpec, &l.Spec) != nil || kjson.UnmarshalCaseSensitivePreserveInts(classSpec, &class.Spec) != nil {
 			return // the API server would not store it
 		}
-		m := &migration{classes: []listenersv1alpha1.ListenerClass{class}, listeners: []listenersv1alpha1.Listener{l}}
+		m := &migration{Examination: &check.Examination{}, classes: []listenersv1alpha1.ListenerClass{class}, listeners: []listenersv1alpha1.Listener{l}}
 		m.compareListeners(t.Context())
 	})
 }

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -46,16 +44,12 @@ docs/moving-over.md has the whole procedure.`,
 			if !dryRun {
 				return errors.New("--dry-run=false: the command changes nothing; run it without the flag, and take the steps that it prints")
 			}
-			c, err := e.Client()
+			x, err := e.Examination()
 			if err != nil {
 				return err
 			}
-			m := &migration{Examination: check.Examination{Reader: c}, client: c}
-			result := m.plan(cmd.Context())
-			if m.Err != nil {
-				return m.Err
-			}
-			return printPlan(e, result)
+			result := (&migration{Examination: x, missing: map[string]any{}}).plan(cmd.Context())
+			return e.Print(x, result, func() { result.write(e.Out) })
 		},
 	}
 	e.AddOutputFlag(cmd)
@@ -65,7 +59,7 @@ docs/moving-over.md has the whole procedure.`,
 
 // plan is the result of migrate. Its JSON is part of the output.
 type plan struct {
-	check.Report
+	*check.Report
 	// Steps are the steps of the move. Empty if there is nothing to move.
 	Steps []step `json:"steps"`
 	// Rollback are the steps back.
@@ -79,27 +73,19 @@ type step struct {
 	Commands []string `json:"commands,omitempty"`
 }
 
-// migration plans a move.
+// migration plans a move. The fields are what was found.
 type migration struct {
-	check.Examination
-	// client creates reviews of permissions, which Kubernetes does not store.
-	client client.Client
-
-	other     other
-	own       own
+	*check.Examination
+	other other
+	// installed is set if this operator is. config is nil if it does not exist or cannot be read.
+	installed bool
+	config    *operatorv1alpha1.ListenerOperator
 	classes   []listenersv1alpha1.ListenerClass
 	listeners []listenersv1alpha1.Listener
 	// webhook is set if definitions refer to the conversion webhook of the other operator.
 	webhook bool
-	// missing are settings of the other operator that this one neither finds nor has, as fields of its configuration.
+	// missing are settings of the other operator that this one neither finds nor has, as an object with these fields.
 	missing map[string]any
-}
-
-// own is what there is of this operator.
-type own struct {
-	installed bool
-	// config is nil if it does not exist or cannot be read.
-	config *operatorv1alpha1.ListenerOperator
 }
 
 // plan observes the cluster, compares, and decides on the steps. A later part uses what an earlier one found.
@@ -110,7 +96,7 @@ func (m *migration) plan(ctx context.Context) *plan {
 	} {
 		part(ctx)
 	}
-	return &plan{Report: m.Report, Steps: m.steps(), Rollback: m.rollback()}
+	return &plan{Report: &m.Report, Steps: m.steps(), Rollback: m.rollback()}
 }
 
 // observeListeners reads classes and Listeners. A cluster that does not serve them has none.
@@ -122,36 +108,16 @@ func (m *migration) observeListeners(ctx context.Context) {
 	m.classes, m.listeners = classes.Items, listeners.Items
 }
 
-// printPlan writes a plan in the format of --output. The error is ErrProblem if something needs a decision.
-func printPlan(e *command.Environment, p *plan) error {
-	p.Conclude()
-	if err := e.Encode(p, func() { writePlan(e.Out, p) }); err != nil {
-		return err
-	}
-	if p.Problem != nil {
-		return command.ErrProblem
-	}
-	return nil
-}
-
-func writePlan(out io.Writer, p *plan) {
-	command.WriteTable(out, p.Findings)
-	for i := range p.Findings {
-		if f := &p.Findings[i]; f.State == check.Failed {
-			command.WriteProblem(out, f)
-		}
-	}
-	if p.Problem == nil {
-		fmt.Fprintln(out, "\nNothing needs a decision.")
-	}
+func (p *plan) write(out io.Writer) {
+	command.WriteChecksOr(out, p.Report, "\nNothing needs a decision.")
 	if len(p.Steps) == 0 {
 		fmt.Fprintln(out, "There is nothing to move.")
 	}
-	writeStepList(out, "In this order", p.Steps)
-	writeStepList(out, "And back", p.Rollback)
+	writeSteps(out, "In this order", p.Steps)
+	writeSteps(out, "And back", p.Rollback)
 }
 
-func writeStepList(out io.Writer, title string, steps []step) {
+func writeSteps(out io.Writer, title string, steps []step) {
 	if len(steps) == 0 {
 		return
 	}
@@ -159,9 +125,7 @@ func writeStepList(out io.Writer, title string, steps []step) {
 	for i, s := range steps {
 		fmt.Fprintf(out, "\n%d. %s\n", i+1, command.Printable(s.Title))
 		for _, c := range s.Commands {
-			for line := range strings.SplitSeq(c, "\n") {
-				fmt.Fprintf(out, "     %s\n", command.Printable(line))
-			}
+			fmt.Fprintf(out, "     %s\n", command.Printable(c))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -31,15 +32,10 @@ const (
 	// olmPackage is the name of the package of Stackable's listener operator in catalogues.
 	olmPackage = "stackable-listener-operator"
 	// labelOLM begins the label that OLM sets on what belongs to a package. It ends with the namespace.
-	labelOLM       = "operators.coreos.com/" + olmPackage + "."
-	labelOLMCopied = "olm.copiedFrom"
+	labelOLM = "operators.coreos.com/" + olmPackage + "."
 )
 
-// Environment variables of Stackable's listener operator (contract: takeover).
-const (
-	variablePreset        = "LISTENER_CLASS_PRESET"
-	variableClusterDomain = "KUBERNETES_CLUSTER_DOMAIN"
-)
+var groupVersionOLM = schema.GroupVersion{Group: "operators.coreos.com", Version: "v1alpha1"}
 
 // other is what there is of Stackable's listener operator.
 type other struct {
@@ -50,8 +46,8 @@ type other struct {
 	subscriptions, versions []types.NamespacedName
 	// preset and clusterDomain are its settings, or empty if they are unknown. Each has a default.
 	preset, clusterDomain string
-	// agents is the Pod template of its node driver, or nil if it is unknown.
-	agents *corev1.PodSpec
+	// agents is the Pod template of its node driver, or empty if it is unknown.
+	agents corev1.PodSpec
 }
 
 // runs reports whether the operator runs.
@@ -62,7 +58,7 @@ func (m *migration) observeOther(ctx context.Context) {
 	var pods corev1.PodList
 	m.FollowAll(ctx, check.Finding{Kind: "Pod"}, &pods)
 	m.Readable(check.Finding{Kind: "SubjectAccessReview"}, m.Request("looking for Stackable's listener operator", func() (err error) {
-		m.other.Installation, err = stackable.Among(ctx, m.client, pods.Items, time.Now())
+		m.other.Installation, err = stackable.Among(ctx, m.Client, pods.Items, time.Now())
 		return err
 	}))
 	for _, w := range m.other.Workloads {
@@ -77,10 +73,8 @@ func (m *migration) observeOther(ctx context.Context) {
 // observeWorkload reads a Deployment or a DaemonSet of the other operator.
 func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 	f := check.Finding{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}
-	var (
-		o        client.Object
-		template *corev1.PodSpec
-	)
+	var o client.Object
+	var template *corev1.PodSpec
 	switch w.Kind {
 	case "Deployment":
 		deployment := &appsv1.Deployment{}
@@ -88,7 +82,6 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 	case "DaemonSet":
 		daemonSet := &appsv1.DaemonSet{}
 		o, template = daemonSet, &daemonSet.Spec.Template.Spec
-		m.other.agents = template
 	default:
 		m.Add(f.Warning("", "runs Stackable's listener operator"))
 		return
@@ -96,7 +89,21 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 	if m.Follow(ctx, f, o) == check.Forbidden {
 		return
 	}
-	m.other.observeVariables(template)
+	if w.Kind == "DaemonSet" {
+		m.other.agents = *template
+	}
+	var image string
+	for _, c := range template.Containers {
+		image = cmp.Or(image, ", image "+c.Image)
+		for _, v := range c.Env {
+			switch v.Name { // contract: takeover
+			case "LISTENER_CLASS_PRESET":
+				m.other.preset = v.Value
+			case "KUBERNETES_CLUSTER_DOMAIN":
+				m.other.clusterDomain = v.Value
+			}
+		}
+	}
 	installed := "not by Helm"
 	if release := o.GetAnnotations()[annotationHelmRelease]; release != "" {
 		key := types.NamespacedName{Namespace: o.GetAnnotations()[annotationHelmNamespace], Name: release}
@@ -105,34 +112,13 @@ func (m *migration) observeWorkload(ctx context.Context, w stackable.Workload) {
 		}
 		installed = "with the Helm release " + key.String()
 	}
-	m.Add(f.OK("runs Stackable's listener operator%s, installed %s", imageOf(template), installed))
-}
-
-// imageOf returns the image of the first container for a message, or "".
-func imageOf(template *corev1.PodSpec) string {
-	if len(template.Containers) == 0 {
-		return ""
-	}
-	return ", image " + template.Containers[0].Image
-}
-
-func (o *other) observeVariables(template *corev1.PodSpec) {
-	for i := range template.Containers {
-		for _, v := range template.Containers[i].Env {
-			switch v.Name {
-			case variablePreset:
-				o.preset = v.Value
-			case variableClusterDomain:
-				o.clusterDomain = v.Value
-			}
-		}
-	}
+	m.Add(f.OK("runs Stackable's listener operator%s, installed %s", image, installed))
 }
 
 // observeOLM finds the Subscription and the ClusterServiceVersion of the other operator, if the cluster serves them.
 func (m *migration) observeOLM(ctx context.Context) {
 	subscriptions := &unstructured.UnstructuredList{}
-	subscriptions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "SubscriptionList"})
+	subscriptions.SetGroupVersionKind(groupVersionOLM.WithKind("SubscriptionList"))
 	m.FollowAll(ctx, check.Finding{Kind: "Subscription"}, subscriptions)
 	for i := range subscriptions.Items {
 		s := &subscriptions.Items[i]
@@ -143,11 +129,13 @@ func (m *migration) observeOLM(ctx context.Context) {
 		m.Add(check.Finding{Kind: "Subscription", Namespace: s.GetNamespace(), Name: s.GetName()}.OK("installs Stackable's listener operator"))
 	}
 	versions := &metav1.PartialObjectMetadataList{}
-	versions.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "ClusterServiceVersionList"})
+	versions.SetGroupVersionKind(groupVersionOLM.WithKind("ClusterServiceVersionList"))
 	m.FollowAll(ctx, check.Finding{Kind: "ClusterServiceVersion"}, versions)
 	for i := range versions.Items {
 		v := &versions.Items[i]
-		if _, copied := v.Labels[labelOLMCopied]; copied || !ofPackage(v.Labels) {
+		_, copied := v.Labels["olm.copiedFrom"]
+		labels := slices.Collect(maps.Keys(v.Labels))
+		if copied || !slices.ContainsFunc(labels, func(key string) bool { return strings.HasPrefix(key, labelOLM) }) {
 			continue
 		}
 		m.other.versions = append(m.other.versions, client.ObjectKeyFromObject(v))
@@ -155,34 +143,26 @@ func (m *migration) observeOLM(ctx context.Context) {
 	}
 }
 
-func ofPackage(labels map[string]string) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(labels)), func(key string) bool { return strings.HasPrefix(key, labelOLM) })
-}
-
 // observeOwn finds this operator.
 func (m *migration) observeOwn(ctx context.Context) {
 	var deployments appsv1.DeploymentList
-	m.List(ctx, &deployments, check.Named(names.Operator))
+	m.List(ctx, &deployments, client.MatchingFields{"metadata.name": names.Operator})
+	m.installed = len(deployments.Items) > 0
+	text := "is this operator"
+	if m.other.runs() {
+		text += ", which waits for the end of the other one"
+	}
 	for i := range deployments.Items {
-		m.own.installed = true
-		f := check.Finding{Kind: "Deployment", Namespace: deployments.Items[i].Namespace, Name: names.Operator}
-		if m.other.runs() {
-			m.Add(f.OK("is this operator, which waits for the end of the other one"))
-			continue
-		}
-		m.Add(f.OK("is this operator"))
+		m.Add(check.Finding{Kind: "Deployment", Namespace: deployments.Items[i].Namespace, Name: names.Operator}.OK("%s", text))
 	}
 	config := &operatorv1alpha1.ListenerOperator{}
 	if m.Get(ctx, types.NamespacedName{Name: operatorv1alpha1.ListenerOperatorName}, config) == check.Present {
-		m.own.config = config
+		m.config = config
 	}
 }
 
 // placement returns which settings of the other operator restrict the nodes that its agents run on, for a message.
 func (o *other) placement() string {
-	if o.agents == nil {
-		return ""
-	}
 	var set []string
 	if len(o.agents.NodeSelector) > 0 {
 		set = append(set, "nodeSelector "+labels.FormatLabels(o.agents.NodeSelector))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,9 +18,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// fieldManager is that of the plugin's only write.
-const fieldManager = "kubectl-listener"
 
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
@@ -49,25 +47,17 @@ docs/lost-nodes.md has the whole procedure.`,
   kubectl delete pod kafka-0`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.CompleteNames(0, command.KindClaim),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := e.Client()
-			if err != nil {
-				return err
-			}
-			r := &releaser{Examination: check.Examination{Reader: c}, writer: c, force: force}
+		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, args []string) error {
+			r := &releaser{Examination: x, force: force}
 			for _, name := range args {
-				o, err := e.Find(cmd.Context(), c, []string{name}, command.KindClaim)
+				o, err := e.Find(ctx, x.Client, []string{name}, command.KindClaim)
 				if err != nil {
 					return err
 				}
-				f, err := r.release(cmd.Context(), o.(*corev1.PersistentVolumeClaim))
-				if err != nil {
-					return err
-				}
-				r.Add(f)
+				r.Add(r.release(ctx, o.(*corev1.PersistentVolumeClaim)))
 			}
-			return e.Print(&r.Report, command.WriteChecks)
-		},
+			return nil
+		}),
 	}
 	e.AddOutputFlag(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "Request the release although the node exists, or the claim excludes it.")
@@ -76,78 +66,73 @@ docs/lost-nodes.md has the whole procedure.`,
 
 // releaser requests releases.
 type releaser struct {
-	check.Examination
-	writer client.Writer
-	force  bool
+	*check.Examination
+	force bool
 }
 
 // release requests the release of the volume of a claim, or returns why not.
-func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (check.Finding, error) {
+func (r *releaser) release(ctx context.Context, pvc *corev1.PersistentVolumeClaim) check.Finding {
 	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
 	if pvc.Spec.VolumeName == "" {
-		return f.Failed("", "has no volume", "Find out why: kubectl listener why claim/"+pvc.Name), nil
+		return f.Failed("", "has no volume", "Find out why: kubectl listener why claim/"+pvc.Name)
 	}
 	pv := &corev1.PersistentVolume{}
 	found := r.Get(ctx, types.NamespacedName{Name: pvc.Spec.VolumeName}, pv)
 	pinned := index.PinnedNodes(pv)
 	switch {
-	case r.Err != nil:
-		return f, r.Err
 	case found == check.Forbidden && !r.force:
-		return f.Failed("", "you may not read its PersistentVolume, so it is not known whether the node is lost",
-			"Ask an administrator, or use --force if you know that the machine is gone."), nil
+		return f.Failed("", "you may not read its PersistentVolume, so it is not known whether the node is lost", remedyForbidden)
 	case found == check.Forbidden:
 		return r.request(ctx, f, pvc, "its node")
 	case found == check.Missing:
-		return f.Failed("", "its PersistentVolume does not exist", check.RemedyOperator), nil
+		return f.Failed("", "its PersistentVolume does not exist", check.RemedyOperator)
 	case !claim.IsBoundTo(pv, pvc):
-		return f.Failed("", "has no listener volume", "Name a claim with a listener volume: kubectl listener doctor lists those that are pinned to lost nodes."), nil
+		return f.Failed("", "has no listener volume", "Name a claim with a listener volume: kubectl listener doctor lists those that are pinned to lost nodes.")
 	case len(pinned) == 0:
-		return f.Failed("", "its volume is not pinned to a node by the operator, so there is nothing to release", "Find out what its Pod waits for: kubectl listener why claim/"+pvc.Name), nil
+		return f.Failed("", "its volume is not pinned to a node by the operator, so there is nothing to release", "Find out what its Pod waits for: kubectl listener why claim/"+pvc.Name)
 	}
-	if refusal, err := r.refusal(ctx, f, pvc, pv, pinned[0]); err != nil || refusal.State != "" {
-		return refusal, err
+	if refusal := r.refusal(ctx, f, pvc, pv, pinned[0]); refusal.State != "" {
+		return refusal
 	}
 	return r.request(ctx, f, pvc, "node "+pinned[0])
 }
 
+// remedyForbidden is what to do if it is not known whether a node is lost.
+const remedyForbidden = "Ask an administrator, or use --force if you know that the machine is gone."
+
 // refusal returns why a release is not requested, or an empty finding.
-func (r *releaser) refusal(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, node string) (check.Finding, error) {
+func (r *releaser) refusal(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, name string) check.Finding {
 	value := pvc.Annotations[names.AnnotationRelease]
 	if requested, err := time.Parse(time.RFC3339, value); err == nil && pv.CreationTimestamp.Time.Before(requested) {
-		return f.Warning("", fmt.Sprintf("the release from node %s is already requested, at %s; see kubectl events --for persistentvolumeclaim/%s", node, value, pvc.Name)), nil
+		return f.Warning("", fmt.Sprintf("the release from node %s is already requested, at %s; see kubectl events --for persistentvolumeclaim/%s", name, value, pvc.Name))
 	}
 	if r.force {
-		return check.Finding{}, nil
+		return check.Finding{}
 	}
 	if value == names.ReleaseNever {
-		return f.Failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If this does not apply any more, use --force."), nil
+		return f.Failed("", fmt.Sprintf("its annotation %s is %q", names.AnnotationRelease, value), "If this does not apply any more, use --force.")
 	}
-	object := &corev1.Node{}
-	found := r.Get(ctx, types.NamespacedName{Name: node}, object)
-	switch {
-	case r.Err != nil || found == check.Missing:
-		return check.Finding{}, r.Err
+	node := &corev1.Node{}
+	switch found := r.Get(ctx, types.NamespacedName{Name: name}, node); {
+	case found == check.Missing || found == check.Present && claim.NodeLost(node):
+		return check.Finding{}
 	case found == check.Forbidden:
-		return f.Failed("", "you may not read nodes, so it is not known whether node "+node+" is lost",
-			"Ask an administrator, or use --force if you know that the machine is gone."), nil
-	case claim.NodeLost(object):
-		return check.Finding{}, nil
+		return f.Failed("", "you may not read nodes, so it is not known whether node "+name+" is lost", remedyForbidden)
 	}
-	return f.Failed("NodeExists", fmt.Sprintf("node %s exists, so the containers of the Pod may still run there", node),
+	return f.Failed("NodeExists", fmt.Sprintf("node %s exists, so the containers of the Pod may still run there", name),
 		fmt.Sprintf("If the machine is off, say so: kubectl taint node %s %s=nodeshutdown:NoExecute. To move the Pod away from a node that works, cordon the node, "+
-			"use --force, and delete the Pod.", node, corev1.TaintNodeOutOfService)), nil
+			"use --force, and delete the Pod.", name, corev1.TaintNodeOutOfService))
 }
 
-// request writes the annotation.
-func (r *releaser) request(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, from string) (check.Finding, error) {
+// request writes the annotation, which is the plugin's only write.
+func (r *releaser) request(ctx context.Context, f check.Finding, pvc *corev1.PersistentVolumeClaim, from string) check.Finding {
+	if r.Err != nil {
+		return f
+	}
 	before := pvc.DeepCopy()
-	if pvc.Annotations == nil {
-		pvc.Annotations = map[string]string{}
+	metav1.SetMetaDataAnnotation(&pvc.ObjectMeta, names.AnnotationRelease, time.Now().UTC().Format(time.RFC3339))
+	if err := r.Client.Patch(ctx, pvc, client.MergeFrom(before), client.FieldOwner("kubectl-listener")); err != nil {
+		r.Err = fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(pvc), err)
 	}
-	pvc.Annotations[names.AnnotationRelease] = time.Now().UTC().Format(time.RFC3339)
-	if err := r.writer.Patch(ctx, pvc, client.MergeFrom(before), client.FieldOwner(fieldManager)); err != nil {
-		return f, fmt.Errorf("annotating claim %s: %w", client.ObjectKeyFromObject(pvc), err)
-	}
-	return f.OK("the release from %s is requested; its Pod can then start elsewhere: kubectl events --for persistentvolumeclaim/%s --watch", from, pvc.Name), nil
+	return f.OK("the release from %s is requested; its Pod can then start elsewhere: kubectl events --for persistentvolumeclaim/%s --watch", from, pvc.Name)
 }

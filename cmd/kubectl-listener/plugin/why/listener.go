@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,39 +37,24 @@ func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listene
 
 // condition returns a condition of a Listener, or an empty one.
 func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Condition {
-	if listener.Status == nil {
-		return metav1.Condition{}
-	}
-	return ptr.Deref(meta.FindStatusCondition(listener.Status.Conditions, kind), metav1.Condition{})
+	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
 }
 
-// elsewhere returns the kinds of the object that a reason of the condition Ready is about, if that is another one than
-// the Listener.
-func elsewhere(reason string) []string {
-	switch reason {
-	case listenersv1alpha1.ReasonWaitingForLoadBalancer, listenersv1alpha1.ReasonWaitingForNodePorts, listenersv1alpha1.ReasonWaitingForClusterIP,
-		listenersv1alpha1.ReasonServiceTerminating:
-		return []string{"Service"}
-	case listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonRouteNotAdmitted:
-		return []string{"Route"}
-	case listenersv1alpha1.ReasonWaitingForIngress:
-		return []string{"Ingress"}
-	case listenersv1alpha1.ReasonWaitingForGateway:
-		return []string{"Gateway"}
-	case listenersv1alpha1.ReasonGatewayRouteNotAccepted:
-		return []string{
-			string(listenersv1alpha1.GatewayRouteKindTLS), string(listenersv1alpha1.GatewayRouteKindTCP),
-			string(listenersv1alpha1.GatewayRouteKindUDP), string(listenersv1alpha1.GatewayRouteKindHTTP),
-		}
-	default:
-		return nil
-	}
-}
-
-// isSymptom reports whether what a reason of the condition Ready is about may have its cause elsewhere: a Listener that
-// waits for Pods may be what they wait for.
-func isSymptom(reason string) bool {
-	return elsewhere(reason) != nil || reason == listenersv1alpha1.ReasonWaitingForPods
+// elsewhere has the kinds of the object that a reason of the condition Ready is about, if that is another one than the
+// Listener.
+var elsewhere = map[string][]string{
+	listenersv1alpha1.ReasonWaitingForLoadBalancer: {"Service"},
+	listenersv1alpha1.ReasonWaitingForNodePorts:    {"Service"},
+	listenersv1alpha1.ReasonWaitingForClusterIP:    {"Service"},
+	listenersv1alpha1.ReasonServiceTerminating:     {"Service"},
+	listenersv1alpha1.ReasonWaitingForRouter:       {"Route"},
+	listenersv1alpha1.ReasonRouteNotAdmitted:       {"Route"},
+	listenersv1alpha1.ReasonWaitingForIngress:      {"Ingress"},
+	listenersv1alpha1.ReasonWaitingForGateway:      {"Gateway"},
+	listenersv1alpha1.ReasonGatewayRouteNotAccepted: {
+		string(listenersv1alpha1.GatewayRouteKindTLS), string(listenersv1alpha1.GatewayRouteKindTCP),
+		string(listenersv1alpha1.GatewayRouteKindUDP), string(listenersv1alpha1.GatewayRouteKindHTTP),
+	},
 }
 
 // listenerFinding returns what the operator says about a Listener.
@@ -77,15 +63,15 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted), condition(listener, listenersv1alpha1.ListenerReady)
 	switch {
 	case listener.DeletionTimestamp != nil:
-		return f.Failed(listenersv1alpha1.ReasonListenerTerminating, "is being deleted", check.Remedy(listenersv1alpha1.ReasonListenerTerminating))
+		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, "is being deleted")
 	case listener.Status == nil || listener.Status.ObservedGeneration < listener.Generation || accepted.Type == "" || ready.Type == "":
 		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator)
 	case accepted.Status != metav1.ConditionTrue:
-		return f.Failed(accepted.Reason, accepted.Message, check.Remedy(accepted.Reason))
-	case ready.Status != metav1.ConditionTrue && isSymptom(ready.Reason):
-		return f.Failed(ready.Reason, ready.Message, check.Remedy(ready.Reason)).Because()
+		return f.FailedBy(accepted.Reason, accepted.Message)
+	case ready.Status != metav1.ConditionTrue && (elsewhere[ready.Reason] != nil || ready.Reason == listenersv1alpha1.ReasonWaitingForPods):
+		return f.FailedBy(ready.Reason, ready.Message).Because() // a Listener that waits for Pods may be what they wait for
 	case ready.Status != metav1.ConditionTrue || ready.Reason == listenersv1alpha1.ReasonNoMatchingPods:
-		return f.Failed(ready.Reason, ready.Message, check.Remedy(ready.Reason))
+		return f.FailedBy(ready.Reason, ready.Message)
 	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
 		return f.Warning(ready.Reason, ready.Message)
 	default:
@@ -100,23 +86,19 @@ func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 		return nil // the operator says so
 	}
 	class := &listenersv1alpha1.ListenerClass{}
-	switch w.Follow(ctx, f, class) {
-	case check.Forbidden:
-		return nil
-	case check.Missing:
-		w.Add(f.Failed(listenersv1alpha1.ReasonClassNotFound, "does not exist", check.Remedy(listenersv1alpha1.ReasonClassNotFound)))
+	if !w.Require(ctx, class, f.FailedBy(listenersv1alpha1.ReasonClassNotFound, "does not exist")) {
 		return nil
 	}
 	var problem string
 	w.Request("reading a namespace", func() (err error) {
-		problem, err = tenancy.Check(ctx, w.Reader, class, listener.Namespace)
+		problem, err = tenancy.Check(ctx, w.Client, class, listener.Namespace)
 		return err
 	})
 	switch {
 	case problem != "" && listener.Status != nil && listener.Status.KeptClassName == f.Name:
 		w.Add(f.Warning(listenersv1alpha1.ReasonNamespaceNotAllowed, problem+", and the Listener keeps it"))
 	case problem != "":
-		w.Add(f.Failed(listenersv1alpha1.ReasonNamespaceNotAllowed, problem, check.Remedy(listenersv1alpha1.ReasonNamespaceNotAllowed)))
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNamespaceNotAllowed, problem))
 	default:
 		w.Add(f.Described(class))
 	}
@@ -127,14 +109,11 @@ func (w *walk) class(ctx context.Context, listener *listenersv1alpha1.Listener) 
 func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener) *corev1.Service {
 	service := &corev1.Service{}
 	f := check.Finding{Kind: "Service", Namespace: listener.Namespace, Name: listener.Name}
-	switch found := w.Follow(ctx, f, service); {
-	case found == check.Forbidden:
+	if !w.Require(ctx, service, f.Failed("", "does not exist", check.RemedyOperator).Because()) {
 		return nil
-	case found == check.Missing:
-		w.Add(f.Failed("", "does not exist", check.RemedyOperator).Because())
-		return nil
-	case !metav1.IsControlledBy(service, listener):
-		w.Add(f.Failed(listenersv1alpha1.ReasonForeignService, "is not that of the Listener", check.Remedy(listenersv1alpha1.ReasonForeignService)))
+	}
+	if !metav1.IsControlledBy(service, listener) {
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonForeignService, "is not that of the Listener"))
 		return nil
 	}
 	w.Add(okUnless(f, listener, "%s, %s", service.Spec.Type, portsOf(service)))
@@ -143,8 +122,8 @@ func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 
 // okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
 func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format string, args ...any) check.Finding {
-	if ready := condition(listener, listenersv1alpha1.ListenerReady); ready.Status == metav1.ConditionFalse && slices.Contains(elsewhere(ready.Reason), f.Kind) {
-		return f.Failed(ready.Reason, ready.Message, check.Remedy(ready.Reason))
+	if ready := condition(listener, listenersv1alpha1.ListenerReady); ready.Status == metav1.ConditionFalse && slices.Contains(elsewhere[ready.Reason], f.Kind) {
+		return f.FailedBy(ready.Reason, ready.Message)
 	}
 	return f.OK(format, args...)
 }
@@ -163,10 +142,7 @@ func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(backend.Reads.GroupVersionKind)
 		f := check.Finding{Kind: backend.Reads.Kind, Namespace: reference.Namespace, Name: reference.Name}
-		switch w.Follow(ctx, f, object) {
-		case check.Missing:
-			w.Add(f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class."))
-		case check.Present:
+		if w.Require(ctx, object, f.Failed("", "does not exist, and class "+class.Name+" names it", "Create it, or name another one in the class.")) {
 			w.Add(okUnless(f, listener, "exists"))
 		}
 	}
@@ -176,39 +152,35 @@ func (w *walk) exposures(ctx context.Context, listener *listenersv1alpha1.Listen
 func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listener, kind *exposure.Kind) {
 	f := check.Finding{Kind: kind.Kind, Namespace: listener.Namespace}
 	list := &metav1.PartialObjectMetadataList{}
-	for _, version := range append([]string{kind.Version}, kind.OtherVersions...) {
-		list.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
-		found := w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace))
-		if found == check.Forbidden {
-			return
-		}
-		if found == check.Present { // otherwise, the cluster may serve another version
-			break
-		}
+	list.SetGroupVersionKind(kind.GroupVersionKind)
+	served, err := w.Client.RESTMapper().RESTMapping(kind.GroupKind(), append([]string{kind.Version}, kind.OtherVersions...)...)
+	if err == nil {
+		list.SetGroupVersionKind(served.GroupVersionKind)
 	}
-	exist := false
+	if w.FollowAll(ctx, f, list, client.InNamespace(listener.Namespace)) == check.Forbidden {
+		return
+	}
 	for i := range list.Items {
 		if metav1.IsControlledBy(&list.Items[i], listener) {
-			exist, f.Name = true, list.Items[i].Name
+			f.Name = list.Items[i].Name
 			w.Add(okUnless(f, listener, "exists"))
 		}
 	}
-	if !exist {
+	if f.Name == "" {
 		w.Add(f.Failed("", "none belongs to Listener "+listener.Name, check.RemedyOperator).Because())
 	}
 }
 
 // endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil.
 func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listener, service *corev1.Service, pod *corev1.Pod) {
-	var slices discoveryv1.EndpointSliceList
+	var endpoints discoveryv1.EndpointSliceList
 	f := check.Finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
-	if w.FollowAll(ctx, f, &slices, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
+	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
 		return
 	}
-	all, ready, included := count(slices.Items, pod)
-	reserved := condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved
+	all, ready, included := count(endpoints.Items, pod)
 	switch {
-	case all == 0 && reserved:
+	case all == 0 && condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved:
 		w.Add(f.Warning(listenersv1alpha1.ReasonReserved, "there are none, because no Pod mounts the Listener"))
 	case all == 0:
 		w.Add(f.Failed("", "no Pod belongs to the Service", check.Remedy(listenersv1alpha1.ReasonNoMatchingPods)).Because())
@@ -216,25 +188,27 @@ func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listen
 		w.Add(f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pod. "+
 			"If they should receive traffic nevertheless, set spec.publishNotReadyAddresses of the Listener."))
 	case pod != nil && !included && pod.Status.PodIP != "":
-		w.Add(f.Failed(listenersv1alpha1.ReasonNoMatchingPods, fmt.Sprintf("Pod %s is not among them", pod.Name), check.Remedy(listenersv1alpha1.ReasonNoMatchingPods)))
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, fmt.Sprintf("Pod %s is not among them", pod.Name)))
 	default:
 		w.Add(f.OK("%d of %d ready", ready, all))
 	}
 }
 
-// count returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them.
-func count(slices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
-	known := map[string]bool{}
-	for i := range slices {
-		for _, e := range slices[i].Endpoints {
-			if len(e.Addresses) == 0 || known[e.Addresses[0]] || e.TargetRef != nil && known[string(e.TargetRef.UID)] {
-				continue
-			}
-			known[e.Addresses[0]] = true
-			if e.TargetRef != nil { // a Pod of two IP families is in two slices
-				known[string(e.TargetRef.UID)] = true
+// count returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them. A
+// Pod of two IP families is in two slices.
+func count(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
+	known := sets.New[string]()
+	for i := range endpointSlices {
+		for _, e := range endpointSlices[i].Endpoints {
+			id := e.Addresses[0]
+			if e.TargetRef != nil {
+				id = string(e.TargetRef.UID)
 				included = included || pod != nil && e.TargetRef.UID == pod.UID
 			}
+			if known.Has(id) {
+				continue
+			}
+			known.Insert(id)
 			all++
 			if ptr.Deref(e.Conditions.Ready, true) {
 				ready++
@@ -242,4 +216,18 @@ func count(slices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int,
 		}
 	}
 	return all, ready, included
+}
+
+// portsOf describes the ports of a Service, sorted by name.
+func portsOf(service *corev1.Service) string {
+	var ports []string
+	for _, p := range service.Spec.Ports {
+		text := fmt.Sprintf("%s %d", p.Name, p.Port)
+		if p.NodePort != 0 {
+			text += fmt.Sprintf(":%d", p.NodePort)
+		}
+		ports = append(ports, text+"/"+string(p.Protocol))
+	}
+	slices.Sort(ports)
+	return strings.Join(ports, ", ")
 }

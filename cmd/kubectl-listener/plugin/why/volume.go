@@ -3,29 +3,31 @@ package why
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // volume follows the volume of a claim, and returns what it was provisioned for.
 func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) claim.Selector {
-	requested, _ := claim.ParseSelector(pvc.Annotations)
+	requested, problem := claim.ParseSelector(pvc.Annotations)
 	pv := &corev1.PersistentVolume{}
 	f := check.Finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}
-	switch found := w.Follow(ctx, f, pv); {
-	case found == check.Forbidden:
+	if !w.Require(ctx, pv, f.Failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", check.RemedyOperator)) {
 		return requested
-	case found == check.Missing:
-		w.Add(f.Failed(listenersv1alpha1.ReasonVolumeNotRestored, "does not exist", check.RemedyOperator))
-		return requested
-	case !claim.IsBoundTo(pv, pvc):
+	}
+	if !claim.IsBoundTo(pv, pvc) {
 		w.Add(f.Failed("", "is not a listener volume of this claim", "Create the claim again without spec.volumeName."))
 		return requested
 	}
@@ -33,12 +35,11 @@ func (w *walk) volume(ctx context.Context, pvc *corev1.PersistentVolumeClaim) cl
 	if err != nil {
 		provisioned = requested
 	}
-	if _, err := claim.ParseSelector(pvc.Annotations); err == nil && requested != provisioned {
-		w.Add(f.Failed(listenersv1alpha1.ReasonSelectorChanged,
-			fmt.Sprintf("was provisioned for %s, and the annotation of the claim now names %s, which has no effect", describe(provisioned), describe(requested)),
-			check.Remedy(listenersv1alpha1.ReasonSelectorChanged)))
+	if problem == nil && requested != provisioned {
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonSelectorChanged, fmt.Sprintf(
+			"was provisioned for %s, and the annotation of the claim now names %s, which has no effect", describe(provisioned), describe(requested))))
 	}
-	w.pin(ctx, pv, types.NamespacedName{Namespace: pvc.Namespace, Name: pvc.Name})
+	w.pin(ctx, pv)
 	return provisioned
 }
 
@@ -50,7 +51,7 @@ func describe(s claim.Selector) string {
 }
 
 // pin follows the node affinity of the volume of a claim.
-func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey types.NamespacedName) {
+func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
 	pinned := index.PinnedNodes(pv)
 	if len(pinned) == 0 {
@@ -58,7 +59,7 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey ty
 		return
 	}
 	node := &corev1.Node{}
-	release := fmt.Sprintf("kubectl listener release %s --namespace %s", claimKey.Name, claimKey.Namespace)
+	release := fmt.Sprintf("kubectl listener release %s --namespace %s", pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.Namespace)
 	switch found := w.Get(ctx, types.NamespacedName{Name: pinned[0]}, node); {
 	case found == check.Forbidden:
 		w.Add(f.OK("is pinned to node %s", pinned[0]))
@@ -67,16 +68,13 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume, claimKey ty
 	case claim.NodeLost(node):
 		w.Add(f.Failed(listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("is pinned to node %s, which is out of service", pinned[0]), check.RemedyNodeLost+release))
 	default:
-		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), claimKey, release))
+		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef, release))
 	}
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
-func (w *walk) stuck(ctx context.Context, f check.Finding, claimKey types.NamespacedName, release string) check.Finding {
-	pvc := &corev1.PersistentVolumeClaim{}
-	if w.Get(ctx, claimKey, pvc) != check.Present {
-		return f
-	}
+func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference, release string) check.Finding {
+	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
 	for _, pod := range w.Pods(ctx, pvc) {
 		if scheduled := check.PodCondition(&pod, corev1.PodScheduled); scheduled == nil || scheduled.Status != corev1.ConditionFalse {
 			continue
@@ -89,4 +87,87 @@ func (w *walk) stuck(ctx context.Context, f check.Finding, claimKey types.Namesp
 			"Let the node take the Pod: it may be cordoned, full, or have a taint. Or give the address up: "+release+" --force")
 	}
 	return f
+}
+
+// podFinding returns the state of a Pod. If it does not run, the cause may be one of its volumes.
+func podFinding(pod *corev1.Pod) check.Finding {
+	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+	scheduled := check.PodCondition(pod, corev1.PodScheduled)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		return f.Warning("", "is being deleted")
+	case claim.PodFinished(pod):
+		return f.Warning("", fmt.Sprintf("has finished (%s), and mounts nothing any more", pod.Status.Phase))
+	case pod.Spec.NodeName == "" && scheduled != nil && scheduled.Status == corev1.ConditionFalse:
+		return f.Failed(scheduled.Reason, scheduled.Message, "Look at what the scheduler says: kubectl describe pod "+pod.Name).Because()
+	case pod.Spec.NodeName == "":
+		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: kubectl describe pod "+pod.Name).Because()
+	case pod.Status.Phase != corev1.PodRunning:
+		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName),
+			"Look at its containers and events: kubectl describe pod "+pod.Name).Because()
+	}
+	if ready := check.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status != corev1.ConditionTrue {
+		return f.Warning(ready.Reason, fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName))
+	}
+	return f.OK("runs on node %s", pod.Spec.NodeName)
+}
+
+// podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
+// and into the files.
+func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
+	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
+		return // it has no addresses of its own
+	}
+	addresses := &listenersv1alpha1.PodListeners{}
+	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
+	if !w.Require(ctx, addresses, f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator)) {
+		return
+	}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		entry, known := addresses.Spec.Listeners[volume.Name]
+		switch {
+		case !matches(index.ClaimName(pod, volume), entry.ListenerName):
+		case !known:
+			w.Add(f.Failed("", fmt.Sprintf("has no entry for volume %q", volume.Name), check.RemedyOperator))
+		case len(entry.IngressAddresses) == 0:
+			w.Add(f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because())
+		default:
+			w.Add(f.OK("volume %q: %s", volume.Name, columns.Address(entry.IngressAddresses)))
+			w.files(ctx, pod, volume.Name)
+		}
+	}
+}
+
+// files follows the addresses of a volume into the Pod. The kubelet starts no container before the volume has its
+// files.
+func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
+	w.agent(ctx, pod.Spec.NodeName)
+	f := check.Finding{Kind: "Volume", Name: volume}
+	if pod.Status.Phase == corev1.PodRunning {
+		w.Add(f.OK("has its files in Pod %s", pod.Name))
+		return
+	}
+	event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool {
+		return e.Reason == "FailedMount" && strings.Contains(e.Message, fmt.Sprintf("%q", volume))
+	})
+	if event == nil {
+		w.Add(f.Warning("", fmt.Sprintf("Pod %s does not run yet, so the files may not be there", pod.Name)))
+		return
+	}
+	w.Add(f.Failed(event.Reason, event.Message, "Look at the log of the node agent on node "+pod.Spec.NodeName+": kubectl logs --all-namespaces "+
+		"--selector app.kubernetes.io/component=node-agent --prefix"))
+}
+
+// agent follows the node agent of a node: a driver that is not registered with the kubelet cannot mount volumes.
+func (w *walk) agent(ctx context.Context, node string) {
+	var csiNode storagev1.CSINode
+	f := check.Finding{Kind: "Node", Name: node}
+	switch found := w.Follow(ctx, f, &csiNode); {
+	case found == check.Forbidden:
+	case !slices.ContainsFunc(csiNode.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == names.Driver }):
+		w.Add(f.Failed("NoNodeAgent", "no node agent is registered with its kubelet", "Find out why the node agent does not run there: kubectl listener doctor"))
+	default:
+		w.Add(f.OK("has a node agent"))
+	}
 }

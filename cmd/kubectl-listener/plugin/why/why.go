@@ -2,12 +2,20 @@
 package why
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // NewCommand returns the command.
@@ -37,30 +45,125 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
   kubectl listener why kafka-0 --output json`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.CompleteNames(1, kinds...),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := e.Client()
-			if err != nil {
-				return err
-			}
-			o, err := e.Find(cmd.Context(), c, args, kinds...)
-			if err != nil {
-				return err
-			}
-			w := &walk{check.Examination{Reader: c}}
+		RunE: e.Examine(command.WriteSteps, func(ctx context.Context, x *check.Examination, args []string) error {
+			w := &walk{x}
+			o, err := e.Find(ctx, x.Client, args, kinds...)
 			switch o := o.(type) {
 			case *corev1.Pod:
-				w.fromPod(cmd.Context(), o)
+				w.fromPod(ctx, o)
 			case *corev1.PersistentVolumeClaim:
-				w.fromClaim(cmd.Context(), o)
+				w.fromClaim(ctx, o)
 			case *listenersv1alpha1.Listener:
-				w.fromListener(cmd.Context(), o)
+				w.fromListener(ctx, o)
 			}
-			if w.Err != nil {
-				return w.Err
-			}
-			return e.Print(&w.Report, command.WriteSteps)
-		},
+			return err
+		}),
 	}
 	e.AddOutputFlag(cmd)
 	return cmd
+}
+
+// walk follows the path of an address, and reports what it finds.
+type walk struct{ *check.Examination }
+
+// fromPod follows each listener volume of a Pod.
+func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
+	w.Add(podFinding(pod))
+	mounts := false
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		name := index.ClaimName(pod, volume)
+		if name == "" {
+			continue
+		}
+		pvc := &corev1.PersistentVolumeClaim{}
+		switch found := w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc); {
+		case found != check.Present:
+			mounts = mounts || found == check.Forbidden
+			w.addAbsentClaim(pod, volume, name, found)
+		case check.RequestsListener(pvc):
+			mounts = true
+			w.claim(ctx, pvc, pod)
+		}
+	}
+	if !mounts {
+		f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
+			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))
+	}
+}
+
+// addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
+func (w *walk) addAbsentClaim(pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) {
+	remedy := "Create the claim, or name another one in the Pod."
+	if volume.Ephemeral != nil { // the API server requires a template
+		template := volume.Ephemeral.VolumeClaimTemplate
+		if !check.RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec}) {
+			return
+		}
+		remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: kubectl describe pod " + pod.Name
+	}
+	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
+	if found == check.Forbidden {
+		w.Add(f.Unreadable())
+		return
+	}
+	w.Add(f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name), remedy))
+}
+
+// fromClaim follows a claim, and the Pods that mount it.
+func (w *walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
+	if !check.RequestsListener(pvc) {
+		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc.Annotations)))
+		return
+	}
+	w.claim(ctx, pvc, nil)
+	if pvc.Spec.VolumeName == "" {
+		return
+	}
+	for _, pod := range w.Pods(ctx, pvc) {
+		w.podAddresses(ctx, &pod, func(claim, _ string) bool { return claim == pvc.Name })
+	}
+}
+
+// fromListener follows a Listener, the volumes that have reservations for it, and the Pods that mount them.
+func (w *walk) fromListener(ctx context.Context, listener *listenersv1alpha1.Listener) {
+	w.listener(ctx, listener, nil)
+	var volumes corev1.PersistentVolumeList
+	w.List(ctx, &volumes, client.MatchingLabels{names.LabelListenerNamespace: listener.Namespace, names.LabelListenerName: listener.Name})
+	for i := range volumes.Items {
+		pv := &volumes.Items[i]
+		if claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil {
+			w.pin(ctx, pv)
+		}
+	}
+	var pods corev1.PodList
+	w.List(ctx, &pods, client.InNamespace(listener.Namespace), client.HasLabels{names.PodMountLabel(listener.UID)})
+	for i := range pods.Items {
+		w.podAddresses(ctx, &pods.Items[i], func(_, name string) bool { return name == listener.Name })
+	}
+}
+
+// claim follows a claim. pod is the Pod that it was reached from, or nil.
+func (w *walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) {
+	f := w.Claim(ctx, pvc)
+	w.Add(f)
+	if pvc.Spec.VolumeName == "" || f.State == check.Failed {
+		return
+	}
+	if selector := w.volume(ctx, pvc); selector != (claim.Selector{}) {
+		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
+		if selector.Class != "" {
+			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
+		} else {
+			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
+		}
+		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing) {
+			w.listener(ctx, listener, pod)
+		}
+	}
+	if pod != nil {
+		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == pvc.Name })
+	}
 }

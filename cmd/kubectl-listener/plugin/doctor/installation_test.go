@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
@@ -33,13 +34,17 @@ func TestDoctorChecksPermissionsThatTheOperatorHas(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range append(neededPermissions(), sccPermission()) {
-		resource, _ := strings.CutSuffix(p.resource+"/"+p.subresource, "/")
-		if !slices.ContainsFunc(rules[p.account], func(r rbacv1.PolicyRule) bool {
-			return slices.Contains(r.APIGroups, p.group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, p.verb) &&
-				(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, p.name))
-		}) {
-			t.Errorf("config/rbac does not give %s the permission %+v", p.account, p)
+	for account, needed := range map[string][]authorizationv1.ResourceAttributes{
+		names.Operator: operatorPermissions, names.NodeAgent: append(agentPermissions, sccPermission),
+	} {
+		for _, p := range needed {
+			resource, _ := strings.CutSuffix(p.Resource+"/"+p.Subresource, "/")
+			if !slices.ContainsFunc(rules[account], func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.APIGroups, p.Group) && slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, p.Verb) &&
+					(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, p.Name))
+			}) {
+				t.Errorf("config/rbac does not give %s the permission %+v", account, p)
+			}
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -12,6 +14,8 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -31,7 +35,8 @@ func (x *Examination) Claim(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	case pvc.DeletionTimestamp != nil:
 		return f.Failed("", "is being deleted", "Wait until the Pods that mount it have ended; Kubernetes then deletes it.")
 	case pvc.Status.Phase == corev1.ClaimLost:
-		return x.lostClaim(ctx, f, pvc)
+		return x.said(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored },
+			f.Failed("ClaimLost", fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName), RemedyOperator))
 	case pvc.Spec.VolumeName != "":
 		return f.OK("has PersistentVolume %s", pvc.Spec.VolumeName)
 	}
@@ -44,25 +49,24 @@ func (x *Examination) Claim(ctx context.Context, pvc *corev1.PersistentVolumeCla
 		if errors.Is(err, claim.ErrNoSelector) {
 			problem += claim.DidYouMean(pvc.Annotations)
 		}
-		return f.Failed(listenersv1alpha1.ReasonInvalidClaim, problem, Remedy(listenersv1alpha1.ReasonInvalidClaim))
+		return f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, problem)
 	}
 	if problem := claim.ListenerNameProblem(selector.ListenerName(pvc.Name)); problem != "" {
-		return f.Failed(listenersv1alpha1.ReasonInvalidName, problem, Remedy(listenersv1alpha1.ReasonInvalidName))
+		return f.FailedBy(listenersv1alpha1.ReasonInvalidName, problem)
 	}
 	if problem := x.selectorProblem(ctx, f, pvc, selector); problem.State != "" {
 		return problem
 	}
-	return x.pendingClaim(ctx, f, pvc)
+	return x.said(ctx, pvc, func(e *corev1.Event) bool { return e.ReportingController == names.EventReporter },
+		f.Failed("", "has no volume, and the operator says nothing about it", RemedyOperator))
 }
 
-// lostClaim returns why the operator has not created the volume of a claim again.
-func (x *Examination) lostClaim(ctx context.Context, f Finding, pvc *corev1.PersistentVolumeClaim) Finding {
-	message := fmt.Sprintf("PersistentVolume %s was deleted", pvc.Spec.VolumeName)
-	event := x.LastEvent(ctx, pvc, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonVolumeNotRestored })
-	if event == nil {
-		return f.Failed("ClaimLost", message, RemedyOperator)
+// said returns what the last event that matches says about a claim, or otherwise the finding.
+func (x *Examination) said(ctx context.Context, pvc *corev1.PersistentVolumeClaim, matches func(*corev1.Event) bool, otherwise Finding) Finding {
+	if event := x.LastEvent(ctx, pvc, matches); event != nil {
+		return otherwise.FailedBy(event.Reason, event.Message)
 	}
-	return f.Failed(event.Reason, event.Message, Remedy(event.Reason))
+	return otherwise
 }
 
 // storageProblem returns what keeps the operator from provisioning a claim at all, or an empty finding.
@@ -70,22 +74,21 @@ func (x *Examination) storageProblem(ctx context.Context, f Finding, pvc *corev1
 	if pvc.Annotations[names.AnnotationProvisioner] == names.Driver {
 		return Finding{}
 	}
+	remedy := "Create the claim again with storageClassName: " + names.Driver + "."
 	name := ptr.Deref(pvc.Spec.StorageClassName, "")
 	if name == "" {
-		return f.Failed("", "names no StorageClass", "Create the claim again with storageClassName: "+names.Driver+".")
+		return f.Failed("", "names no StorageClass", remedy)
 	}
 	var class storagev1.StorageClass
 	switch found := x.Get(ctx, types.NamespacedName{Name: name}, &class); {
-	case found == Forbidden:
+	case found == Forbidden || class.Provisioner == names.Driver:
 		return Finding{}
-	case found == Missing && name == names.Driver:
-		return f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor")
-	case found == Missing:
-		return f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), "Create the claim again with storageClassName: "+names.Driver+".")
-	case class.Provisioner != names.Driver:
-		return f.Failed("", fmt.Sprintf("its StorageClass %s is that of another driver, %s", name, class.Provisioner), "Create the claim again with storageClassName: "+names.Driver+".")
+	case found == Present:
+		return f.Failed("", fmt.Sprintf("its StorageClass %s is that of another driver, %s", name, class.Provisioner), remedy)
+	case name == names.Driver:
+		remedy = "The operator installs the StorageClass. Find out why it has not: kubectl listener doctor"
 	}
-	return Finding{}
+	return f.Failed("", fmt.Sprintf("its StorageClass %s does not exist", name), remedy)
 }
 
 // selectorProblem returns what is wrong with the Listener or the class that a claim names, or an empty finding.
@@ -98,9 +101,9 @@ func (x *Examination) selectorProblem(ctx context.Context, f Finding, pvc *corev
 		case found == Forbidden:
 			return Finding{}
 		case found == Missing:
-			return f.Failed(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key), Remedy(listenersv1alpha1.ReasonListenerNotFound))
+			return f.FailedBy(listenersv1alpha1.ReasonListenerNotFound, fmt.Sprintf("Listener %s does not exist", key))
 		case listener.Class() == "":
-			return f.Failed(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key), Remedy(listenersv1alpha1.ReasonClassNotSet))
+			return f.FailedBy(listenersv1alpha1.ReasonClassNotSet, fmt.Sprintf("Listener %s has no spec.className", key))
 		case listener.Status != nil && len(listener.Status.IngressAddresses) > 0:
 			return Finding{} // its addresses work without the class
 		}
@@ -109,14 +112,20 @@ func (x *Examination) selectorProblem(ctx context.Context, f Finding, pvc *corev
 	if x.Get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{}) != Missing {
 		return Finding{}
 	}
-	return f.Failed(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class), Remedy(listenersv1alpha1.ReasonClassNotFound))
+	return f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
 }
 
-// pendingClaim returns what the operator says about a claim without a volume.
-func (x *Examination) pendingClaim(ctx context.Context, f Finding, pvc *corev1.PersistentVolumeClaim) Finding {
-	event := x.LastEvent(ctx, pvc, fromOperator)
-	if event == nil {
-		return f.Failed("", "has no volume, and the operator says nothing about it", RemedyOperator)
+// Described returns what a class does, or which of its settings have no effect.
+func (f Finding) Described(class *listenersv1alpha1.ListenerClass) Finding {
+	if ignored := slices.Concat(exposure.IgnoredSettings(class), exposure.UnknownOverrides(class)); len(ignored) > 0 {
+		return f.Warning(listenersv1alpha1.ReasonSettingsIgnored, strings.Join(ignored, "; "))
 	}
-	return f.Failed(event.Reason, event.Message, Remedy(event.Reason))
+	text := "serviceType " + string(class.Spec.ServiceType)
+	if backend := backends.All().Of(class); !backend.PlainService {
+		text += ", exposed by " + backend.Name
+	}
+	if pinning := class.Pinning(); pinning != nil {
+		text += ", pinning " + string(pinning.Policy)
+	}
+	return f.OK("%s", text)
 }

@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+)
+
+// agents checks that each node that should have a node agent has one that is ready, and registered with the kubelet.
+func (d *doctor) agents(ctx context.Context) {
+	if d.daemonSet == nil {
+		return
+	}
+	var nodes corev1.NodeList
+	var pods corev1.PodList
+	options := []client.ListOption{client.InNamespace(d.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())}
+	if d.List(ctx, &nodes) != check.Present || d.List(ctx, &pods, options...) != check.Present {
+		d.Add(check.Finding{Kind: "Node"}.Unreadable())
+		return
+	}
+	agents := map[string]*corev1.Pod{}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil {
+			agents[pod.Spec.NodeName] = pod
+		}
+	}
+	placement := components.PlacementOf(d.daemonSet)
+	var findings []check.Finding
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		selected, err := placement.Selects(node)
+		if err != nil {
+			d.Err = cmp.Or(d.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
+		}
+		if selected {
+			findings = append(findings, d.agentFinding(ctx, node, agents[node.Name]))
+		}
+	}
+	d.AddAll(findings, "Nodes", "%d have a node agent that is ready")
+}
+
+// agentFinding returns whether the agent of a node works. agent is nil if there is none.
+func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) check.Finding {
+	f := check.Finding{Kind: "Node", Name: node.Name}
+	if agent == nil {
+		return f.Failed("NoNodeAgent", "has no node agent, so no Pod with a listener volume starts there",
+			fmt.Sprintf("See the events: kubectl describe --namespace %s daemonset/%s", d.daemonSet.Namespace, d.daemonSet.Name))
+	}
+	if !claim.PodReady(agent) {
+		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there", agent.Name),
+			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
+	}
+	var csiNode storagev1.CSINode
+	found := d.Get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
+	registered := slices.ContainsFunc(csiNode.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == names.Driver })
+	if found != check.Forbidden && !registered {
+		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
+			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
+	}
+	return f.OK("has a node agent")
+}
+
+// classes checks that there are classes, and that the cluster can serve them.
+func (d *doctor) classes(ctx context.Context) {
+	if !d.served {
+		return
+	}
+	var classes listenersv1alpha1.ListenerClassList
+	if d.FollowAll(ctx, check.Finding{Kind: "ListenerClass"}, &classes) == check.Forbidden {
+		return
+	}
+	if len(classes.Items) == 0 {
+		d.Add(check.Finding{Kind: "ListenerClass"}.Warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has examples"))
+	}
+	for i := range classes.Items {
+		class := &classes.Items[i]
+		f := check.Finding{Kind: "ListenerClass", Name: class.Name}.Described(class)
+		for _, kind := range backends.All().Of(class).Kinds() {
+			if !d.serves(kind.GroupVersionKind) {
+				f = f.Failed(listenersv1alpha1.ReasonNotServed, fmt.Sprintf("needs %ss, and the cluster does not serve %s", kind.Kind, kind.GroupVersion()),
+					"Change or delete the class: docs/choosing-a-class.md has others.")
+			}
+		}
+		d.Add(f)
+	}
+}
+
+// serves reports whether the cluster serves a kind.
+func (d *doctor) serves(kind schema.GroupVersionKind) bool {
+	_, err := d.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil
+}
+
+// claims checks the claims that have no volume, or have lost it. Claims that only wait for a Pod are as they should be.
+func (d *doctor) claims(ctx context.Context) {
+	if !d.served {
+		return
+	}
+	var claims corev1.PersistentVolumeClaimList
+	d.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims)
+	var findings []check.Finding
+	for i := range claims.Items {
+		pvc := &claims.Items[i]
+		if !check.RequestsListener(pvc) || pvc.DeletionTimestamp != nil {
+			continue
+		}
+		f := d.Claim(ctx, pvc)
+		if f.Reason == listenersv1alpha1.ReasonWaitForFirstConsumer {
+			f.State = check.OK
+		}
+		f.Remedy += fmt.Sprintf(" More: kubectl listener why claim/%s --namespace %s", pvc.Name, pvc.Namespace)
+		findings = append(findings, f)
+	}
+	d.AddAll(findings, "PersistentVolumeClaims", "%d have a volume, or wait for a Pod")
+}
+
+// volumes checks the volumes that are pinned to lost nodes.
+func (d *doctor) volumes(ctx context.Context) {
+	var volumes corev1.PersistentVolumeList
+	var nodes corev1.NodeList
+	if d.List(ctx, &volumes) != check.Present || d.List(ctx, &nodes) != check.Present {
+		d.Add(check.Finding{Kind: "PersistentVolume"}.Unreadable())
+		return
+	}
+	existing := map[string]*corev1.Node{}
+	for i := range nodes.Items {
+		existing[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	var findings []check.Finding
+	for i := range volumes.Items {
+		pv := &volumes.Items[i]
+		if pinned := index.PinnedNodes(pv); claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil && len(pinned) > 0 {
+			findings = append(findings, pinFinding(pv, pinned[0], existing[pinned[0]]))
+		}
+	}
+	d.AddAll(findings, "PersistentVolumes", "%d are pinned to nodes that exist")
+}
+
+// pinFinding returns whether the node of a pinned volume is lost. node is nil if it does not exist.
+func pinFinding(pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Finding {
+	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
+	if !claim.NodeLost(node) {
+		return f.OK("is pinned to node %s", name)
+	}
+	what := "does not exist"
+	if node != nil {
+		what = "is out of service"
+	}
+	owner := client.ObjectKey{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}
+	message := fmt.Sprintf("of claim %s is pinned to node %s, which %s", owner, name, what)
+	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
+		message += ", since " + since
+	}
+	return f.Failed(listenersv1alpha1.ReasonNodeLost, message,
+		fmt.Sprintf("%skubectl listener release %s --namespace %s", check.RemedyNodeLost, owner.Name, owner.Namespace))
+}
