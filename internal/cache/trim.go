@@ -2,10 +2,12 @@ package cache
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,8 +69,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		if index.ClaimName(pod, volume) == "" {
 			continue
 		}
-		slim := corev1.Volume{Name: volume.Name}
-		slim.PersistentVolumeClaim = volume.PersistentVolumeClaim
+		slim := corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: volume.PersistentVolumeClaim}}
 		if volume.Ephemeral != nil {
 			slim.Ephemeral = &corev1.EphemeralVolumeSource{}
 		}
@@ -104,7 +105,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 		}
 	}
 	kept.Labels = node.Labels
-	kept.Annotations = filter(node.Annotations, func(annotation string) bool { return annotation == names.AnnotationAdvertisedAddress })
+	kept.Annotations = filter(node.Annotations, sets.New(names.AnnotationAdvertisedAddress).Has)
 	return kept
 }
 
@@ -131,9 +132,7 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
 	}
 	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
-		kept.Annotations = filter(service.Annotations, func(annotation string) bool {
-			return annotation == names.AnnotationHostname || annotation == names.AnnotationPod
-		})
+		kept.Annotations = filter(service.Annotations, sets.New(names.AnnotationHostname, names.AnnotationPod).Has)
 		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
 	}
@@ -148,21 +147,16 @@ func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 		return kept
 	}
 	kept.Finalizers = pv.Finalizers
-	kept.Labels = filter(pv.Labels, func(label string) bool {
-		return label == names.LabelListenerNamespace || label == names.LabelListenerName
-	})
-	kept.Annotations = filter(pv.Annotations, func(annotation string) bool {
-		return annotation == names.AnnotationNode || annotation == names.AnnotationLostSince || annotation == names.AnnotationReleasedFrom ||
-			annotation == names.AnnotationReminded || strings.HasPrefix(annotation, "pv.kubernetes.io/")
-	})
+	kept.Labels = filter(pv.Labels, sets.New(names.LabelListenerNamespace, names.LabelListenerName).Has)
+	own := sets.New(names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded)
+	kept.Annotations = filter(pv.Annotations, func(key string) bool { return own.Has(key) || strings.HasPrefix(key, "pv.kubernetes.io/") })
 	kept.Spec = corev1.PersistentVolumeSpec{
 		NodeAffinity:                  pv.Spec.NodeAffinity,
 		PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
 		StorageClassName:              pv.Spec.StorageClassName,
 	}
-	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{
-		Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, isSelector),
-	}
+	selectors := sets.New(names.AnnotationListenerClass, names.AnnotationListenerName) // claim.ParseSelector reads them
+	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, selectors.Has)}
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 	}
@@ -182,13 +176,11 @@ func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim 
 		ObjectMeta: trimMetadata(&pvc.ObjectMeta),
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pvc.Spec.VolumeName},
 	}
-	kept.OwnerReferences = controller(pvc)
-	kept.Labels = pvc.Labels
+	kept.OwnerReferences, kept.Labels = controller(pvc), pvc.Labels
 	if claim.IsListenerClaim(pvc) {
-		kept.Annotations = filter(pvc.Annotations, func(annotation string) bool {
-			return annotation == names.AnnotationProvisioner || annotation == names.AnnotationRelease || annotation == names.AnnotationPorts ||
-				isSelector(annotation)
-		})
+		kept.Annotations = filter(pvc.Annotations, sets.New(
+			names.AnnotationProvisioner, names.AnnotationRelease, names.AnnotationPorts, names.AnnotationListenerClass, names.AnnotationListenerName,
+		).Has)
 	}
 	return kept
 }
@@ -203,8 +195,7 @@ func trimNamespace(namespace *metav1.PartialObjectMetadata) *metav1.PartialObjec
 // trimListener keeps everything but annotations.
 func trimListener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
 	kept := &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(&listener.ObjectMeta), Spec: listener.Spec, Status: listener.Status}
-	kept.Labels = listener.Labels
-	kept.OwnerReferences = listener.OwnerReferences
+	kept.Labels, kept.OwnerReferences = listener.Labels, listener.OwnerReferences
 	return kept
 }
 
@@ -235,19 +226,10 @@ func controller(o metav1.Object) []metav1.OwnerReference {
 
 // filter returns the entries whose keys pass, or nil if there are none.
 func filter(all map[string]string, passes func(key string) bool) map[string]string {
-	var kept map[string]string
-	for key, value := range all {
-		if passes(key) {
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
-		}
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !passes(key) })
+	if len(kept) == 0 {
+		return nil
 	}
 	return kept
-}
-
-// isSelector reports whether claim.ParseSelector reads this key.
-func isSelector(key string) bool {
-	return key == names.AnnotationListenerClass || key == names.AnnotationListenerName
 }

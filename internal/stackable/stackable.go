@@ -6,7 +6,6 @@
 package stackable
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -70,11 +69,10 @@ func isNodeDriver(pod *corev1.Pod) bool {
 // Pods passes Pods that Resembles passes, also before an update.
 func Pods() predicate.Predicate {
 	resembles := predicate.NewPredicateFuncs(func(o client.Object) bool { return Resembles(o.(*corev1.Pod)) })
-	return predicate.Or[client.Object](resembles, predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool { return Resembles(e.ObjectOld.(*corev1.Pod)) },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	})
+	resembles.UpdateFunc = func(e event.UpdateEvent) bool {
+		return Resembles(e.ObjectOld.(*corev1.Pod)) || Resembles(e.ObjectNew.(*corev1.Pod))
+	}
+	return resembles
 }
 
 func isSocketDirectory(volume corev1.Volume) bool {
@@ -159,27 +157,21 @@ func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Tim
 			}
 			found.Recheck = max(found.Recheck, remaining)
 		}
-		switch belongs, err := isStackable(ctx, c, pod); {
-		case err != nil:
+		belongs, err := isStackable(ctx, c, pod)
+		if err != nil {
 			return Installation{}, err
-		case belongs:
-			found.Workloads = append(found.Workloads, workload(pod))
-			found.KubeletDir = cmp.Or(found.KubeletDir, kubeletDir(pod))
+		}
+		if !belongs {
+			continue
+		}
+		found.Workloads = append(found.Workloads, workload(pod))
+		if n := slices.IndexFunc(pod.Spec.Volumes, isSocketDirectory); n >= 0 && found.KubeletDir == "" {
+			found.KubeletDir = strings.TrimSuffix(path.Clean(pod.Spec.Volumes[n].HostPath.Path), socketDirectory)
 		}
 	}
 	slices.SortFunc(found.Workloads, func(a, b Workload) int { return strings.Compare(a.String(), b.String()) })
 	found.Workloads = slices.Compact(found.Workloads)
 	return found, nil
-}
-
-// kubeletDir returns the root directory of the kubelet for a node driver, or "" for another Pod.
-func kubeletDir(pod *corev1.Pod) string {
-	for _, volume := range pod.Spec.Volumes {
-		if isSocketDirectory(volume) {
-			return strings.TrimSuffix(path.Clean(volume.HostPath.Path), socketDirectory)
-		}
-	}
-	return ""
 }
 
 // isStackable reports whether a Pod that Resembles passes is one of Stackable's listener operator. Everybody can set
