@@ -21,9 +21,6 @@ type OptionalKind struct {
 	BuiltIn bool
 }
 
-// versions returns the versions that will do, the preferred one first.
-func (o OptionalKind) versions() []string { return append([]string{o.Version}, o.OtherVersions...) }
-
 // kinds returns the optional kinds that the operator uses, apart from those of the backends that expose Listeners. The
 // operator's role lists the CustomResourceDefinitions and APIServices of all of them: see config/rbac/operator.yaml.
 func kinds() []OptionalKind {

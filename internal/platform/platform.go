@@ -11,6 +11,7 @@ package platform
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -45,19 +46,17 @@ type APIs struct {
 	mapper     meta.RESTMapper
 
 	mu sync.Mutex
-	// definitions has, for each optional kind, what defines it, and the version to use.
-	definitions map[schema.GroupVersionKind]map[origin]string
+	// definitions has, for each optional kind, the resources of what defines it, and the version to use.
+	definitions map[schema.GroupVersionKind]map[schema.GroupVersionResource]string
 	// changed is closed and replaced when the cluster starts or stops serving a version of a kind.
 	changed chan struct{}
 }
 
-// origin is what can define an API: the kind of an object, or Kubernetes itself.
-type origin string
-
-const (
-	byCRD        origin = "CustomResourceDefinition"
-	byAPIService origin = "APIService"
-	byKubernetes origin = "Kubernetes"
+// These resources have the objects that can define an API, unless Kubernetes itself does.
+var (
+	byCRD        = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+	byAPIService = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	byKubernetes = schema.GroupVersionResource{}
 )
 
 // Watch returns which optional kinds the cluster serves now, and follows changes until ctx is done, even if it returns
@@ -77,21 +76,16 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 	}
 	a := &APIs{
 		config: config, httpClient: httpClient, mapper: mapper,
-		definitions: map[schema.GroupVersionKind]map[origin]string{}, changed: make(chan struct{}),
+		definitions: map[schema.GroupVersionKind]map[schema.GroupVersionResource]string{}, changed: make(chan struct{}),
 	}
-	var watched []OptionalKind
-	for _, o := range append(kinds(), backendKinds...) {
-		a.definitions[o.GroupVersionKind] = map[origin]string{}
+	optional := append(kinds(), backendKinds...)
+	for _, o := range optional {
+		a.definitions[o.GroupVersionKind] = map[schema.GroupVersionResource]string{}
 		if o.BuiltIn {
 			a.definitions[o.GroupVersionKind][byKubernetes] = o.Version
-			continue
 		}
-		watched = append(watched, o)
 	}
-	if err := a.follow(ctx, reader, watched); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, a.follow(ctx, reader, slices.DeleteFunc(optional, func(o OptionalKind) bool { return o.BuiltIn }))
 }
 
 // Serves reports whether the cluster serves the kind, which must be an optional kind that is watched.
@@ -117,32 +111,32 @@ func (a *APIs) state(kind schema.GroupVersionKind) (version string, changed <-ch
 
 // versionOf returns the version that is defined, or "". An aggregated API server takes precedence over a
 // CustomResourceDefinition, as in the API server.
-func versionOf(definitions map[origin]string) string {
+func versionOf(definitions map[schema.GroupVersionResource]string) string {
 	return cmp.Or(definitions[byKubernetes], definitions[byAPIService], definitions[byCRD])
 }
 
-// await waits until done returns true for the version of the kind, and returns true, or until ctx is done, and returns
-// false.
-func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, done func(version string) bool) bool {
+// awaitOther waits until the version of the kind to use is another one, or until ctx is done.
+func (a *APIs) awaitOther(ctx context.Context, kind schema.GroupVersionKind, version string) {
 	for {
-		version, changed := a.state(kind)
-		if done(version) {
-			return true
+		now, changed := a.state(kind)
+		if now != version {
+			return
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
 }
 
-// set records the version in which an object of this origin defines the kind, or "" if none does.
-func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, definedBy origin, version string) {
+// set records the version in which a watched object defines its kind, or "" if it does not.
+func (a *APIs) set(ctx context.Context, w watched, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	kind := w.kind
 	before := versionOf(a.definitions[kind])
-	a.definitions[kind][definedBy] = version
+	a.definitions[kind][w.resource] = version
 	if now := versionOf(a.definitions[kind]); now != before {
 		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", cmp.Or(now, before), "kind", kind.Kind, "served", now != "")
 		close(a.changed)
@@ -155,29 +149,21 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 	var lastErr atomic.Pointer[error] // of the watches
 	var synced []toolscache.InformerSynced
 	for _, o := range optional {
-		crd := watched{
-			kind: o.GroupVersionKind, origin: byCRD, name: o.Resource + "." + o.Group,
-			resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
-			defines:  func(u *unstructured.Unstructured) (string, error) { return established(u, o.versions()) },
-		}
-		service := watched{
-			kind: o.GroupVersionKind, origin: byAPIService, name: o.Version + "." + o.Group,
-			resource: schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
-			defines: func(u *unstructured.Unstructured) (string, error) {
+		watches := []watched{{o.GroupVersionKind, byCRD, o.Resource + "." + o.Group, func(u *unstructured.Unstructured) (string, error) {
+			return established(u, append([]string{o.Version}, o.OtherVersions...))
+		}}}
+		if o.Aggregated {
+			watches = append(watches, watched{o.GroupVersionKind, byAPIService, o.Version + "." + o.Group, func(u *unstructured.Unstructured) (string, error) {
 				if served, err := aggregated(u); err != nil || !served {
 					return "", err
 				}
 				return o.Version, nil
-			},
-		}
-		watches := []watched{crd}
-		if o.Aggregated {
-			watches = append(watches, service)
+			}})
 		}
 		for _, w := range watches {
 			hasSynced, err := a.start(ctx, reader, w, &lastErr)
 			if err != nil {
-				return fmt.Errorf("watching %s %s: %w", w.origin, w.name, err)
+				return fmt.Errorf("watching %s %s: %w", w.resource.Resource, w.name, err)
 			}
 			synced = append(synced, hasSynced)
 		}
@@ -193,7 +179,6 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 // watched is one object that may define an optional kind.
 type watched struct {
 	kind     schema.GroupVersionKind
-	origin   origin
 	resource schema.GroupVersionResource
 	name     string
 	// defines returns the version that the object defines, or "".
@@ -211,28 +196,26 @@ func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, l
 	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
 	informer := dynamicinformer.NewFilteredDynamicInformer(reader, w.resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
 		func(options *metav1.ListOptions) { options.FieldSelector = byName }).Informer()
-	if err := informer.SetTransform(func(o any) (any, error) {
-		u, ok := o.(*unstructured.Unstructured)
-		if !ok {
-			return o, nil // a tombstone of what was transformed before
-		}
-		version, err := w.defines(u)
-		return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, version: version}, err
-	}); err != nil {
-		return nil, err
-	}
-	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
-		lastErr.Store(new(fmt.Errorf("watching %s %s: %w", w.origin, w.name, err)))
-		toolscache.DefaultWatchErrorHandler(ctx, r, err)
-	}); err != nil {
-		return nil, err
-	}
+	unstarted := errors.Join(
+		informer.SetTransform(func(o any) (any, error) {
+			u, ok := o.(*unstructured.Unstructured)
+			if !ok {
+				return o, nil // a tombstone of what was transformed before
+			}
+			version, err := w.defines(u)
+			return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, version: version}, err
+		}),
+		informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+			lastErr.Store(new(fmt.Errorf("watching %s %s: %w", w.resource.Resource, w.name, err)))
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		}),
+	)
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { a.set(ctx, w.kind, w.origin, o.(*finding).version) },
-		UpdateFunc: func(_, o any) { a.set(ctx, w.kind, w.origin, o.(*finding).version) },
-		DeleteFunc: func(any) { a.set(ctx, w.kind, w.origin, "") },
+		AddFunc:    func(o any) { a.set(ctx, w, o.(*finding).version) },
+		UpdateFunc: func(_, o any) { a.set(ctx, w, o.(*finding).version) },
+		DeleteFunc: func(any) { a.set(ctx, w, "") },
 	})
-	if err != nil {
+	if err := errors.Join(unstarted, err); err != nil {
 		return nil, err
 	}
 	go informer.RunWithContext(ctx)
@@ -253,13 +236,12 @@ func established(u *unstructured.Unstructured, versions []string) (string, error
 	if crd.DeletionTimestamp != nil || !isEstablished {
 		return "", nil
 	}
-	served := slices.IndexFunc(versions, func(version string) bool {
-		return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served })
-	})
-	if served < 0 {
-		return "", nil
+	for _, version := range versions {
+		if slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }) {
+			return version, nil
+		}
 	}
-	return versions[served], nil
+	return "", nil
 }
 
 // aggregated reports whether an APIService refers to an aggregated API server, which may be unavailable. An APIService

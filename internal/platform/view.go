@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -56,10 +57,8 @@ type View struct {
 	// cluster does not serve the kind, or the API does not answer.
 	started chan struct{}
 	once    sync.Once
-
-	mu sync.Mutex
 	// objects is the cache, or nil while it does not exist or has not synced.
-	objects client.Reader
+	objects atomic.Pointer[cache.Cache]
 }
 
 var (
@@ -106,12 +105,11 @@ func (v *View) reader() (client.Reader, error) {
 	if v.Version() == "" {
 		return nil, &meta.NoKindMatchError{GroupKind: v.kind.GroupKind(), SearchedVersions: []string{v.kind.Version}}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.objects == nil {
+	objects := v.objects.Load()
+	if objects == nil {
 		return nil, fmt.Errorf("objects of %s in %s are not known yet: the API has not answered so far", v.kind.Kind, v.kind.GroupVersion())
 	}
-	return v.objects, nil
+	return *objects, nil
 }
 
 // Start implements source.Source. It watches the kind until ctx is done.
@@ -121,7 +119,7 @@ func (v *View) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 			version := v.Version()
 			if version == "" {
 				v.endWait()
-				v.apis.await(ctx, v.kind, func(version string) bool { return version != "" })
+				v.apis.awaitOther(ctx, v.kind, "")
 				continue
 			}
 			v.whileServed(ctx, version, queue)
@@ -154,7 +152,7 @@ func (v *View) whileServed(ctx context.Context, version string, queue workqueue.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		v.apis.await(ctx, v.kind, func(now string) bool { return now != version })
+		v.apis.awaitOther(ctx, v.kind, version)
 		cancel()
 	}()
 	objects, err := v.newCache(ctx, version)
@@ -175,13 +173,13 @@ func (v *View) whileServed(ctx context.Context, version string, queue workqueue.
 		log.FromContext(ctx).Error(err, "Watching an optional kind", "kind", v.kind.String())
 	}
 	if err := events.WaitForSync(ctx); err == nil {
-		v.set(objects)
+		v.objects.Store(&objects)
 		if !v.endWait() {
 			v.enqueueChanged(ctx, queue)
 		}
 	}
 	<-ctx.Done()
-	v.set(nil)
+	v.objects.Store(nil)
 }
 
 // newCache returns a cache. It retries until ctx is done: discovery may lag behind the CustomResourceDefinition of an
@@ -228,12 +226,6 @@ func (v *View) schemeOf(version string) (*runtime.Scheme, error) {
 	scheme.AddKnownTypeWithName(group.WithKind(listKind), list)
 	metav1.AddToGroupVersion(scheme, group)
 	return scheme, nil
-}
-
-func (v *View) set(reader client.Reader) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.objects = reader
 }
 
 // endWait lets WaitForSync return, after which the controller starts. It reports whether nothing had done so before.
