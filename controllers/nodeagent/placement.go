@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,16 +28,17 @@ func (r *Reconciler) keepPlacement(ctx context.Context, o *observed) (users, err
 	if err := r.Client.List(ctx, &nodes); err != nil {
 		return users{}, fmt.Errorf("listing nodes: %w", err)
 	}
-	deselectedNodes := map[string]bool{}
+	losing := map[string]bool{} // nodes that lose their agent
 	for i := range nodes.Items {
 		has, err := current.Selects(&nodes.Items[i])
 		keeps, desiredErr := desired.Selects(&nodes.Items[i])
 		if err := errors.Join(err, desiredErr); err != nil {
 			return users{}, fmt.Errorf("evaluating the placement of agents for node %s: %w", nodes.Items[i].Name, err)
 		}
-		deselectedNodes[nodes.Items[i].Name] = has && !keeps
+		losing[nodes.Items[i].Name] = has && !keeps
 	}
-	deselected := all.on(deselectedNodes)
+	maps.DeleteFunc(all.pods, func(_, node string) bool { return !losing[node] })
+	deselected := users{pods: all.pods}
 	if deselected.any() {
 		o.settings.Placement = &current
 	}

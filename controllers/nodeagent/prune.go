@@ -33,7 +33,8 @@ func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 		if err != nil {
 			return err
 		}
-		for _, object := range objects {
+		for _, item := range objects {
+			object := item.(client.Object)
 			if desired[c.Kind+"/"+object.GetName()] || !metav1.IsControlledBy(object, o.config) {
 				continue
 			}
@@ -46,32 +47,18 @@ func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 }
 
 // managed returns the objects of a component's kind with the label of managed objects, from the cache.
-func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]client.Object, error) {
-	list, err := r.listOf(c)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Client.List(ctx, list, client.MatchingLabels{installation.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)); err != nil {
-		return nil, fmt.Errorf("listing objects of kind %s: %w", c.Kind, err)
-	}
-	var objects []client.Object
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		objects = append(objects, o.(client.Object))
-		return nil
-	})
-	return objects, err
-}
-
-// listOf returns an empty list of a component's kind.
-func (r *Reconciler) listOf(c installation.Component) (client.ObjectList, error) {
+func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]runtime.Object, error) {
 	kind, err := apiutil.GVKForObject(c.Empty(), r.Client.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("looking up the kind %s: %w", c.Kind, err)
 	}
-	kind.Kind += "List"
-	list, err := r.Client.Scheme().New(kind)
+	list, err := r.Client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err != nil {
-		return nil, fmt.Errorf("looking up the kind %s: %w", kind.Kind, err)
+		return nil, fmt.Errorf("looking up the kind %sList: %w", c.Kind, err)
 	}
-	return list.(client.ObjectList), nil
+	labels, namespace := client.MatchingLabels{installation.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)
+	if err := r.Client.List(ctx, list.(client.ObjectList), labels, namespace); err != nil {
+		return nil, fmt.Errorf("listing objects of kind %s: %w", c.Kind, err)
+	}
+	return meta.ExtractList(list)
 }

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,25 +14,12 @@ import (
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// users are the users of listener volumes, sorted.
+// users are the users of listener volumes.
 type users struct {
-	// pods use a volume.
-	pods []podUser
-	// claims are the namespaced names of claims that have a volume which no Pod uses.
+	// pods are the namespaced names of Pods that use a volume, each with the name of its node, or "".
+	pods map[string]string
+	// claims are the namespaced names of claims that have a volume which no Pod uses, sorted.
 	claims []string
-}
-
-// podUser is a Pod that uses a volume.
-type podUser struct {
-	// key is its namespaced name.
-	key string
-	// node is the name of its node, or "".
-	node string
-}
-
-// on returns the Pods on these nodes.
-func (u users) on(nodes map[string]bool) users {
-	return users{pods: slices.DeleteFunc(slices.Clone(u.pods), func(p podUser) bool { return !nodes[p.node] })}
 }
 
 func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
@@ -40,11 +28,7 @@ func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
 func (u users) String() string {
 	var parts []string
 	if len(u.pods) > 0 {
-		keys := make([]string, 0, len(u.pods))
-		for _, p := range u.pods {
-			keys = append(keys, p.key)
-		}
-		parts = append(parts, "Pods "+firstOf(keys))
+		parts = append(parts, "Pods "+firstOf(slices.Sorted(maps.Keys(u.pods))))
 	}
 	if len(u.claims) > 0 {
 		parts = append(parts, "claims without a Pod "+firstOf(u.claims))
@@ -68,7 +52,7 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 	if err := r.apiReader.List(ctx, &volumes); err != nil {
 		return users{}, fmt.Errorf("listing volumes: %w", err)
 	}
-	var found users
+	found := users{pods: map[string]string{}}
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
 		if !inUse(volume) {
@@ -81,14 +65,12 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 			return users{}, fmt.Errorf("listing the pods of claim %s/%s: %w", ref.Namespace, ref.Name, err)
 		}
 		for j := range pods.Items {
-			found.pods = append(found.pods, podUser{pods.Items[j].Namespace + "/" + pods.Items[j].Name, pods.Items[j].Spec.NodeName})
+			found.pods[pods.Items[j].Namespace+"/"+pods.Items[j].Name] = pods.Items[j].Spec.NodeName
 		}
 		if len(pods.Items) == 0 {
 			found.claims = append(found.claims, ref.Namespace+"/"+ref.Name)
 		}
 	}
-	slices.SortFunc(found.pods, func(a, b podUser) int { return strings.Compare(a.key, b.key) })
-	found.pods = slices.Compact(found.pods) // a Pod may have several volumes
 	slices.Sort(found.claims)
 	return found, nil
 }
