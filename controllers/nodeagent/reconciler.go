@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -173,28 +172,25 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{
 		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, OpenShift: r.serves(names.KindClusterVersion),
 	}}
-	for _, c := range r.servedComponents() {
+	for _, c := range installation.Components() {
+		if !c.Optional.Empty() && !r.serves(c.Optional) {
+			continue
+		}
 		object, err := r.get(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		o.components = append(o.components, component{Component: c, object: object})
+		o.components = append(o.components, component{c, object})
 	}
 	return o, nil
-}
-
-// servedComponents returns the components whose kinds the cluster serves.
-func (r *Reconciler) servedComponents() []installation.Component {
-	return slices.DeleteFunc(installation.Components(), func(c installation.Component) bool { return !c.Optional.Empty() && !r.serves(c.Optional) })
 }
 
 // serviceAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It reads without
 // the cache: reconciliations are rare, and a watch needs permission to list all ServiceAccounts.
 func (r *Reconciler) serviceAccount(ctx context.Context, namespace string) (types.UID, error) {
-	account := &corev1.ServiceAccount{}
-	err := r.apiReader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, account)
-	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading service account %s/%s: %w", namespace, names.NodeAgent, err)
+	account, err := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, &corev1.ServiceAccount{})
+	if err != nil || account == nil {
+		return "", err
 	}
 	return account.UID, nil
 }
@@ -237,11 +233,10 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 // foreignMessage returns the message about the first object that belongs to another installation, or "".
 func (o *observed) foreignMessage() string {
 	for _, c := range o.components {
-		if c.object == nil {
-			continue
-		}
-		if message := c.ForeignMessage(o.config, c.object); message != "" {
-			return message
+		if c.object != nil {
+			if message := c.ForeignMessage(o.config, c.object); message != "" {
+				return message
+			}
 		}
 	}
 	return ""
@@ -273,17 +268,17 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 
 // prepare deletes the object of a component if it cannot be changed to the desired one, or else repairs its content.
 func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, desired *unstructured.Unstructured) error {
-	switch {
-	case c.object == nil:
+	if c.object == nil {
 		return nil
-	case c.Immutable == nil || !c.Immutable(c.object):
+	}
+	if c.Immutable == nil || !c.Immutable(c.object) {
 		return r.repair(ctx, config, c, desired)
 	}
-	err := r.delete(ctx, c.Kind, c.object)
-	if err == nil {
-		c.object = nil
+	if err := r.delete(ctx, c.Kind, c.object); err != nil {
+		return err
 	}
-	return err
+	c.object = nil
+	return nil
 }
 
 // decode makes the object that of the component.

@@ -31,11 +31,11 @@ func effectiveManagementState(config *operatorv1alpha1.ListenerOperator) operato
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	owned := o.owned()
 	switch {
-	case len(owned) == 0 && !hasFinalizer(o.config):
+	case len(owned) == 0 && !controllerutil.ContainsFinalizer(o.config, operatorv1alpha1.FinalizerNodeAgent):
 		return outcome{}
 	case controllerutil.ContainsFinalizer(o.config, metav1.FinalizerOrphanDependents):
 		return outcome{} // kubectl delete --cascade=orphan: the garbage collector removes all owner references
-	case len(owned) == 0 && o.hasOrphans():
+	case len(owned) == 0 && slices.ContainsFunc(o.components, func(c component) bool { return c.isOrphan(o.config) }):
 		return outcome{err: r.removeFinalizer(ctx, o.config)}
 	}
 	users, err := r.users(ctx)
@@ -101,11 +101,6 @@ func (c component) isOrphan(config *operatorv1alpha1.ListenerOperator) bool {
 	return c.object != nil && !metav1.IsControlledBy(c.object, config) && c.ForeignMessage(config, c.object) == ""
 }
 
-// hasOrphans reports whether there are such components.
-func (o *observed) hasOrphans() bool {
-	return slices.ContainsFunc(o.components, func(c component) bool { return c.isOrphan(o.config) })
-}
-
 // delete deletes an object. A DaemonSet exists until its Pods are deleted.
 func (r *Reconciler) delete(ctx context.Context, kind string, object client.Object) error {
 	if !object.GetDeletionTimestamp().IsZero() {
@@ -123,15 +118,10 @@ func (r *Reconciler) delete(ctx context.Context, kind string, object client.Obje
 	return nil
 }
 
-// hasFinalizer reports whether the configuration has the operator's finalizer.
-func hasFinalizer(config *operatorv1alpha1.ListenerOperator) bool {
-	return controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
-}
-
 // addFinalizer adds the operator's finalizer, before anything is installed. Server-side apply preserves the finalizers
 // of others, even those that are not in the cache yet.
 func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
-	if hasFinalizer(config) {
+	if controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent) {
 		return nil
 	}
 	desired := &unstructured.Unstructured{}

@@ -26,6 +26,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/requests"
@@ -46,26 +47,27 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err := mgr.Add(&firstStart{writer: r.Client, apiReader: r.apiReader, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
 		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
+	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
 	b := requests.Controller(mgr, "nodeagent", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged()))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.operatorSpecChanged())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(volumeUseChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(stackable.Pods())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(isConfinement())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(isConfinement())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(nodeLabelsOrTaintsChanged()))
+		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(r.operatorSpecChanged())).
+		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(volumeUseChanged())).
+		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
+		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(isConfinement())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(isConfinement())).
+		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(nodeLabelsOrTaintsChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
-		if !c.Optional.Empty() {
-			source, err := r.optionalSource(mgr, c)
-			if err != nil {
-				return err
-			}
-			b = b.WatchesRawSource(source)
+		if c.Optional.Empty() {
+			b = b.Watches(c.Empty(), always, builder.WithPredicates(r.isComponent(c)))
 			continue
 		}
-		b = b.Watches(c.Empty(), handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.isComponent(c)))
+		source, err := r.optionalSource(mgr, c)
+		if err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(source)
 	}
 	return b.Complete(requests.Requeue("nodeagent", reconcile.AsReconciler(r.Client, r)))
 }
@@ -112,19 +114,18 @@ func (r *Reconciler) operatorSpecChanged() predicate.Predicate {
 
 // volumeUseChanged passes volumes that start or stop being in use.
 func volumeUseChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return inUse(e.Object.(*corev1.PersistentVolume)) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return inUse(e.ObjectOld.(*corev1.PersistentVolume)) != inUse(e.ObjectNew.(*corev1.PersistentVolume))
-		},
-		DeleteFunc: func(e event.DeleteEvent) bool { return inUse(e.Object.(*corev1.PersistentVolume)) },
+	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return inUse(o.(*corev1.PersistentVolume)) })
+	p.UpdateFunc = func(e event.UpdateEvent) bool {
+		return inUse(e.ObjectOld.(*corev1.PersistentVolume)) != inUse(e.ObjectNew.(*corev1.PersistentVolume))
 	}
+	return p
 }
 
 // podWithClaimsCreatedOrDeleted passes Pods with claims that are created or deleted, because conditions name them.
 func podWithClaimsCreatedOrDeleted() predicate.Predicate {
-	return predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }),
-		predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
+	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 })
+	p.UpdateFunc = func(event.UpdateEvent) bool { return false }
+	return p
 }
 
 // nodeLabelsOrTaintsChanged passes Nodes that a placement may start or stop selecting.
@@ -149,13 +150,9 @@ func (r *Reconciler) toWaitingListenerOperator(ctx context.Context, o client.Obj
 // readOperatorPod returns the template of the operator's own Pods. If its Deployment no longer exists, it returns the
 // last template: then the operator is being uninstalled, which must not change the agents.
 func (r *Reconciler) readOperatorPod(ctx context.Context) (corev1.PodSpec, error) {
-	var deployment appsv1.Deployment
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &deployment)
-	if client.IgnoreNotFound(err) != nil {
-		return corev1.PodSpec{}, fmt.Errorf("reading deployment %s/%s: %w", r.Namespace, names.Operator, err)
-	}
-	if err == nil {
+	deployment, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &appsv1.Deployment{})
+	if err == nil && deployment != nil {
 		r.operatorPod = deployment.Spec.Template.Spec
 	}
-	return r.operatorPod, nil
+	return r.operatorPod, err
 }
