@@ -14,8 +14,8 @@ import (
 // deleteOtherAgents deletes agents of the configuration in other namespaces, and returns the namespaced name of a
 // DaemonSet that still exists, or "": the operator was uninstalled there without them, and is now installed here. There
 // must not be two agents on a node, which would replace each other's socket. If the operator is still installed there,
-// it would create them again. Otherwise they are of no use: their tokens became invalid with their ServiceAccount, which
-// is installed and uninstalled together with the operator.
+// it would create them again. Otherwise they are of no use: their tokens became invalid with their ServiceAccount,
+// which is installed and uninstalled together with the operator.
 func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (moving string, _ error) {
 	var all appsv1.DaemonSetList
 	if err := r.Client.List(ctx, &all); err != nil {

@@ -81,7 +81,7 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 func (r *Reconciler) replace(ctx context.Context, c *component, before *unstructured.Unstructured, wanted content) (*unstructured.Unstructured, error) {
 	kept, err := c.KeepFrom(before, wanted)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("keeping a field of %s %s: %w", c.Kind, c.Name, err)
 	}
 	patch, err := replacing(before, kept)
 	if err != nil {

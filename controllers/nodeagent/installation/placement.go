@@ -20,35 +20,29 @@ type Placement struct {
 	Affinity     *corev1.Affinity
 }
 
-// DesiredPlacement returns the placement of the configuration, completed by that of the operator's own Pods if the
-// configuration says so. By default it does not: to run operators on some nodes only, commonly infrastructure nodes,
+// DesiredPlacement returns the placement of the configuration. If the configuration says so, fields that are empty are
+// those of the operator's own Pods. By default it does not: to run operators on some nodes only, commonly infrastructure nodes,
 // does not mean that the other nodes need no listener volumes. Without tolerations, agents tolerate every taint: on a
 // node without an agent, no Pod with a listener volume starts.
 func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodSpec) Placement {
 	p := Placement{agent.NodeSelector, agent.Tolerations, agent.Affinity}
 	if agent.Placement == operatorv1alpha1.PlacementLikeOperator {
-		p = p.completed(operator)
+		if len(p.NodeSelector) == 0 {
+			p.NodeSelector = operator.NodeSelector
+		}
+		if len(p.Tolerations) == 0 {
+			p.Tolerations = operator.Tolerations
+		}
+		if p.Affinity == nil && operator.Affinity != nil && operator.Affinity.NodeAffinity != nil {
+			// Affinity to other Pods does not select nodes for agents.
+			p.Affinity = &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}
+		}
 	}
 	linux := map[string]string{corev1.LabelOSStable: "linux"}
 	maps.Copy(linux, p.NodeSelector)
 	p.NodeSelector = linux
 	if len(p.Tolerations) == 0 {
 		p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}
-	return p
-}
-
-// completed returns p with fields that are empty taken from the operator's Pods. Of their affinity it takes node
-// affinity alone: affinity to other Pods does not select nodes for agents.
-func (p Placement) completed(operator corev1.PodSpec) Placement {
-	if len(p.NodeSelector) == 0 {
-		p.NodeSelector = operator.NodeSelector
-	}
-	if len(p.Tolerations) == 0 {
-		p.Tolerations = operator.Tolerations
-	}
-	if p.Affinity == nil && operator.Affinity != nil && operator.Affinity.NodeAffinity != nil {
-		p.Affinity = &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}
 	}
 	return p
 }
