@@ -14,7 +14,6 @@ package nodeagent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"sync/atomic"
 
@@ -23,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -263,7 +261,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 	if repaired {
 		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
 	}
-	return errors.Join(c.decode(desired), r.remember(c, wanted))
+	return r.remember(c, desired, wanted)
 }
 
 // prepare deletes the object of a component if it cannot be changed to the desired one, or else repairs its content.
@@ -278,16 +276,6 @@ func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.Liste
 		return err
 	}
 	c.object = nil
-	return nil
-}
-
-// decode makes the object that of the component.
-func (c *component) decode(o *unstructured.Unstructured) error {
-	object := c.Empty()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
-		return fmt.Errorf("decoding %s %s: %w", c.Kind, c.Name, err)
-	}
-	c.object = object
 	return nil
 }
 

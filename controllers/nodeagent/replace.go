@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -68,7 +69,7 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.decode(after), r.remember(c, wanted)); err != nil {
+	if err := r.remember(c, after, wanted); err != nil {
 		return err
 	}
 	if fields := changedFields("", contentOf(before), contentOf(after)); len(fields) > 0 {
@@ -83,9 +84,16 @@ func (r *Reconciler) replace(ctx context.Context, c *component, before *unstruct
 	if err != nil {
 		return nil, fmt.Errorf("keeping a field of %s %s: %w", c.Kind, c.Name, err)
 	}
-	patch, err := replacing(before, kept)
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": before.GetResourceVersion()}}
+	for field := range contentOf(before) {
+		operations = append(operations, map[string]any{"op": "remove", "path": "/" + field})
+	}
+	for field, value := range kept {
+		operations = append(operations, map[string]any{"op": "add", "path": "/" + field, "value": value})
+	}
+	patch, err := json.Marshal(operations)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encoding %s %s: %w", c.Kind, c.Name, err)
 	}
 	after := before.DeepCopy()
 	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerOperator)); err != nil {
@@ -94,16 +102,20 @@ func (r *Reconciler) replace(ctx context.Context, c *component, before *unstruct
 	return after, nil
 }
 
-// remember records that the object of a component has the desired content.
-func (r *Reconciler) remember(c *component, desired content) error {
-	result, err := apply.Unstructured(c.object)
+// remember makes the object that of the component, and records that it has the desired content.
+func (r *Reconciler) remember(c *component, o *unstructured.Unstructured, desired content) error {
+	c.object = c.Empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, c.object); err != nil {
+		return fmt.Errorf("decoding %s %s: %w", c.Kind, c.Name, err)
+	}
+	result, err := apply.Unstructured(c.object) // encoded as it is when it is read from the cache
 	if err != nil {
 		return err
 	}
 	if r.replacements == nil {
 		r.replacements = map[string]replacement{}
 	}
-	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: c.object.GetUID(), resourceVersion: c.object.GetResourceVersion(), desired: desired, result: contentOf(result)}
+	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: o.GetUID(), resourceVersion: o.GetResourceVersion(), desired: desired, result: contentOf(result)}
 	return nil
 }
 
@@ -128,22 +140,6 @@ func contentOf(o *unstructured.Unstructured) content {
 		delete(fields, field)
 	}
 	return fields
-}
-
-// replacing returns the JSON patch that makes wanted the content of this version of an object.
-func replacing(before *unstructured.Unstructured, wanted content) ([]byte, error) {
-	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": before.GetResourceVersion()}}
-	for field := range contentOf(before) {
-		operations = append(operations, map[string]any{"op": "remove", "path": "/" + field})
-	}
-	for field, value := range wanted {
-		operations = append(operations, map[string]any{"op": "add", "path": "/" + field, "value": value})
-	}
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s %s: %w", before.GetKind(), before.GetName(), err)
-	}
-	return patch, nil
 }
 
 // changedFields returns the paths of the fields that differ, sorted. Items of lists are named or numbered.

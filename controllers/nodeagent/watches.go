@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -29,6 +28,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
@@ -50,13 +50,13 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
 	b := requests.Controller(mgr, "nodeagent", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged()))).
-		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(r.operatorSpecChanged())).
+		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(volumeUseChanged())).
 		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
 		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(isConfinement())).
 		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(isConfinement())).
-		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(nodeLabelsOrTaintsChanged()))
+		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(predicates.NodeSchedulingChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
 		if c.Optional.Empty() {
@@ -105,13 +105,6 @@ func finalizersChanged() predicate.Predicate {
 	}}
 }
 
-// operatorSpecChanged passes the operator's own Deployment when its spec changes.
-func (r *Reconciler) operatorSpecChanged() predicate.Predicate {
-	return predicate.And[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return o.GetNamespace() == r.Namespace && o.GetName() == names.Operator
-	}))
-}
-
 // volumeUseChanged passes volumes that start or stop being in use.
 func volumeUseChanged() predicate.Predicate {
 	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return inUse(o.(*corev1.PersistentVolume)) })
@@ -126,17 +119,6 @@ func podWithClaimsCreatedOrDeleted() predicate.Predicate {
 	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 })
 	p.UpdateFunc = func(event.UpdateEvent) bool { return false }
 	return p
-}
-
-// nodeLabelsOrTaintsChanged passes Nodes that a placement may start or stop selecting.
-func nodeLabelsOrTaintsChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			return !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints)
-		},
-	}
 }
 
 // toWaitingListenerOperator maps to ListenerOperator/cluster if a change may wait for volumes that are in use.

@@ -21,9 +21,9 @@ type Placement struct {
 }
 
 // DesiredPlacement returns the placement of the configuration. If the configuration says so, fields that are empty are
-// those of the operator's own Pods. By default it does not: to run operators on some nodes only, commonly infrastructure nodes,
-// does not mean that the other nodes need no listener volumes. Without tolerations, agents tolerate every taint: on a
-// node without an agent, no Pod with a listener volume starts.
+// those of the operator's own Pods. By default they are not: to run operators on some nodes only, commonly
+// infrastructure nodes, does not mean that the other nodes need no listener volumes. Without tolerations, agents
+// tolerate every taint: on a node without an agent, no Pod with a listener volume starts.
 func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodSpec) Placement {
 	p := Placement{agent.NodeSelector, agent.Tolerations, agent.Affinity}
 	if agent.Placement == operatorv1alpha1.PlacementLikeOperator {
