@@ -103,9 +103,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 		done = r.install(ctx, o)
 	}
 	status, recheck := describe(o, done, r.clock.Now())
-	if len(other.Workloads) > 0 {
-		recheck = other.Recheck
-	}
 	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.writeOperatorCondition(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -155,16 +152,10 @@ func (o outcome) complete() bool {
 }
 
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
-	operatorPod, err := r.readOperatorPod(ctx)
-	if err != nil {
-		return nil, err
-	}
-	account, err := r.serviceAccount(ctx, r.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	other, err := otherConfinements(ctx, r.Client)
-	if err != nil {
+	operatorPod, podErr := r.readOperatorPod(ctx)
+	account, accountErr := r.serviceAccount(ctx, r.Namespace)
+	other, otherErr := otherConfinements(ctx, r.Client)
+	if err := errors.Join(podErr, accountErr, otherErr); err != nil {
 		return nil, err
 	}
 	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{

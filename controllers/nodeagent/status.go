@@ -61,7 +61,7 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	timedOut := current.Reason == operatorv1alpha1.ReasonAgentsRollout && remaining == 0
 	set(degraded(o, done, timedOut))
 	set(upgradeable(o, *current, timedOut))
-	return status, remaining
+	return status, max(remaining, done.stackable.Recheck)
 }
 
 // isTrue and isFalse return a condition.

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 
@@ -26,11 +25,7 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
 		}
-		object, ok := o.(T)
-		if !ok {
-			return nil, fmt.Errorf("trimming %T for the cache: not a %T", o, object)
-		}
-		return keep(object), nil
+		return keep(o.(T)), nil
 	}
 }
 
@@ -120,12 +115,8 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 	kept := &corev1.Service{
 		ObjectMeta: trimMetadata(&service.ObjectMeta),
 		Spec: corev1.ServiceSpec{
-			Type:                          service.Spec.Type,
-			Ports:                         service.Spec.Ports,
-			ClusterIP:                     service.Spec.ClusterIP,
-			ClusterIPs:                    service.Spec.ClusterIPs,
-			IPFamilies:                    service.Spec.IPFamilies,
-			ExternalTrafficPolicy:         service.Spec.ExternalTrafficPolicy,
+			Type: service.Spec.Type, Ports: service.Spec.Ports, ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
+			ClusterIP: service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs, IPFamilies: service.Spec.IPFamilies,
 			LoadBalancerClass:             service.Spec.LoadBalancerClass,
 			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
 		},

@@ -130,13 +130,12 @@ func (a *APIs) awaitOther(ctx context.Context, kind schema.GroupVersionKind, ver
 	}
 }
 
-// set records the version in which a watched object defines its kind, or "" if it does not.
-func (a *APIs) set(ctx context.Context, w watched, version string) {
+// set records the version in which an object of this resource defines the kind, or "" if none does.
+func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	kind := w.kind
 	before := versionOf(a.definitions[kind])
-	a.definitions[kind][w.resource] = version
+	a.definitions[kind][resource] = version
 	if now := versionOf(a.definitions[kind]); now != before {
 		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", cmp.Or(now, before), "kind", kind.Kind, "served", now != "")
 		close(a.changed)
@@ -149,21 +148,14 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 	var lastErr atomic.Pointer[error] // of the watches
 	var synced []toolscache.InformerSynced
 	for _, o := range optional {
-		watches := []watched{{o.GroupVersionKind, byCRD, o.Resource + "." + o.Group, func(u *unstructured.Unstructured) (string, error) {
-			return established(u, append([]string{o.Version}, o.OtherVersions...))
-		}}}
+		resources := []schema.GroupVersionResource{byCRD}
 		if o.Aggregated {
-			watches = append(watches, watched{o.GroupVersionKind, byAPIService, o.Version + "." + o.Group, func(u *unstructured.Unstructured) (string, error) {
-				if served, err := aggregated(u); err != nil || !served {
-					return "", err
-				}
-				return o.Version, nil
-			}})
+			resources = append(resources, byAPIService)
 		}
-		for _, w := range watches {
-			hasSynced, err := a.start(ctx, reader, w, &lastErr)
+		for _, resource := range resources {
+			hasSynced, err := a.start(ctx, reader, o, resource, &lastErr)
 			if err != nil {
-				return fmt.Errorf("watching %s %s: %w", w.resource.Resource, w.name, err)
+				return fmt.Errorf("watching %s for %s: %w", resource.Resource, o.GroupVersionKind, err)
 			}
 			synced = append(synced, hasSynced)
 		}
@@ -176,44 +168,41 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 	return nil
 }
 
-// watched is one object that may define an optional kind.
-type watched struct {
-	kind     schema.GroupVersionKind
-	resource schema.GroupVersionResource
-	name     string
-	// defines returns the version that the object defines, or "".
-	defines func(*unstructured.Unstructured) (version string, _ error)
-}
-
 // finding is what the informer keeps of a watched object.
 type finding struct {
 	metav1.ObjectMeta
 	version string
 }
 
-// start starts to watch one object by its name, until ctx is done.
-func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, lastErr *atomic.Pointer[error]) (toolscache.InformerSynced, error) {
-	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
-	informer := dynamicinformer.NewFilteredDynamicInformer(reader, w.resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
+// start starts to watch the object of this resource that may define the kind, until ctx is done.
+func (a *APIs) start(
+	ctx context.Context, reader dynamic.Interface, o OptionalKind, resource schema.GroupVersionResource, lastErr *atomic.Pointer[error],
+) (toolscache.InformerSynced, error) {
+	name, versions, definedVersion := o.Resource+"."+o.Group, append([]string{o.Version}, o.OtherVersions...), established
+	if resource == byAPIService {
+		name, definedVersion = o.Version+"."+o.Group, aggregated
+	}
+	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	informer := dynamicinformer.NewFilteredDynamicInformer(reader, resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
 		func(options *metav1.ListOptions) { options.FieldSelector = byName }).Informer()
 	unstarted := errors.Join(
-		informer.SetTransform(func(o any) (any, error) {
-			u, ok := o.(*unstructured.Unstructured)
+		informer.SetTransform(func(read any) (any, error) {
+			u, ok := read.(*unstructured.Unstructured)
 			if !ok {
-				return o, nil // a tombstone of what was transformed before
+				return read, nil // a tombstone of what was transformed before
 			}
-			version, err := w.defines(u)
+			version, err := definedVersion(u, versions)
 			return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, version: version}, err
 		}),
 		informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
-			lastErr.Store(new(fmt.Errorf("watching %s %s: %w", w.resource.Resource, w.name, err)))
+			lastErr.Store(new(fmt.Errorf("watching %s %s: %w", resource.Resource, name, err)))
 			toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		}),
 	)
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { a.set(ctx, w, o.(*finding).version) },
-		UpdateFunc: func(_, o any) { a.set(ctx, w, o.(*finding).version) },
-		DeleteFunc: func(any) { a.set(ctx, w, "") },
+		AddFunc:    func(now any) { a.set(ctx, o.GroupVersionKind, resource, now.(*finding).version) },
+		UpdateFunc: func(_, now any) { a.set(ctx, o.GroupVersionKind, resource, now.(*finding).version) },
+		DeleteFunc: func(any) { a.set(ctx, o.GroupVersionKind, resource, "") },
 	})
 	if err := errors.Join(unstarted, err); err != nil {
 		return nil, err
@@ -244,11 +233,15 @@ func established(u *unstructured.Unstructured, versions []string) (string, error
 	return "", nil
 }
 
-// aggregated reports whether an APIService refers to an aggregated API server, which may be unavailable. An APIService
-// without a service is one of CustomResourceDefinitions.
-func aggregated(u *unstructured.Unstructured) (bool, error) {
+// aggregated returns the first of the versions, which is that of an APIService, if it refers to an aggregated API
+// server, which may be unavailable, and otherwise "". An APIService without a service is one of
+// CustomResourceDefinitions.
+func aggregated(u *unstructured.Unstructured, versions []string) (string, error) {
 	_, found, err := unstructured.NestedMap(u.Object, "spec", "service")
-	return found && u.GetDeletionTimestamp() == nil, err
+	if err != nil || !found || u.GetDeletionTimestamp() != nil {
+		return "", err
+	}
+	return versions[0], nil
 }
 
 // OptionalKind is a kind that some clusters serve, or a kind of a backend.

@@ -61,10 +61,7 @@ type View struct {
 	objects atomic.Pointer[cache.Cache]
 }
 
-var (
-	_ source.SyncingSource = &View{}
-	_ client.Reader        = &View{}
-)
+var _ source.SyncingSource = &View{}
 
 // View returns a view for one controller, which must watch it with WatchesRawSource.
 func (a *APIs) View(options ViewOptions) (*View, error) {
