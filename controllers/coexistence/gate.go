@@ -33,8 +33,7 @@ type Gate struct {
 	appeared chan []string
 }
 
-// SetupWithManager registers a Gate. It runs at the start, and when a Pod of Stackable's listener operator appears,
-// changes or is deleted.
+// SetupWithManager registers a Gate, which runs at the start, and when Pods of Stackable's listener operator change.
 func SetupWithManager(mgr manager.Manager) (*Gate, error) {
 	g := &Gate{client: mgr.GetClient(), clock: clock.RealClock{}, open: make(chan struct{}), appeared: make(chan []string, 1)}
 	err := requests.Controller(mgr, "takeover", 1).

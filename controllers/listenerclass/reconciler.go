@@ -37,8 +37,7 @@ import (
 //go:embed presets/*.yaml
 var presets embed.FS
 
-// Preset returns the ListenerClasses of a preset, which has none if it is PresetNone. It returns an error if the preset
-// does not exist.
+// Preset returns the ListenerClasses of a preset: none of PresetNone, and an error if the preset does not exist.
 func Preset(preset operatorv1alpha1.Preset) ([]listenersv1alpha1.ListenerClass, error) {
 	if preset == operatorv1alpha1.PresetNone {
 		return nil, nil
@@ -68,8 +67,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(requests.Requeue("listenerclass", reconcile.AsReconciler(r.Client, r)))
 }
 
-// presetOrManagementStateChanged passes configurations that are added to the cache, or whose preset or management state
-// changes.
+// presetOrManagementStateChanged also passes configurations that are added to the cache.
 func presetOrManagementStateChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -103,8 +101,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// Warner emits an event on each ListenerClass with settings that have no effect, when the class is written and when the
-// operator starts.
+// Warner emits an event on each ListenerClass with settings that have no effect, when it is written and at the start.
 type Warner struct {
 	// Client reads ListenerClasses.
 	Client client.Client

@@ -96,10 +96,7 @@ func count(gauge *prometheus.GaugeVec, labels func(client.Object) [][]string) to
 		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
 		}
-		object, ok := o.(client.Object)
-		if !ok {
-			return
-		}
+		object := o.(client.Object)
 		for _, values := range counted[object.GetUID()] {
 			gauge.WithLabelValues(values...).Dec()
 		}

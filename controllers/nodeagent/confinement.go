@@ -37,8 +37,7 @@ type confiner struct {
 	apiReader client.Reader
 }
 
-// SetupConfinement registers the controller that confines the operator by admission policies. It runs once at the
-// start, and when a policy changes.
+// SetupConfinement registers the controller, which runs once at the start, and when a policy changes.
 func SetupConfinement(mgr manager.Manager) error {
 	c := &confiner{client: mgr.GetClient(), apiReader: mgr.GetAPIReader()}
 	return requests.Controller(mgr, "confinement", 1).
@@ -53,8 +52,7 @@ func isConfinement() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return installation.IsConfinement(o.GetName()) })
 }
 
-// Reconcile creates the policies and bindings that do not exist. Their owner is the CustomResourceDefinition of the
-// configuration.
+// Reconcile creates the policies and bindings that do not exist.
 func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
@@ -84,9 +82,8 @@ func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	return reconcile.Result{}, nil
 }
 
-// otherConfinements returns messages about the existing policies and bindings, of whatever version, that are not those
-// of this version. The operator cannot change them, and whoever has its token may create one before an operator of a
-// later version does.
+// otherConfinements returns messages about existing policies and bindings that are not those of this version. The
+// operator cannot change them, and whoever has its token may create one before an operator of a later version does.
 func otherConfinements(ctx context.Context, reader client.Reader) ([]string, error) {
 	all, err := installation.Confinements(metav1.OwnerReference{})
 	if err != nil {

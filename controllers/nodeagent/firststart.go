@@ -110,8 +110,7 @@ func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.Listener
 	return spec, nil
 }
 
-// MergeSpec sets the fields that are in raw, which is JSON, and keeps the others. An unknown field is an error. Nothing
-// is set if raw is empty.
+// MergeSpec sets the fields in raw, which is JSON or empty, and keeps the others. An unknown field is an error.
 func MergeSpec(spec *operatorv1alpha1.ListenerOperatorSpec, raw string) error {
 	if raw == "" {
 		return nil

@@ -33,10 +33,7 @@ func (r *Reconciler) writeOperatorCondition(ctx context.Context, status operator
 		return fmt.Errorf("reading OperatorCondition %s: %w", r.OperatorCondition, err)
 	}
 	desired := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conditions": []any{map[string]any{
-		"type":               upgradeable.Type,
-		"status":             string(upgradeable.Status),
-		"reason":             upgradeable.Reason,
-		"message":            upgradeable.Message,
+		"type": upgradeable.Type, "status": string(upgradeable.Status), "reason": upgradeable.Reason, "message": upgradeable.Message,
 		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
 	}}}}}
 	desired.SetGroupVersionKind(names.KindOperatorCondition)

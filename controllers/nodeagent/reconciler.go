@@ -45,15 +45,14 @@ type Reconciler struct {
 	Client client.Client
 	// Namespace is the namespace of the operator and of the node agents.
 	Namespace string
-	// Image is the image of the node agent.
+	// Image is that of the node agent.
 	Image string
 	// OperatorCondition is the name of the OperatorCondition that reports to the Operator Lifecycle Manager whether the
 	// operator may be upgraded. Empty if there is none.
 	OperatorCondition string
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
-	// FirstSpec has fields of ListenerOperator/cluster, as JSON, for the time when the operator creates it. May be
-	// empty.
+	// FirstSpec has fields of ListenerOperator/cluster, as JSON, for when the operator creates it. May be empty.
 	FirstSpec string
 	// APIs reports which optional kinds the cluster serves.
 	APIs *platform.APIs
@@ -145,11 +144,6 @@ type outcome struct {
 
 // beside reports whether nothing was done because Stackable's listener operator runs.
 func (o outcome) beside() bool { return len(o.stackable.Workloads) > 0 }
-
-// complete reports whether everything is installed.
-func (o outcome) complete() bool {
-	return !o.beside() && o.foreign == "" && o.moving == "" && o.err == nil
-}
 
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
 	operatorPod, podErr := r.readOperatorPod(ctx)

@@ -188,9 +188,8 @@ func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (moving
 }
 
 // prune deletes what an earlier version, or an earlier configuration, installed and this one does not: objects with the
-// label of managed objects that the configuration controls, of the kinds of the components. A kind that is no longer
-// installed has to stay among the components, and each former name in the operator's RBAC rules, for as long as such
-// objects may exist.
+// label of managed objects that the configuration controls, of the kinds of the components. While such objects may
+// exist, their kind has to stay among the components, and their name in the operator's RBAC rules.
 func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 	desired, listed := map[string]bool{}, map[string]bool{}
 	for _, c := range o.components {

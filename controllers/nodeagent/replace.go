@@ -158,8 +158,7 @@ func changedFields(path string, before, after any) []string {
 	return paths
 }
 
-// parts returns the fields of an object, or the items of a list by their names, or if they have none, by their numbers.
-// It returns nil for other values.
+// parts returns the fields of an object, or the items of a list by their names or else numbers, or nil.
 func parts(value any) map[string]any {
 	parts := map[string]any{}
 	switch value := value.(type) {

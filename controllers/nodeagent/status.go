@@ -22,8 +22,7 @@ import (
 // size, because a rollout replaces a tenth of the agents at a time.
 const rolloutTimeout = 15 * time.Minute
 
-// creationTimeout is how long it may take until the first Pod of an agent exists: the first ones are created, or
-// rejected, at once.
+// creationTimeout is how long it may take until the first Pod of an agent exists: it is created, or rejected, at once.
 const creationTimeout = 30 * time.Second
 
 // maxListed is the maximum number of Pods, and of claims, that a message names.
@@ -40,7 +39,6 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 			Desired: agents.Status.DesiredNumberScheduled,
 			Ready:   agents.Status.NumberReady,
 			Updated: agents.Status.UpdatedNumberScheduled,
-			Version: agentVersion(o, done),
 		},
 	}
 	set := func(c metav1.Condition) *metav1.Condition {
@@ -54,6 +52,7 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	}
 	set(available(o, done))
 	current := set(progressing(o, done))
+	status.NodeAgent.Version = agentVersion(o, *current)
 	var remaining time.Duration
 	if current.Reason == operatorv1alpha1.ReasonAgentsRollout {
 		remaining = max(current.LastTransitionTime.Add(timeout(o)).Sub(now), 0)
@@ -74,19 +73,18 @@ func isFalse(condition, reason, message string) metav1.Condition {
 }
 
 // agentVersion returns the version of the agents, which is that of the operator once they are rolled out.
-func agentVersion(o *observed, done outcome) string {
-	switch state := effectiveManagementState(o.config); {
+func agentVersion(o *observed, progressing metav1.Condition) string {
+	switch {
 	case o.agents().Name == "":
 		return ""
-	case state != operatorv1alpha1.Removed && state != operatorv1alpha1.Unmanaged && done.complete() && rolledOut(o):
+	case progressing.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
 		return version.Version
 	default:
 		return o.config.Status.NodeAgent.Version
 	}
 }
 
-// available returns the condition that volumes can be provisioned, and mounted on the nodes with an agent: where the
-// agent is not ready yet, Pods wait.
+// available returns the condition that volumes can be provisioned, and mounted on nodes with an agent that is ready.
 func available(o *observed, done outcome) metav1.Condition {
 	c := isTrue(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ReasonAsExpected, "listener volumes can be provisioned, and mounted on the nodes that have an agent")
 	missing := o.missing()
@@ -111,8 +109,7 @@ func available(o *observed, done outcome) metav1.Condition {
 	return c
 }
 
-// progressing returns the condition that the components do not match the configuration yet, and will without
-// intervention.
+// progressing returns the condition that the components will match the configuration without intervention.
 func progressing(o *observed, done outcome) metav1.Condition {
 	const condition = operatorv1alpha1.ConditionProgressing
 	switch state := effectiveManagementState(o.config); {
@@ -240,9 +237,8 @@ func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) stri
 	return message
 }
 
-// upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent an
-// upgrade, which may resolve it; nor does a rollout that timed out, because a single broken node would prevent upgrades
-// for ever.
+// upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent
+// that, because an upgrade may resolve it, nor does a rollout that timed out, for which one broken node is enough.
 func upgradeable(o *observed, progressing metav1.Condition, timedOut bool) metav1.Condition {
 	const condition = operatorv1alpha1.ConditionUpgradeable
 	switch {

@@ -33,8 +33,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
-// SetupWithManager registers the controller, its watches, and the step that creates ListenerOperator/cluster when the
-// operator starts for the first time.
+// SetupWithManager registers the controller, and the step that creates ListenerOperator/cluster at the first start.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.apiReader = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)

@@ -40,8 +40,7 @@ type Applier struct {
 // its record was evicted costs one request, which changes nothing.
 const remembered = 1 << 15
 
-// rememberedStatuses is how many statuses an Applier remembers: those of the moment in which the cache may not have
-// them yet.
+// rememberedStatuses is how many statuses an Applier remembers: those that the cache may not have yet.
 const rememberedStatuses = 1 << 10
 
 // noVersion is a resource version that no object has, because the first write to an empty etcd is its second revision.
@@ -236,8 +235,7 @@ func summary(manager string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
 // SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to decide whether
 // the Service follows a desired state: a hash of the fields that manager applied and still owns, with the values that
 // they have. A writer that changes such a field becomes its manager. So a new process need not repeat the applies of
-// the previous one, and a change of fields of other managers costs no request. Managed fields that are already
-// shortened stay as they are.
+// the previous one, and a change of fields of other managers costs no request. It changes nothing the second time.
 func SummarizeService(service *corev1.Service, manager string) {
 	own := slices.IndexFunc(service.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
 	if own >= 0 && service.ManagedFields[own].FieldsV1 == nil {
@@ -253,8 +251,7 @@ func SummarizeService(service *corev1.Service, manager string) {
 	}
 }
 
-// asConflict turns the error by which the API server reports that the object is not the observed one, an invalid uid,
-// into a conflict.
+// asConflict turns an invalid uid, by which the API server reports that the object is another one, into a conflict.
 func asConflict(err error, desired *unstructured.Unstructured) error {
 	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 	if !ok || !apierrors.IsInvalid(err) || cause.Field != "metadata.uid" {

@@ -32,8 +32,7 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 // trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels,
 // which Listeners may select; and what restarts depend on: the controller, and whether the Pod is ready. Until the Pod
 // is bound to a node, it keeps what decides which nodes take it, and the scheduler's verdict instead of readiness. Of a
-// Pod without claims it keeps node and phase, and of one of another operator for the same driver what it is recognized
-// by.
+// Pod without claims it keeps node and phase, and of one of Stackable's operator what it is recognized by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: trimMetadata(&pod.ObjectMeta),
@@ -105,8 +104,7 @@ func trimNode(node *corev1.Node) *corev1.Node {
 }
 
 // trimService keeps what the addresses of a Listener depend on, the controller, and a summary of the applied fields.
-// The few Services in the operator's namespace are kept whole, because a controller compares them with their desired
-// state.
+// Services in the operator's namespace are kept whole, because a controller compares them with their desired state.
 func trimService(service *corev1.Service, operator string) *corev1.Service {
 	if service.Namespace == operator {
 		service.ManagedFields = nil
@@ -130,8 +128,7 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 	return kept
 }
 
-// trimVolume keeps of a listener volume its claim, its Listener, its nodes and what its deletion depends on. Of other
-// volumes it keeps the metadata only.
+// trimVolume keeps of a listener volume its claim, its Listener, its nodes and what its deletion depends on.
 func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	kept := &corev1.PersistentVolume{ObjectMeta: trimMetadata(&pv.ObjectMeta)}
 	if !claim.IsListenerVolume(pv) {
@@ -141,13 +138,13 @@ func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	kept.Labels = filter(pv.Labels, sets.New(names.LabelListenerNamespace, names.LabelListenerName).Has)
 	own := sets.New(names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded)
 	kept.Annotations = filter(pv.Annotations, func(key string) bool { return own.Has(key) || strings.HasPrefix(key, "pv.kubernetes.io/") })
-	kept.Spec = corev1.PersistentVolumeSpec{
-		NodeAffinity:                  pv.Spec.NodeAffinity,
-		PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
-		StorageClassName:              pv.Spec.StorageClassName,
-	}
 	selectors := sets.New(names.AnnotationListenerClass, names.AnnotationListenerName) // claim.ParseSelector reads them
-	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, selectors.Has)}
+	kept.Spec = corev1.PersistentVolumeSpec{
+		NodeAffinity: pv.Spec.NodeAffinity, StorageClassName: pv.Spec.StorageClassName, PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, selectors.Has),
+		}},
+	}
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
 	}
@@ -190,8 +187,7 @@ func trimListener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Liste
 	return kept
 }
 
-// trimPodListeners keeps everything but managed fields. The operator sets no labels, annotations and finalizers, and
-// acts on those that others set.
+// trimPodListeners keeps everything but managed fields: the operator acts on labels and the like that others set.
 func trimPodListeners(mounts *listenersv1alpha1.PodListeners) *listenersv1alpha1.PodListeners {
 	kept := &listenersv1alpha1.PodListeners{ObjectMeta: trimMetadata(&mounts.ObjectMeta), Spec: mounts.Spec}
 	kept.OwnerReferences, kept.Finalizers = mounts.OwnerReferences, mounts.Finalizers

@@ -46,9 +46,8 @@ func Printable(s string, limit int) string {
 // users look at them later. So each cause has at most two events.
 const Repeat = 30 * time.Minute
 
-// Warnings remembers the last warning of each cause of a subject. The recorder does not suppress repetitions: to it, an
-// event about another version of an object is another event. Warnings is safe for concurrent use; the zero value is
-// empty.
+// Warnings remembers the last warning of each cause of a subject, because to the recorder an event about another
+// version of an object is another event. It is safe for concurrent use; the zero value is empty.
 type Warnings[Subject, Cause comparable] struct {
 	mu   sync.Mutex
 	last map[Subject]map[Cause]warning

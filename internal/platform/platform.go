@@ -211,9 +211,8 @@ func (a *APIs) start(
 	return registration.HasSynced, nil
 }
 
-// established returns the first of the versions that the API server serves of a CustomResourceDefinition, or "". While
-// a CustomResourceDefinition is being deleted, the API server still serves it for a moment but accepts no new objects;
-// it counts as not served.
+// established returns the first of the versions that the API server serves of a CustomResourceDefinition, or "". One
+// that is being deleted counts as not served: the API server accepts no new objects.
 func established(u *unstructured.Unstructured, versions []string) (string, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
@@ -233,9 +232,8 @@ func established(u *unstructured.Unstructured, versions []string) (string, error
 	return "", nil
 }
 
-// aggregated returns the first of the versions, which is that of an APIService, if it refers to an aggregated API
-// server, which may be unavailable, and otherwise "". An APIService without a service is one of
-// CustomResourceDefinitions.
+// aggregated returns the first of the versions if an APIService refers to an aggregated API server, which may be
+// unavailable, and otherwise "". An APIService without a service is one of CustomResourceDefinitions.
 func aggregated(u *unstructured.Unstructured, versions []string) (string, error) {
 	_, found, err := unstructured.NestedMap(u.Object, "spec", "service")
 	if err != nil || !found || u.GetDeletionTimestamp() != nil {

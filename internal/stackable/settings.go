@@ -17,8 +17,7 @@ const externalStable = "external-stable"
 var presetClasses = []string{"cluster-internal", "external-unstable", externalStable}
 
 // Settings returns the settings of Stackable's listener operator, which may have been removed, as far as classes and
-// Listeners show them; the others are empty. resolver is the DNS domain of the cluster that the resolver of this
-// operator has, or empty.
+// Listeners show them; the others are empty. resolver is the DNS domain that this operator's resolver has, or empty.
 func Settings(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener, resolver string) operatorv1alpha1.ListenerOperatorSpec {
 	listeners = slices.DeleteFunc(slices.Clone(listeners), func(l listenersv1alpha1.Listener) bool { return l.Status == nil })
 	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: earlierPreset(classes, listeners)}
@@ -50,8 +49,7 @@ func earlierPreset(classes []listenersv1alpha1.ListenerClass, listeners []listen
 	}
 }
 
-// earlierClusterDomain returns the DNS domain of the cluster that the host names of Listeners end with, or "" if there
-// are none, or with several domains.
+// earlierClusterDomain returns the DNS domain of the cluster that all host names of Listeners end with, or "".
 func earlierClusterDomain(listeners []listenersv1alpha1.Listener) string {
 	domains := sets.New[string]()
 	for i := range listeners {

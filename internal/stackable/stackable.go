@@ -50,9 +50,8 @@ func Index(o client.Object) []string {
 	return nil
 }
 
-// Resembles reports whether a Pod may belong to Stackable's listener operator, by what never changes in it: it is a
-// node driver, or it has the labels of the Pods with the controller, which Running then checks. A Pod that the cache
-// has trimmed gives the same result.
+// Resembles reports whether a Pod may belong to Stackable's listener operator, by what never changes in it, and what
+// the cache keeps: it is a node driver, or it has the labels of a Pod with the controller, which Running then checks.
 func Resembles(pod *corev1.Pod) bool { return isNodeDriver(pod) || hasLabels(pod) }
 
 // isNodeDriver reports whether a Pod has the directory of the driver's socket, which takes permission to use
@@ -79,8 +78,7 @@ func isSocketDirectory(volume corev1.Volume) bool {
 	return volume.HostPath != nil && strings.HasSuffix(path.Clean(volume.HostPath.Path), socketDirectory)
 }
 
-// hasLabels reports whether a Pod has the labels of one with the controller. The role has another value in versions
-// before 25.7.
+// hasLabels reports whether a Pod has the labels of one with the controller. Versions before 25.7 have the second role.
 func hasLabels(pod *corev1.Pod) bool {
 	role := pod.Labels[labelRole]
 	return pod.Labels[labelName] == appName && (role == "provisioner" || role == "controller")
@@ -106,8 +104,7 @@ func Keep(kept, pod *corev1.Pod) {
 	}
 }
 
-// Workload is what an administrator has to remove to get rid of Pods: a Deployment, a DaemonSet, or what else controls
-// them.
+// Workload is what an administrator has to remove to get rid of Pods: a Deployment, a DaemonSet, or another controller.
 type Workload struct{ Kind, Namespace, Name string }
 
 // String returns the kind and the namespaced name.
@@ -141,8 +138,7 @@ func Running(ctx context.Context, c client.Client, now time.Time) (Installation,
 	return Among(ctx, c, pods.Items, now)
 }
 
-// Among returns what of Stackable's listener operator runs, if these are all Pods that Resembles passes. Others do not
-// count.
+// Among returns what of Stackable's listener operator runs, if all Pods that Resembles passes are among these.
 func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Time) (Installation, error) {
 	var found Installation
 	for i := range pods {

@@ -30,8 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
-// clusterAPIServer is the name of the one APIServer object, in which administrators of an OpenShift cluster select a
-// TLS security profile.
+// clusterAPIServer is the name of the APIServer in which administrators of OpenShift select a TLS security profile.
 const clusterAPIServer = "cluster"
 
 // Profile is the TLS security profile of an OpenShift cluster, which all servers have to apply. On other clusters,

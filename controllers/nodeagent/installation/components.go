@@ -1,6 +1,5 @@
 // Package installation has the objects that the operator installs, as they are desired: the DaemonSet of node agents
 // and what it needs, the admission policies that protect PodListeners and confine the operator, and monitoring.
-// Components is the table of them.
 //
 // It is pure: an object depends on ListenerOperator/cluster and on Settings alone. It must never import a client, a
 // clock or the environment.
@@ -31,19 +30,13 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	labelName      = "app.kubernetes.io/name"
 	labelComponent = "app.kubernetes.io/component"
-	componentAgent = "node-agent"
 	// componentOperator is also the name of the container in the operator's Pods.
 	componentOperator = "operator"
 )
 
 // NodeAgentLabels returns the labels of the agents' Pods, and of all components.
 func NodeAgentLabels() map[string]string {
-	return map[string]string{labelName: names.Operator, labelComponent: componentAgent}
-}
-
-// OperatorLabels returns the labels of the operator's Pods.
-func OperatorLabels() map[string]string {
-	return map[string]string{labelName: names.Operator, labelComponent: componentOperator}
+	return map[string]string{labelName: names.Operator, labelComponent: "node-agent"}
 }
 
 // Settings are what components depend on besides the configuration.
@@ -152,8 +145,7 @@ func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings
 	return object, nil
 }
 
-// KeepFrom returns the desired content of the component, completed by the field of the observed object that others may
-// set.
+// KeepFrom returns the desired content of the component, completed by the observed field that other clients may set.
 func (c Component) KeepFrom(observed *unstructured.Unstructured, desired map[string]any) (map[string]any, error) {
 	if len(c.Kept) == 0 {
 		return desired, nil
@@ -183,8 +175,7 @@ func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, obs
 	}
 }
 
-// storageClassImmutable reports whether a StorageClass cannot be updated to the desired one, as those of Stackable's
-// listener operator.
+// storageClassImmutable reports whether a StorageClass, as Stackable's, cannot be updated to the desired one.
 func storageClassImmutable(observed Object) bool {
 	class, ok := observed.(*storagev1.StorageClass)
 	return ok && class.Provisioner == names.Driver && (len(class.Parameters) > 0 ||

@@ -53,13 +53,12 @@ func IsConfinement(name string) bool {
 	return strings.HasPrefix(name, names.Operator+".")
 }
 
-// confined completes a policy, and binds it. A policy with a parameter gets the configuration; without one, it does not
-// apply.
+// confined completes a policy, and binds it. A policy with a parameter applies while there is a configuration.
 func confined(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner metav1.OwnerReference) Confinement {
 	metadata := metav1.ObjectMeta{
-		Name: policy.Name,
+		Name: policy.Name, OwnerReferences: []metav1.OwnerReference{owner},
 		// Without the label of managed objects, because the operator may neither repair nor prune them.
-		Labels: OperatorLabels(), OwnerReferences: []metav1.OwnerReference{owner},
+		Labels: map[string]string{labelName: names.Operator, labelComponent: componentOperator},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: *metadata.DeepCopy(),

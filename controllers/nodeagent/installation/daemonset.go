@@ -37,13 +37,17 @@ func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map
 	if s.Placement != nil {
 		placement = *s.Placement
 	}
-	node := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}
+	env := []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}}
+	if limit, ok := resources.Limits[corev1.ResourceMemory]; ok {
+		// Go collects garbage before the container reaches its limit. A fifth is left for what Go does not count.
+		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit.Value()/5*4, 10)})
+	}
 	return map[string]any{
 		"serviceAccount": s.ServiceAccount, "image": s.Image, "pullSecrets": s.OperatorPod.ImagePullSecrets,
 		"priorityClass": cmp.Or(agent.PriorityClassName, "system-node-critical"),
 		"nodeSelector":  placement.NodeSelector, "tolerations": placement.Tolerations, "affinity": placement.Affinity,
 		"args":      []string{"--kubelet-dir=" + kubelet, "--log-level=" + cmp.Or(agent.LogLevel, "info")},
-		"env":       slices.Concat([]corev1.EnvVar{node}, memoryEnv(resources), proxy),
+		"env":       append(env, proxy...),
 		"resources": resources,
 		"plugin":    path.Join(kubelet, "plugins", names.Driver), "registry": path.Join(kubelet, "plugins_registry"), "pods": path.Join(kubelet, "pods"),
 	}, nil
@@ -58,18 +62,7 @@ func defaultResources() *corev1.ResourceRequirements {
 	}
 }
 
-// memoryEnv makes Go collect garbage before the container reaches its memory limit. A fifth is left for what Go does
-// not count.
-func memoryEnv(resources *corev1.ResourceRequirements) []corev1.EnvVar {
-	limit, ok := resources.Limits[corev1.ResourceMemory]
-	if !ok {
-		return nil
-	}
-	return []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit.Value()/5*4, 10)}}
-}
-
-// inheritedEnv are the environment variables that the agents inherit from the operator, because they reach the API
-// server in the same way.
+// inheritedEnv are the environment variables that the agents inherit: they reach the API server as the operator does.
 var inheritedEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
 
 // proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds

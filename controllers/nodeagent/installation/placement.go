@@ -53,8 +53,7 @@ func PlacementOf(agents *appsv1.DaemonSet) Placement {
 	return Placement{pod.NodeSelector, pod.Tolerations, pod.Affinity}
 }
 
-// Selects reports whether agents run on a node. It ignores the taints of Kubernetes itself, which are temporary, and
-// which DaemonSets tolerate.
+// Selects reports whether agents run on a node. DaemonSets tolerate the taints of Kubernetes itself, which it ignores.
 func (p Placement) Selects(node *corev1.Node) (bool, error) {
 	required := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: p.NodeSelector, Affinity: p.Affinity}})
 	if matches, err := required.Match(node); err != nil || !matches {
