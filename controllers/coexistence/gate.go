@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -26,21 +25,17 @@ import (
 type Gate struct {
 	client client.Client
 	clock  clock.PassiveClock
-	// opened is closed when the controllers may start.
-	opened func()
-	open   <-chan struct{}
+	// open is closed when the controllers may start.
+	open chan struct{}
+	// opened is whether it is. Reconcile alone uses it, and never runs concurrently.
+	opened bool
 	// appeared has what has started since.
 	appeared chan []string
 }
 
-// SetupWithManager registers a Gate. It runs at the start, and when a Pod of Stackable's listener operator appears,
-// changes or is deleted.
+// SetupWithManager registers a Gate, which runs at the start, and when Pods of Stackable's listener operator change.
 func SetupWithManager(mgr manager.Manager) (*Gate, error) {
-	open := make(chan struct{})
-	g := &Gate{
-		client: mgr.GetClient(), clock: clock.RealClock{},
-		opened: sync.OnceFunc(func() { close(open) }), open: open, appeared: make(chan []string, 1),
-	}
+	g := &Gate{client: mgr.GetClient(), clock: clock.RealClock{}, open: make(chan struct{}), appeared: make(chan []string, 1)}
 	err := requests.Controller(mgr, "takeover", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&corev1.Pod{}, requests.Only(), builder.WithPredicates(stackable.Pods())).
@@ -60,11 +55,12 @@ func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	running, result := found.Names(), reconcile.Result{RequeueAfter: found.Recheck}
-	switch {
+	switch running := found.Names(); {
+	case len(running) == 0 && g.opened:
 	case len(running) == 0:
-		g.opened()
-	case g.isOpen():
+		g.opened = true
+		close(g.open)
+	case g.opened:
 		select {
 		case g.appeared <- running:
 		default: // the process is ending
@@ -72,16 +68,7 @@ func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	default:
 		log.FromContext(ctx).Info("Waiting for the end of Stackable's listener operator", "workloads", running)
 	}
-	return result, nil
-}
-
-func (g *Gate) isOpen() bool {
-	select {
-	case <-g.open:
-		return true
-	default:
-		return false
-	}
+	return reconcile.Result{RequeueAfter: found.Recheck}, nil
 }
 
 // end returns an error, which ends the manager, when Stackable's listener operator has started since the Gate opened.
@@ -102,24 +89,14 @@ type holding struct {
 	gate *Gate
 }
 
-// Add implements manager.Manager.
-func (h *holding) Add(r manager.Runnable) error { return h.Manager.Add(&held{r, h.gate}) }
-
-// held is a runnable that starts when the Gate is open.
-type held struct {
-	manager.Runnable
-	gate *Gate
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader opens the Gate.
-func (*held) NeedLeaderElection() bool { return true }
-
-// Start implements manager.Runnable.
-func (h *held) Start(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-h.gate.open:
-		return h.Runnable.Start(ctx)
-	}
+// Add implements manager.Manager. Only the leader starts the runnable, because only the leader opens the Gate.
+func (h *holding) Add(r manager.Runnable) error {
+	return h.Manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-h.gate.open:
+			return r.Start(ctx)
+		}
+	}))
 }

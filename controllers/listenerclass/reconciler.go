@@ -8,10 +8,15 @@ package listenerclass
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,12 +24,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
+
+//go:embed presets/*.yaml
+var presets embed.FS
+
+// Preset returns the ListenerClasses of a preset: none of PresetNone, and an error if the preset does not exist.
+func Preset(preset operatorv1alpha1.Preset) ([]listenersv1alpha1.ListenerClass, error) {
+	if preset == operatorv1alpha1.PresetNone {
+		return nil, nil
+	}
+	file, err := presets.ReadFile(fmt.Sprintf("presets/%s.yaml", preset))
+	if err != nil {
+		return nil, fmt.Errorf("reading preset %q: %w", preset, err)
+	}
+	var classes listenersv1alpha1.ListenerClassList
+	if err := yaml.UnmarshalStrict(file, &classes); err != nil {
+		return nil, fmt.Errorf("decoding preset %q: %w", preset, err)
+	}
+	return classes.Items, nil
+}
 
 // Reconciler creates the classes of presets.
 type Reconciler struct {
@@ -40,8 +67,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(requests.Requeue("listenerclass", reconcile.AsReconciler(r.Client, r)))
 }
 
-// presetOrManagementStateChanged passes configurations that are added to the cache, or whose preset or management state
-// changes.
+// presetOrManagementStateChanged also passes configurations that are added to the cache.
 func presetOrManagementStateChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -52,13 +78,11 @@ func presetOrManagementStateChanged() predicate.Predicate {
 	}
 }
 
-// Reconcile creates the missing classes of the preset, if the management state is Managed.
+// Reconcile creates the missing classes of the preset, if the management state is Managed. Whether a class exists it
+// leaves to the API server, because the cache may be outdated.
 func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (reconcile.Result, error) {
-	switch config.Spec.ManagementState {
-	case operatorv1alpha1.Unmanaged, operatorv1alpha1.Removed:
-		return reconcile.Result{}, nil
-	}
-	if !config.DeletionTimestamp.IsZero() {
+	state := config.Spec.ManagementState
+	if state == operatorv1alpha1.Unmanaged || state == operatorv1alpha1.Removed || !config.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil
 	}
 	classes, err := Preset(config.Spec.Preset)
@@ -66,22 +90,38 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 		return reconcile.Result{}, reconcile.TerminalError(err) // the CRD only allows presets that exist
 	}
 	var errs []error
-	for _, class := range classes {
-		errs = append(errs, r.ensure(ctx, class))
+	for i := range classes {
+		switch err := r.Client.Create(ctx, &classes[i], client.FieldOwner(names.FieldManagerOperator)); {
+		case err == nil:
+			log.FromContext(ctx).Info("Created ListenerClass", "ListenerClass", classes[i].Name)
+		case !apierrors.IsAlreadyExists(err):
+			errs = append(errs, fmt.Errorf("creating ListenerClass %s: %w", classes[i].Name, err))
+		}
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// ensure creates the class if no class of its name exists. It relies on the API server, because the cache may be
-// outdated.
-func (r *Reconciler) ensure(ctx context.Context, class *listenersv1alpha1.ListenerClass) error {
-	err := r.Client.Create(ctx, class, client.FieldOwner(names.FieldManagerOperator))
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+// Warner emits an event on each ListenerClass with settings that have no effect, when it is written and at the start.
+type Warner struct {
+	// Client reads ListenerClasses.
+	Client client.Client
+	// Events emits the events of classes.
+	Events events.EventRecorder
+}
+
+// SetupWithManager registers the controller.
+func (w *Warner) SetupWithManager(mgr manager.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("listenerclass-warnings").
+		For(&listenersv1alpha1.ListenerClass{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(reconcile.AsReconciler(w.Client, w))
+}
+
+// Reconcile emits the event.
+func (w *Warner) Reconcile(_ context.Context, class *listenersv1alpha1.ListenerClass) (reconcile.Result, error) {
+	if ignored := exposure.IgnoredSettings(class); len(ignored) > 0 {
+		w.Events.Eventf(class, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonSettingsIgnored, "Reconcile", "%s",
+			message.Printable(strings.Join(ignored, "; "), message.MaxEvent))
 	}
-	if err != nil {
-		return fmt.Errorf("creating ListenerClass %s: %w", class.Name, err)
-	}
-	log.FromContext(ctx).Info("Created ListenerClass", "ListenerClass", class.Name)
-	return nil
+	return reconcile.Result{}, nil
 }

@@ -12,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -45,19 +48,13 @@ var (
 
 func init() { metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions) }
 
-// SetupWithManager adds the metrics to the manager.
+// SetupWithManager adds the metrics to the manager, which runs them while it leads: each object is counted once.
 func SetupWithManager(mgr manager.Manager) error {
-	return mgr.Add(&exporter{cache: mgr.GetCache()})
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return export(ctx, mgr.GetCache()) }))
 }
 
-// exporter counts while it runs.
-type exporter struct{ cache cache.Cache }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable: each object is counted once.
-func (e *exporter) NeedLeaderElection() bool { return true }
-
-// Start implements manager.Runnable.
-func (e *exporter) Start(ctx context.Context) error {
+// export counts until ctx is done.
+func export(ctx context.Context, objects cache.Cache) error {
 	for _, kind := range []string{
 		operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionProgressing, operatorv1alpha1.ConditionDegraded, operatorv1alpha1.ConditionUpgradeable,
 	} {
@@ -69,16 +66,16 @@ func (e *exporter) Start(ctx context.Context) error {
 		gauge  *prometheus.GaugeVec
 		labels func(client.Object) [][]string
 	}{
-		{&listenersv1alpha1.Listener{}, listeners, func(o client.Object) [][]string { return listenerLabels(ctx, e.cache, o) }},
+		{&listenersv1alpha1.Listener{}, listeners, func(o client.Object) [][]string { return listenerLabels(ctx, objects, o) }},
 		{&corev1.PersistentVolume{}, lostVolumes, lostVolumeLabels},
 		{&listenersv1alpha1.PodListeners{}, outdatedPods, outdatedPodLabels},
 		{&operatorv1alpha1.ListenerOperator{}, conditions, conditionLabels},
 	} {
-		informer, err := e.cache.GetInformer(ctx, s.object)
+		informer, err := objects.GetInformer(ctx, s.object)
 		if err != nil {
 			return fmt.Errorf("getting the informer of %T: %w", s.object, err)
 		}
-		registration, err := informer.AddEventHandler(newCount(s.gauge, s.labels).handler())
+		registration, err := informer.AddEventHandler(count(s.gauge, s.labels))
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", s.object, err)
 		}
@@ -89,6 +86,33 @@ func (e *exporter) Start(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// count returns a handler that counts objects by the values of labels. An object counts once for each of its sets of
+// values. A set that no object has any more stays at zero, as Prometheus expects.
+func count(gauge *prometheus.GaugeVec, labels func(client.Object) [][]string) toolscache.ResourceEventHandler {
+	counted := map[types.UID][][]string{} // the sets with which an object counts; an informer calls its handlers one at a time
+	set := func(o any, exists bool) {
+		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = tombstone.Obj
+		}
+		object := o.(client.Object)
+		for _, values := range counted[object.GetUID()] {
+			gauge.WithLabelValues(values...).Dec()
+		}
+		delete(counted, object.GetUID())
+		if sets := labels(object); exists && len(sets) > 0 {
+			counted[object.GetUID()] = sets
+			for _, values := range sets {
+				gauge.WithLabelValues(values...).Inc()
+			}
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { set(o, true) },
+		UpdateFunc: func(_, o any) { set(o, true) },
+		DeleteFunc: func(o any) { set(o, false) },
+	}
 }
 
 // listenerLabels returns the class and the state of a Listener. Each value is a series, so they are none that users can
@@ -108,6 +132,31 @@ func listenerLabels(ctx context.Context, reader client.Reader, o client.Object) 
 	ready := meta.IsStatusConditionTrue(l.Status.Conditions, listenersv1alpha1.ListenerReady)
 	return [][]string{{class, strconv.FormatBool(ready), reason}}
 }
+
+// reasons are those of the conditions Accepted and Ready of Listeners, which the API declares.
+var reasons = sets.New(
+	listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonClassNotSet, listenersv1alpha1.ReasonClassNotFound,
+	listenersv1alpha1.ReasonNoPorts, listenersv1alpha1.ReasonInvalidPorts, listenersv1alpha1.ReasonInvalidName,
+	listenersv1alpha1.ReasonInvalidOverrides, listenersv1alpha1.ReasonForeignService,
+	listenersv1alpha1.ReasonServiceRejected, listenersv1alpha1.ReasonDuplicatePortName,
+	listenersv1alpha1.ReasonNotServed, listenersv1alpha1.ReasonForeignRoute, listenersv1alpha1.ReasonForeignIngress,
+	listenersv1alpha1.ReasonIngressRejected, listenersv1alpha1.ReasonRouteRejected,
+	listenersv1alpha1.ReasonNoRoutablePorts, listenersv1alpha1.ReasonNoSinglePod, listenersv1alpha1.ReasonInvalidHost,
+	listenersv1alpha1.ReasonNamespaceNotAllowed, listenersv1alpha1.ReasonNodePortsExhausted,
+	listenersv1alpha1.ReasonSharedPortsExhausted, listenersv1alpha1.ReasonPortLimitReached,
+	listenersv1alpha1.ReasonForeignGatewayRoute, listenersv1alpha1.ReasonGatewayRouteRejected,
+	listenersv1alpha1.ReasonNoGatewayListener, listenersv1alpha1.ReasonAddressesAssigned,
+	listenersv1alpha1.ReasonNotAccepted, listenersv1alpha1.ReasonWaitingForLoadBalancer,
+	listenersv1alpha1.ReasonWaitingForPods, listenersv1alpha1.ReasonWaitingForNodePorts,
+	listenersv1alpha1.ReasonWaitingForClusterIP, listenersv1alpha1.ReasonNoHostPorts,
+	listenersv1alpha1.ReasonNodesMissing, listenersv1alpha1.ReasonInvalidNodeAddress,
+	listenersv1alpha1.ReasonServiceTerminating, listenersv1alpha1.ReasonObjectTerminating,
+	listenersv1alpha1.ReasonWaitingForRouter, listenersv1alpha1.ReasonWaitingForIngress,
+	listenersv1alpha1.ReasonRouteNotAdmitted, listenersv1alpha1.ReasonWaitingForGateway,
+	listenersv1alpha1.ReasonGatewayRouteNotAccepted, listenersv1alpha1.ReasonReserved,
+	listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady,
+	listenersv1alpha1.ReasonPortNotDeclared,
+)
 
 // lostVolumeLabels returns the lost nodes that a volume is pinned to.
 func lostVolumeLabels(o client.Object) [][]string {

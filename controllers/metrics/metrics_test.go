@@ -67,7 +67,7 @@ func listener(uid types.UID, class, reason string, ready metav1.ConditionStatus)
 
 func TestPodsWhoseAddressesHaveChangedAreCounted(t *testing.T) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pods"}, nil)
-	h := newCount(gauge, outdatedPodLabels).handler()
+	h := count(gauge, outdatedPodLabels)
 	at := func(address string) []listenersv1alpha1.IngressAddress {
 		return []listenersv1alpha1.IngressAddress{{Address: address, AddressType: listenersv1alpha1.AddressTypeIP}}
 	}
@@ -95,7 +95,7 @@ func TestSeriesWithoutObjectsAreZeroWhileTheReplicaLeads(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		ended <- (&exporter{cache: &informertest.FakeInformers{Scheme: fakeclient.Scheme()}}).Start(ctx)
+		ended <- export(ctx, &informertest.FakeInformers{Scheme: fakeclient.Scheme()})
 	}()
 	g := NewWithT(t)
 	g.Eventually(func() map[string]float64 { return values(t, outdatedPods) }).WithTimeout(time.Minute).Should(Equal(map[string]float64{"": 0}))
@@ -111,7 +111,7 @@ func TestSeriesWithoutObjectsAreZeroWhileTheReplicaLeads(t *testing.T) {
 func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "listeners"}, []string{"class", "ready", "reason"})
 	classes := fakeclient.New(t, interceptor.Funcs{}, &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}})
-	h := newCount(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) }).handler()
+	h := count(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) })
 	h.OnAdd(listener("1", "public", "", ""), true)
 	h.OnAdd(listener("2", "public", "AddressesAssigned", metav1.ConditionTrue), true)
 	h.OnAdd(listener("3", "users-can-name-any", "ClassNotFound", metav1.ConditionFalse), false)
@@ -143,7 +143,7 @@ func TestListenersAreCountedByClassReadyAndReason(t *testing.T) {
 func TestTenantsCannotAddSeries(t *testing.T) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "listeners"}, []string{"class", "ready", "reason"})
 	classes := fakeclient.New(t, interceptor.Funcs{})
-	h := newCount(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) }).handler()
+	h := count(gauge, func(o client.Object) [][]string { return listenerLabels(t.Context(), classes, o) })
 	for i := range 1000 {
 		h.OnAdd(listener(types.UID(fmt.Sprint(i)), fmt.Sprint(i, strings.Repeat("x", 300_000)), "AddressesAssigned", metav1.ConditionTrue), false)
 		h.OnUpdate(nil, listener(types.UID(fmt.Sprint(i)), fmt.Sprint(i), fmt.Sprint("Reason", i), metav1.ConditionFalse))
@@ -205,7 +205,7 @@ func TestVolumesOfLostNodesAreCountedByNode(t *testing.T) {
 // Each later update of an object that no longer counts subtracts nothing.
 func TestAVolumeWhoseNodeReturnsCountsNoMore(t *testing.T) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "lost"}, []string{"node"})
-	h := newCount(gauge, lostVolumeLabels).handler()
+	h := count(gauge, lostVolumeLabels)
 	lost := lostVolume()
 	back := lost.DeepCopy()
 	delete(back.Annotations, names.AnnotationLostSince)

@@ -645,8 +645,8 @@ func TestConfinedOperatorDoesItsWork(t *testing.T) {
 	for _, preset := range []operatorv1alpha1.Preset{operatorv1alpha1.PresetEphemeralNodes, operatorv1alpha1.PresetStableNodes} {
 		classes, err := listenerclass.Preset(preset)
 		g.Expect(err).NotTo(HaveOccurred())
-		for _, class := range classes {
-			g.Expect(client.IgnoreAlreadyExists(operator.Create(t.Context(), class, client.DryRunAll))).To(Succeed())
+		for i := range classes {
+			g.Expect(client.IgnoreAlreadyExists(operator.Create(t.Context(), &classes[i], client.DryRunAll))).To(Succeed())
 		}
 	}
 }

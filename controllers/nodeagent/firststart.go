@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,6 +19,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
@@ -38,10 +38,7 @@ type firstStart struct {
 	spec string
 }
 
-// NeedLeaderElection reports that only the leader runs the step.
-func (*firstStart) NeedLeaderElection() bool { return true }
-
-// Start retries until it succeeds or ctx is done.
+// Start retries until it succeeds or ctx is done. Only the leader runs it.
 func (s *firstStart) Start(ctx context.Context) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: time.Minute}
 	err := backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -59,49 +56,50 @@ func (s *firstStart) Start(ctx context.Context) error {
 
 // ensure creates the configuration before the ConfigMap: an operator that stops in between repeats both steps.
 func (s *firstStart) ensure(ctx context.Context) error {
-	marker := &corev1.ConfigMap{}
-	err := s.apiReader.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, marker)
-	if err == nil {
-		return nil
-	}
-	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("reading config map %s/%s: %w", s.namespace, names.Operator, err)
-	}
-	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}}
-	if config.Spec, err = s.carriedOver(ctx); err != nil {
+	key := types.NamespacedName{Namespace: s.namespace, Name: names.Operator}
+	if marker, err := lookup.Get(ctx, s.apiReader, key, &corev1.ConfigMap{}); err != nil || marker != nil {
 		return err
 	}
-	if err := MergeSpec(&config.Spec, s.spec); err != nil {
-		return err
-	}
-	err = s.writer.Create(ctx, config, client.FieldOwner(names.FieldManagerOperator))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
-	}
-	owners, err := s.owners(ctx)
+	spec, err := s.carriedOver(ctx)
 	if err != nil {
 		return err
 	}
-	marker = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.namespace, Name: names.Operator, Labels: map[string]string{installation.LabelManagedBy: names.Operator}, OwnerReferences: owners,
-		},
+	if err := MergeSpec(&spec, s.spec); err != nil {
+		return err
+	}
+	config := &operatorv1alpha1.ListenerOperator{ObjectMeta: metav1.ObjectMeta{Name: operatorv1alpha1.ListenerOperatorName}, Spec: spec}
+	if _, err := create(ctx, s.writer, config); err != nil {
+		return err
+	}
+	marker := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{installation.LabelManagedBy: names.Operator}},
 		Data: map[string]string{"README": "ListenerOperator/" + operatorv1alpha1.ListenerOperatorName +
 			" was created. As long as this ConfigMap exists, the operator does not create it again.\n"},
 	}
-	err = s.writer.Create(ctx, marker, client.FieldOwner(names.FieldManagerOperator))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating config map %s/%s: %w", s.namespace, names.Operator, err)
+	deployment, err := lookup.Get(ctx, s.apiReader, key, &appsv1.Deployment{})
+	if err != nil {
+		return err
 	}
-	return nil
+	if deployment != nil {
+		marker.OwnerReferences = []metav1.OwnerReference{{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: deployment.Name, UID: deployment.UID}}
+	}
+	_, err = create(ctx, s.writer, marker)
+	return err
+}
+
+// create creates an object, and reports whether it did: one that exists is no error, and not modified.
+func create(ctx context.Context, writer client.Writer, object client.Object) (created bool, _ error) {
+	err := writer.Create(ctx, object, client.FieldOwner(names.FieldManagerOperator))
+	if client.IgnoreAlreadyExists(err) != nil {
+		return false, fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+	}
+	return err == nil, nil
 }
 
 // carriedOver returns the settings of an earlier installation, as far as they are known.
 func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.ListenerOperatorSpec, error) {
-	var (
-		classes   listenersv1alpha1.ListenerClassList
-		listeners listenersv1alpha1.ListenerList
-	)
+	var classes listenersv1alpha1.ListenerClassList
+	var listeners listenersv1alpha1.ListenerList
 	if err := errors.Join(s.apiReader.List(ctx, &classes), s.apiReader.List(ctx, &listeners)); err != nil {
 		return operatorv1alpha1.ListenerOperatorSpec{}, fmt.Errorf("listing classes and listeners of an earlier installation: %w", err)
 	}
@@ -112,8 +110,7 @@ func (s *firstStart) carriedOver(ctx context.Context) (operatorv1alpha1.Listener
 	return spec, nil
 }
 
-// MergeSpec sets the fields that are in raw, which is JSON, and keeps the others. An unknown field is an error. Nothing
-// is set if raw is empty.
+// MergeSpec sets the fields in raw, which is JSON or empty, and keeps the others. An unknown field is an error.
 func MergeSpec(spec *operatorv1alpha1.ListenerOperatorSpec, raw string) error {
 	if raw == "" {
 		return nil
@@ -124,19 +121,4 @@ func MergeSpec(spec *operatorv1alpha1.ListenerOperatorSpec, raw string) error {
 		return fmt.Errorf("parsing the given spec of ListenerOperator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
 	}
 	return nil
-}
-
-// owners returns a reference to the operator's Deployment, if it exists.
-func (s *firstStart) owners(ctx context.Context) ([]metav1.OwnerReference, error) {
-	var deployment appsv1.Deployment
-	err := s.apiReader.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: names.Operator}, &deployment)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading deployment %s/%s: %w", s.namespace, names.Operator, err)
-	}
-	return []metav1.OwnerReference{{
-		APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment", Name: deployment.Name, UID: deployment.UID,
-	}}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -18,7 +19,8 @@ import (
 // upgraded now. It reads without the cache, because the operator may read this one object only.
 func (r *Reconciler) writeOperatorCondition(ctx context.Context, status operatorv1alpha1.ListenerOperatorStatus) error {
 	upgradeable := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionUpgradeable)
-	if r.OperatorCondition == "" || r.lastUpgradeable != nil && sameCondition(*r.lastUpgradeable, *upgradeable) {
+	last := ptr.Deref(r.lastUpgradeable, metav1.Condition{})
+	if r.OperatorCondition == "" || last.Status == upgradeable.Status && last.Reason == upgradeable.Reason && last.Message == upgradeable.Message {
 		return nil
 	}
 	observed := &unstructured.Unstructured{}
@@ -31,10 +33,7 @@ func (r *Reconciler) writeOperatorCondition(ctx context.Context, status operator
 		return fmt.Errorf("reading OperatorCondition %s: %w", r.OperatorCondition, err)
 	}
 	desired := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"conditions": []any{map[string]any{
-		"type":               upgradeable.Type,
-		"status":             string(upgradeable.Status),
-		"reason":             upgradeable.Reason,
-		"message":            upgradeable.Message,
+		"type": upgradeable.Type, "status": string(upgradeable.Status), "reason": upgradeable.Reason, "message": upgradeable.Message,
 		"lastTransitionTime": upgradeable.LastTransitionTime.UTC().Format(metav1.RFC3339Micro),
 	}}}}}
 	desired.SetGroupVersionKind(names.KindOperatorCondition)
@@ -45,8 +44,4 @@ func (r *Reconciler) writeOperatorCondition(ctx context.Context, status operator
 	}
 	r.lastUpgradeable = upgradeable
 	return nil
-}
-
-func sameCondition(a, b metav1.Condition) bool {
-	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }

@@ -14,9 +14,7 @@ package nodeagent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
-	"slices"
 	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -48,15 +45,14 @@ type Reconciler struct {
 	Client client.Client
 	// Namespace is the namespace of the operator and of the node agents.
 	Namespace string
-	// Image is the image of the node agent.
+	// Image is that of the node agent.
 	Image string
 	// OperatorCondition is the name of the OperatorCondition that reports to the Operator Lifecycle Manager whether the
 	// operator may be upgraded. Empty if there is none.
 	OperatorCondition string
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
-	// FirstSpec has fields of ListenerOperator/cluster, as JSON, for the time when the operator creates it. May be
-	// empty.
+	// FirstSpec has fields of ListenerOperator/cluster, as JSON, for when the operator creates it. May be empty.
 	FirstSpec string
 	// APIs reports which optional kinds the cluster serves.
 	APIs *platform.APIs
@@ -106,9 +102,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 		done = r.install(ctx, o)
 	}
 	status, recheck := describe(o, done, r.clock.Now())
-	if len(other.Workloads) > 0 {
-		recheck = other.Recheck
-	}
 	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.writeOperatorCondition(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -152,49 +145,35 @@ type outcome struct {
 // beside reports whether nothing was done because Stackable's listener operator runs.
 func (o outcome) beside() bool { return len(o.stackable.Workloads) > 0 }
 
-// complete reports whether everything is installed.
-func (o outcome) complete() bool {
-	return !o.beside() && o.foreign == "" && o.moving == "" && o.err == nil
-}
-
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
-	operatorPod, err := r.readOperatorPod(ctx)
-	if err != nil {
-		return nil, err
-	}
-	account, err := r.serviceAccount(ctx, r.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	other, err := otherConfinements(ctx, r.Client)
-	if err != nil {
+	operatorPod, podErr := r.readOperatorPod(ctx)
+	account, accountErr := r.serviceAccount(ctx, r.Namespace)
+	other, otherErr := otherConfinements(ctx, r.Client)
+	if err := errors.Join(podErr, accountErr, otherErr); err != nil {
 		return nil, err
 	}
 	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{
 		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, OpenShift: r.serves(names.KindClusterVersion),
 	}}
-	for _, c := range r.servedComponents() {
+	for _, c := range installation.Components() {
+		if !c.Optional.Empty() && !r.serves(c.Optional) {
+			continue
+		}
 		object, err := r.get(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		o.components = append(o.components, component{Component: c, object: object})
+		o.components = append(o.components, component{c, object})
 	}
 	return o, nil
-}
-
-// servedComponents returns the components whose kinds the cluster serves.
-func (r *Reconciler) servedComponents() []installation.Component {
-	return slices.DeleteFunc(installation.Components(), func(c installation.Component) bool { return !c.Optional.Empty() && !r.serves(c.Optional) })
 }
 
 // serviceAccount returns the uid of the agents' ServiceAccount in a namespace, or "" if there is none. It reads without
 // the cache: reconciliations are rare, and a watch needs permission to list all ServiceAccounts.
 func (r *Reconciler) serviceAccount(ctx context.Context, namespace string) (types.UID, error) {
-	account := &corev1.ServiceAccount{}
-	err := r.apiReader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, account)
-	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading service account %s/%s: %w", namespace, names.NodeAgent, err)
+	account, err := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: namespace, Name: names.NodeAgent}, &corev1.ServiceAccount{})
+	if err != nil || account == nil {
+		return "", err
 	}
 	return account.UID, nil
 }
@@ -237,11 +216,10 @@ func (r *Reconciler) install(ctx context.Context, o *observed) outcome {
 // foreignMessage returns the message about the first object that belongs to another installation, or "".
 func (o *observed) foreignMessage() string {
 	for _, c := range o.components {
-		if c.object == nil {
-			continue
-		}
-		if message := c.ForeignMessage(o.config, c.object); message != "" {
-			return message
+		if c.object != nil {
+			if message := c.ForeignMessage(o.config, c.object); message != "" {
+				return message
+			}
 		}
 	}
 	return ""
@@ -268,31 +246,21 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, c *component) error
 	if repaired {
 		driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
 	}
-	return errors.Join(c.decode(desired), r.remember(c, wanted))
+	return r.remember(c, desired, wanted)
 }
 
 // prepare deletes the object of a component if it cannot be changed to the desired one, or else repairs its content.
 func (r *Reconciler) prepare(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, desired *unstructured.Unstructured) error {
-	switch {
-	case c.object == nil:
+	if c.object == nil {
 		return nil
-	case c.Immutable == nil || !c.Immutable(c.object):
+	}
+	if c.Immutable == nil || !c.Immutable(c.object) {
 		return r.repair(ctx, config, c, desired)
 	}
-	err := r.delete(ctx, c.Kind, c.object)
-	if err == nil {
-		c.object = nil
+	if err := r.delete(ctx, c.Kind, c.object); err != nil {
+		return err
 	}
-	return err
-}
-
-// decode makes the object that of the component.
-func (c *component) decode(o *unstructured.Unstructured) error {
-	object := c.Empty()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
-		return fmt.Errorf("decoding %s %s: %w", c.Kind, c.Name, err)
-	}
-	c.object = object
+	c.object = nil
 	return nil
 }
 

@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -31,11 +36,11 @@ func effectiveManagementState(config *operatorv1alpha1.ListenerOperator) operato
 func (r *Reconciler) remove(ctx context.Context, o *observed) outcome {
 	owned := o.owned()
 	switch {
-	case len(owned) == 0 && !hasFinalizer(o.config):
+	case len(owned) == 0 && !controllerutil.ContainsFinalizer(o.config, operatorv1alpha1.FinalizerNodeAgent):
 		return outcome{}
 	case controllerutil.ContainsFinalizer(o.config, metav1.FinalizerOrphanDependents):
 		return outcome{} // kubectl delete --cascade=orphan: the garbage collector removes all owner references
-	case len(owned) == 0 && o.hasOrphans():
+	case len(owned) == 0 && slices.ContainsFunc(o.components, func(c component) bool { return c.isOrphan(o.config) }):
 		return outcome{err: r.removeFinalizer(ctx, o.config)}
 	}
 	users, err := r.users(ctx)
@@ -101,11 +106,6 @@ func (c component) isOrphan(config *operatorv1alpha1.ListenerOperator) bool {
 	return c.object != nil && !metav1.IsControlledBy(c.object, config) && c.ForeignMessage(config, c.object) == ""
 }
 
-// hasOrphans reports whether there are such components.
-func (o *observed) hasOrphans() bool {
-	return slices.ContainsFunc(o.components, func(c component) bool { return c.isOrphan(o.config) })
-}
-
 // delete deletes an object. A DaemonSet exists until its Pods are deleted.
 func (r *Reconciler) delete(ctx context.Context, kind string, object client.Object) error {
 	if !object.GetDeletionTimestamp().IsZero() {
@@ -123,15 +123,10 @@ func (r *Reconciler) delete(ctx context.Context, kind string, object client.Obje
 	return nil
 }
 
-// hasFinalizer reports whether the configuration has the operator's finalizer.
-func hasFinalizer(config *operatorv1alpha1.ListenerOperator) bool {
-	return controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent)
-}
-
 // addFinalizer adds the operator's finalizer, before anything is installed. Server-side apply preserves the finalizers
 // of others, even those that are not in the cache yet.
 func (r *Reconciler) addFinalizer(ctx context.Context, config *operatorv1alpha1.ListenerOperator) error {
-	if hasFinalizer(config) {
+	if controllerutil.ContainsFinalizer(config, operatorv1alpha1.FinalizerNodeAgent) {
 		return nil
 	}
 	desired := &unstructured.Unstructured{}
@@ -159,4 +154,83 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, config *operatorv1alph
 	config.Finalizers = released.Finalizers
 	log.FromContext(ctx).Info("Removed all components")
 	return nil
+}
+
+// deleteOtherAgents deletes agents of the configuration in other namespaces, and returns the namespaced name of a
+// DaemonSet that still exists, or "": the operator was uninstalled there without them, and is now installed here. There
+// must not be two agents on a node, which would replace each other's socket. If the operator is still installed there,
+// it would create them again. Otherwise they are of no use: their tokens became invalid with their ServiceAccount,
+// which is installed and uninstalled together with the operator.
+func (r *Reconciler) deleteOtherAgents(ctx context.Context, o *observed) (moving string, _ error) {
+	var all appsv1.DaemonSetList
+	if err := r.Client.List(ctx, &all); err != nil {
+		return "", fmt.Errorf("listing the node agents of all namespaces: %w", err)
+	}
+	for i := range all.Items {
+		agents := &all.Items[i]
+		if agents.Name != names.NodeAgent || agents.Namespace == r.Namespace || !metav1.IsControlledBy(agents, o.config) {
+			continue
+		}
+		moving = client.ObjectKeyFromObject(agents).String()
+		account, err := r.serviceAccount(ctx, agents.Namespace)
+		if err != nil {
+			return "", err
+		}
+		if account != "" {
+			return "", fmt.Errorf("DaemonSet %s exists already, and so does its ServiceAccount: if the operator is still installed in namespace %s, uninstall it there; "+
+				"otherwise delete this ServiceAccount or this DaemonSet", moving, agents.Namespace)
+		}
+		if err := r.delete(ctx, "DaemonSet", agents); err != nil {
+			return "", err
+		}
+	}
+	return moving, nil
+}
+
+// prune deletes what an earlier version, or an earlier configuration, installed and this one does not: objects with the
+// label of managed objects that the configuration controls, of the kinds of the components. While such objects may
+// exist, their kind has to stay among the components, and their name in the operator's RBAC rules.
+func (r *Reconciler) prune(ctx context.Context, o *observed) error {
+	desired, listed := map[string]bool{}, map[string]bool{}
+	for _, c := range o.components {
+		desired[c.Kind+"/"+c.Name] = true
+	}
+	for _, c := range installation.Components() {
+		// Optional kinds may only be read by name.
+		if listed[c.Kind] || !c.Optional.Empty() {
+			continue
+		}
+		listed[c.Kind] = true
+		objects, err := r.managed(ctx, c)
+		if err != nil {
+			return err
+		}
+		for _, item := range objects {
+			object := item.(client.Object)
+			if desired[c.Kind+"/"+object.GetName()] || !metav1.IsControlledBy(object, o.config) {
+				continue
+			}
+			if err := r.delete(ctx, c.Kind, object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// managed returns the objects of a component's kind with the label of managed objects, from the cache.
+func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]runtime.Object, error) {
+	kind, err := apiutil.GVKForObject(c.Empty(), r.Client.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("looking up the kind %s: %w", c.Kind, err)
+	}
+	list, err := r.Client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("looking up the kind %sList: %w", c.Kind, err)
+	}
+	labels, namespace := client.MatchingLabels{installation.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)
+	if err := r.Client.List(ctx, list.(client.ObjectList), labels, namespace); err != nil {
+		return nil, fmt.Errorf("listing objects of kind %s: %w", c.Kind, err)
+	}
+	return meta.ExtractList(list)
 }

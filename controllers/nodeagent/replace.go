@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -39,16 +42,6 @@ type replacement struct {
 	resourceVersion string
 	// desired was sent, and result is what the API server answered with, which also has defaults.
 	desired, result content
-}
-
-// drift is what a replacement removed or set back.
-type drift struct {
-	// fields are the paths that changed. Items of lists are named or numbered.
-	fields []string
-	// managers are the other field managers that had one of them.
-	managers []string
-	// repaired is set if the same desired content had been established before.
-	repaired bool
 }
 
 // repair makes the content of a component that exists the desired one, and reports what it repaired. It sends nothing
@@ -76,14 +69,12 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.decode(after), r.remember(c, wanted)); err != nil {
+	if err := r.remember(c, after, wanted); err != nil {
 		return err
 	}
-	d := drift{fields: changedFields("", contentOf(before), contentOf(after)), repaired: again}
-	if len(d.fields) > 0 {
-		d.managers = managersOfLostFields(before, after)
+	if fields := changedFields("", contentOf(before), contentOf(after)); len(fields) > 0 {
+		r.reportDrift(ctx, config, c, fields, managersOfLostFields(before, after), again)
 	}
-	r.reportDrift(ctx, config, c, d)
 	return nil
 }
 
@@ -91,11 +82,18 @@ func (r *Reconciler) repair(ctx context.Context, config *operatorv1alpha1.Listen
 func (r *Reconciler) replace(ctx context.Context, c *component, before *unstructured.Unstructured, wanted content) (*unstructured.Unstructured, error) {
 	kept, err := c.KeepFrom(before, wanted)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("keeping a field of %s %s: %w", c.Kind, c.Name, err)
 	}
-	patch, err := replacing(before, kept)
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": before.GetResourceVersion()}}
+	for field := range contentOf(before) {
+		operations = append(operations, map[string]any{"op": "remove", "path": "/" + field})
+	}
+	for field, value := range kept {
+		operations = append(operations, map[string]any{"op": "add", "path": "/" + field, "value": value})
+	}
+	patch, err := json.Marshal(operations)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encoding %s %s: %w", c.Kind, c.Name, err)
 	}
 	after := before.DeepCopy()
 	if err := r.Client.Patch(ctx, after, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerOperator)); err != nil {
@@ -104,37 +102,35 @@ func (r *Reconciler) replace(ctx context.Context, c *component, before *unstruct
 	return after, nil
 }
 
-// remember records that the object of a component has the desired content.
-func (r *Reconciler) remember(c *component, desired content) error {
-	result, err := apply.Unstructured(c.object)
+// remember makes the object that of the component, and records that it has the desired content.
+func (r *Reconciler) remember(c *component, o *unstructured.Unstructured, desired content) error {
+	c.object = c.Empty()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, c.object); err != nil {
+		return fmt.Errorf("decoding %s %s: %w", c.Kind, c.Name, err)
+	}
+	result, err := apply.Unstructured(c.object) // encoded as it is when it is read from the cache
 	if err != nil {
 		return err
 	}
 	if r.replacements == nil {
 		r.replacements = map[string]replacement{}
 	}
-	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: c.object.GetUID(), resourceVersion: c.object.GetResourceVersion(), desired: desired, result: contentOf(result)}
+	r.replacements[c.Kind+"/"+c.Name] = replacement{uid: o.GetUID(), resourceVersion: o.GetResourceVersion(), desired: desired, result: contentOf(result)}
 	return nil
 }
 
-// reportDrift counts and logs what was repaired, and emits an event if other clients had written it.
-func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, d drift) {
-	if len(d.fields) == 0 {
-		return
-	}
-	fields := message.Printable(strings.Join(d.fields, ", "), message.MaxEvent)
-	log.FromContext(ctx).Info("Replaced the content", c.Kind, c.Name, "fields", fields, "managers", d.managers)
-	if !d.repaired && len(d.managers) == 0 {
+// reportDrift counts and logs which fields were removed or set back, and emits an event if other clients had written
+// them: other managers had one of them, or the same desired content had been established before.
+func (r *Reconciler) reportDrift(ctx context.Context, config *operatorv1alpha1.ListenerOperator, c *component, fields, managers []string, again bool) {
+	changed := message.Printable(strings.Join(fields, ", "), message.MaxEvent)
+	log.FromContext(ctx).Info("Replaced the content", c.Kind, c.Name, "fields", changed, "managers", managers)
+	if !again && len(managers) == 0 {
 		return // it is that of an earlier version
 	}
 	driftRepairs.WithLabelValues(c.Kind, c.Name).Inc()
-	writers := "another client"
-	if len(d.managers) > 0 {
-		writers = strings.Join(d.managers, ", ")
-	}
 	r.events.Eventf(config, nil, corev1.EventTypeWarning, operatorv1alpha1.ReasonRepaired, "Repair", "%s",
 		message.Printable(fmt.Sprintf("%s %s was changed by %s; what the operator does not set was removed, and what it sets was restored: %s",
-			c.Kind, c.Name, writers, fields), message.MaxEvent))
+			c.Kind, c.Name, cmp.Or(strings.Join(managers, ", "), "another client"), changed), message.MaxEvent))
 }
 
 // contentOf returns the content of an object, which it shares.
@@ -146,87 +142,52 @@ func contentOf(o *unstructured.Unstructured) content {
 	return fields
 }
 
-// replacing returns the JSON patch that makes wanted the content of this version of an object.
-func replacing(before *unstructured.Unstructured, wanted content) ([]byte, error) {
-	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": before.GetResourceVersion()}}
-	for field := range contentOf(before) {
-		if _, ok := wanted[field]; !ok {
-			operations = append(operations, map[string]any{"op": "remove", "path": "/" + field})
-		}
+// changedFields returns the paths of the fields that differ, sorted. Items of lists are named or numbered.
+func changedFields(path string, before, after any) []string {
+	was, now := parts(before), parts(after)
+	switch {
+	case reflect.DeepEqual(before, after):
+		return nil
+	case was == nil || now == nil:
+		return []string{strings.TrimPrefix(path, ".")}
 	}
-	for field, value := range wanted {
-		operations = append(operations, map[string]any{"op": "add", "path": "/" + field, "value": value})
+	var paths []string
+	for _, part := range sets.List(sets.KeySet(was).Union(sets.KeySet(now))) {
+		paths = append(paths, changedFields(path+part, was[part], now[part])...)
 	}
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s %s: %w", before.GetKind(), before.GetName(), err)
-	}
-	return patch, nil
+	return paths
 }
 
-// changedFields returns the paths of the fields that differ, sorted.
-func changedFields(path string, before, after any) []string {
-	if reflect.DeepEqual(before, after) {
+// parts returns the fields of an object, or the items of a list by their names or else numbers, or nil.
+func parts(value any) map[string]any {
+	parts := map[string]any{}
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			parts["."+name] = field
+		}
+	case []any:
+		for i, item := range value {
+			fields, _ := item.(map[string]any)
+			name, _ := fields["name"].(string)
+			parts["["+cmp.Or(name, strconv.Itoa(i))+"]"] = item
+		}
+	default:
 		return nil
 	}
-	switch was := before.(type) {
-	case map[string]any:
-		now, ok := after.(map[string]any)
-		if !ok {
-			break
-		}
-		all := maps.Clone(was)
-		maps.Copy(all, now)
-		var paths []string
-		for _, field := range slices.Sorted(maps.Keys(all)) {
-			paths = append(paths, changedFields(strings.TrimPrefix(path+"."+field, "."), was[field], now[field])...)
-		}
-		return paths
-	case []any:
-		now, ok := after.([]any)
-		if !ok {
-			break
-		}
-		all := map[string]any{}
-		wasByName, nowByName := byName(was), byName(now)
-		maps.Copy(all, wasByName)
-		maps.Copy(all, nowByName)
-		var paths []string
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			paths = append(paths, changedFields(path+"["+name+"]", wasByName[name], nowByName[name])...)
-		}
-		return paths
-	}
-	return []string{path}
-}
-
-// byName returns the items of a list by their names, or if they have none, by their numbers.
-func byName(items []any) map[string]any {
-	named := map[string]any{}
-	for i, item := range items {
-		name := strconv.Itoa(i)
-		if fields, ok := item.(map[string]any); ok {
-			if n, ok := fields["name"].(string); ok {
-				name = n
-			}
-		}
-		named[name] = item
-	}
-	return named
+	return parts
 }
 
 // managersOfLostFields returns the field managers, other than the operator's own, that have fewer fields afterwards.
 func managersOfLostFields(before, after *unstructured.Unstructured) []string {
-	kept := after.GetManagedFields()
-	var managers []string
+	lost := sets.New[string]()
 	for _, e := range before.GetManagedFields() {
-		same := func(k metav1.ManagedFieldsEntry) bool {
+		kept := slices.ContainsFunc(after.GetManagedFields(), func(k metav1.ManagedFieldsEntry) bool {
 			return k.Manager == e.Manager && k.Operation == e.Operation && k.Subresource == e.Subresource && reflect.DeepEqual(k.FieldsV1, e.FieldsV1)
-		}
-		if e.Manager != names.FieldManagerOperator && !slices.ContainsFunc(kept, same) {
-			managers = append(managers, e.Manager)
+		})
+		if e.Manager != names.FieldManagerOperator && !kept {
+			lost.Insert(e.Manager)
 		}
 	}
-	slices.Sort(managers)
-	return slices.Compact(managers)
+	return sets.List(lost)
 }

@@ -22,8 +22,7 @@ import (
 // size, because a rollout replaces a tenth of the agents at a time.
 const rolloutTimeout = 15 * time.Minute
 
-// creationTimeout is how long it may take until the first Pod of an agent exists: the first ones are created, or
-// rejected, at once.
+// creationTimeout is how long it may take until the first Pod of an agent exists: it is created, or rejected, at once.
 const creationTimeout = 30 * time.Second
 
 // maxListed is the maximum number of Pods, and of claims, that a message names.
@@ -40,24 +39,20 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 			Desired: agents.Status.DesiredNumberScheduled,
 			Ready:   agents.Status.NumberReady,
 			Updated: agents.Status.UpdatedNumberScheduled,
-			Version: agentVersion(o, done),
 		},
 	}
-	for _, c := range o.config.Status.Conditions {
-		switch c.Type {
-		case operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ConditionProgressing, operatorv1alpha1.ConditionDegraded,
-			operatorv1alpha1.ConditionUpgradeable:
-			status.Conditions = append(status.Conditions, c)
-		}
-	}
-	set := func(c metav1.Condition) {
+	set := func(c metav1.Condition) *metav1.Condition {
 		c.ObservedGeneration, c.LastTransitionTime = o.config.Generation, metav1.NewTime(now)
 		c.Message = message.Printable(c.Message, message.MaxEvent) // Degraded is also emitted as an event
-		meta.SetStatusCondition(&status.Conditions, c)
+		if before := meta.FindStatusCondition(o.config.Status.Conditions, c.Type); before != nil && before.Status == c.Status {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+		status.Conditions = append(status.Conditions, c)
+		return &c
 	}
 	set(available(o, done))
-	set(progressing(o, done))
-	current := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionProgressing)
+	current := set(progressing(o, done))
+	status.NodeAgent.Version = agentVersion(o, *current)
 	var remaining time.Duration
 	if current.Reason == operatorv1alpha1.ReasonAgentsRollout {
 		remaining = max(current.LastTransitionTime.Add(timeout(o)).Sub(now), 0)
@@ -65,42 +60,45 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	timedOut := current.Reason == operatorv1alpha1.ReasonAgentsRollout && remaining == 0
 	set(degraded(o, done, timedOut))
 	set(upgradeable(o, *current, timedOut))
-	return status, remaining
+	return status, max(remaining, done.stackable.Recheck)
+}
+
+// isTrue and isFalse return a condition.
+func isTrue(condition, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+func isFalse(condition, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
 // agentVersion returns the version of the agents, which is that of the operator once they are rolled out.
-func agentVersion(o *observed, done outcome) string {
-	switch state := effectiveManagementState(o.config); {
+func agentVersion(o *observed, progressing metav1.Condition) string {
+	switch {
 	case o.agents().Name == "":
 		return ""
-	case state != operatorv1alpha1.Removed && state != operatorv1alpha1.Unmanaged && done.complete() && rolledOut(o):
+	case progressing.Reason == operatorv1alpha1.ReasonAgentsRolledOut:
 		return version.Version
 	default:
 		return o.config.Status.NodeAgent.Version
 	}
 }
 
-// available returns the condition that volumes can be provisioned, and mounted on the nodes with an agent: where the
-// agent is not ready yet, Pods wait.
+// available returns the condition that volumes can be provisioned, and mounted on nodes with an agent that is ready.
 func available(o *observed, done outcome) metav1.Condition {
+	c := isTrue(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ReasonAsExpected, "listener volumes can be provisioned, and mounted on the nodes that have an agent")
 	missing := o.missing()
-	c := metav1.Condition{
-		Type: operatorv1alpha1.ConditionAvailable, Status: metav1.ConditionTrue,
-		Message: "listener volumes can be provisioned, and mounted on the nodes that have an agent",
-	}
 	if len(missing) > 0 {
 		c.Status, c.Message = metav1.ConditionFalse, "listener volumes cannot be used without "+strings.Join(missing, ", ")
 	}
 	switch state := effectiveManagementState(o.config); {
 	case done.beside():
-		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonOtherOperatorRunning
-		c.Message = "listener volumes are those of Stackable's listener operator as long as it runs"
+		return isFalse(c.Type, operatorv1alpha1.ReasonOtherOperatorRunning, "listener volumes are those of Stackable's listener operator as long as it runs")
 	case state == operatorv1alpha1.Removed:
 		c.Reason = operatorv1alpha1.ReasonRemoved
 	case state == operatorv1alpha1.Unmanaged:
 		c.Reason = operatorv1alpha1.ReasonUnmanaged
 	case len(missing) == 0:
-		c.Reason = operatorv1alpha1.ReasonAsExpected
 	case done.foreign != "":
 		c.Reason = operatorv1alpha1.ReasonForeignObject
 	case done.moving != "":
@@ -111,54 +109,47 @@ func available(o *observed, done outcome) metav1.Condition {
 	return c
 }
 
-// progressing returns the condition that the components do not match the configuration yet, and will without
-// intervention.
+// progressing returns the condition that the components will match the configuration without intervention.
 func progressing(o *observed, done outcome) metav1.Condition {
-	c := metav1.Condition{Type: operatorv1alpha1.ConditionProgressing, Status: metav1.ConditionTrue}
+	const condition = operatorv1alpha1.ConditionProgressing
 	switch state := effectiveManagementState(o.config); {
 	case done.beside():
-		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonOtherOperatorRunning
-		c.Message = "nothing is changed until the condition Degraded is resolved"
+		return isFalse(condition, operatorv1alpha1.ReasonOtherOperatorRunning, "nothing is changed until the condition Degraded is resolved")
 	case state == operatorv1alpha1.Removed:
 		return removing(o, done)
 	case state == operatorv1alpha1.Unmanaged:
-		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonUnmanaged
-		c.Message = "managementState is Unmanaged: components are not changed"
+		return isFalse(condition, operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: components are not changed")
 	case done.foreign != "":
-		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonForeignObject
-		c.Message = "nothing is installed until the condition Degraded is resolved"
+		return isFalse(condition, operatorv1alpha1.ReasonForeignObject, "nothing is installed until the condition Degraded is resolved")
 	case done.err != nil:
-		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, "the installation is retried"
+		return isTrue(condition, operatorv1alpha1.ReasonApplyFailed, "the installation is retried")
 	case done.moving != "":
-		c.Reason = operatorv1alpha1.ReasonAgentsMoving
-		c.Message = fmt.Sprintf("the agents of an earlier installation in another namespace have to be deleted first: waiting for the deletion of DaemonSet %s", done.moving)
+		return isTrue(condition, operatorv1alpha1.ReasonAgentsMoving,
+			"the agents of an earlier installation in another namespace have to be deleted first: waiting for the deletion of DaemonSet "+done.moving)
 	case !rolledOut(o):
-		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsRollout, rolloutMessage(o)
+		return isTrue(condition, operatorv1alpha1.ReasonAgentsRollout, rolloutMessage(o))
 	default:
-		c.Status, c.Reason = metav1.ConditionFalse, operatorv1alpha1.ReasonAgentsRolledOut
-		c.Message = fmt.Sprintf("the agents of all %d nodes are ready", o.agents().Status.DesiredNumberScheduled)
+		return isFalse(condition, operatorv1alpha1.ReasonAgentsRolledOut, fmt.Sprintf("the agents of all %d nodes are ready", o.agents().Status.DesiredNumberScheduled))
 	}
-	return c
 }
 
 // removing returns the condition Progressing while components are to be removed.
 func removing(o *observed, done outcome) metav1.Condition {
-	c := metav1.Condition{Type: operatorv1alpha1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: operatorv1alpha1.ReasonRemoved}
+	const condition = operatorv1alpha1.ConditionProgressing
 	owned := o.owned()
 	switch {
 	case done.users.any():
-		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, "the removal waits for volumes that are in use"
+		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse, "the removal waits for volumes that are in use")
 	case done.err != nil:
-		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, "the removal is retried"
+		return isTrue(condition, operatorv1alpha1.ReasonRemovalFailed, "the removal is retried")
 	case len(owned) > 0:
 		last := owned[len(owned)-1]
-		c.Message = fmt.Sprintf("the removal waits for the deletion of %s %s", last.Kind, last.Name)
+		return isTrue(condition, operatorv1alpha1.ReasonRemoved, fmt.Sprintf("the removal waits for the deletion of %s %s", last.Kind, last.Name))
 	case done.moving != "":
-		c.Message = fmt.Sprintf("the removal waits for the deletion of DaemonSet %s", done.moving)
+		return isTrue(condition, operatorv1alpha1.ReasonRemoved, "the removal waits for the deletion of DaemonSet "+done.moving)
 	default:
-		c.Status, c.Message = metav1.ConditionFalse, "all components are removed"
+		return isFalse(condition, operatorv1alpha1.ReasonRemoved, "all components are removed")
 	}
-	return c
 }
 
 // rolledOut reports whether each node that should have an agent has an up-to-date one that is ready.
@@ -194,36 +185,46 @@ func rolloutMessage(o *observed) string {
 
 // degraded returns the condition that a problem needs intervention.
 func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
-	c := metav1.Condition{Type: operatorv1alpha1.ConditionDegraded, Status: metav1.ConditionTrue}
+	const condition = operatorv1alpha1.ConditionDegraded
+	daemonSet := client.ObjectKeyFromObject(o.agents())
 	switch {
 	case done.beside():
-		c.Reason, c.Message = operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done)
+		return isTrue(condition, operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done))
 	case done.foreign != "":
-		c.Reason, c.Message = operatorv1alpha1.ReasonForeignObject, done.foreign
+		return isTrue(condition, operatorv1alpha1.ReasonForeignObject, done.foreign)
+	case done.users.any() && !o.config.DeletionTimestamp.IsZero():
+		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse,
+			"the deletion waits, because listener volumes are in use; delete what uses them: "+done.users.String()+done.meanwhile())
 	case done.users.any():
-		c.Reason, c.Message = operatorv1alpha1.ReasonVolumesInUse, volumesInUseMessage(o.config, done)
+		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse,
+			"listener volumes are in use; delete what uses them, or set managementState to Managed again: "+done.users.String()+done.meanwhile())
 	case done.deselected.any():
-		c.Reason, c.Message = operatorv1alpha1.ReasonAgentsInUse, agentsInUseMessage(done)
+		return isTrue(condition, operatorv1alpha1.ReasonAgentsInUse, "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
+			"no longer selects, by its node selector, tolerations, affinity or placement; change it, or delete the Pods there: "+done.deselected.String()+done.meanwhile())
 	case done.err != nil && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
-		c.Reason, c.Message = operatorv1alpha1.ReasonRemovalFailed, done.err.Error()
+		return isTrue(condition, operatorv1alpha1.ReasonRemovalFailed, done.err.Error())
 	case done.err != nil:
-		c.Reason, c.Message = operatorv1alpha1.ReasonApplyFailed, done.err.Error()
+		return isTrue(condition, operatorv1alpha1.ReasonApplyFailed, done.err.Error())
 	case timedOut && uncreatedPods(o) > 0:
-		c.Reason = operatorv1alpha1.ReasonAgentsNotCreated
-		c.Message = fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
+		return isTrue(condition, operatorv1alpha1.ReasonAgentsNotCreated, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
 			"if pod security rejects them: the namespace has to admit host path volumes, by the label pod-security.kubernetes.io/enforce=privileged",
-			o.agents().Status.DesiredNumberScheduled, uncreatedPods(o), client.ObjectKeyFromObject(o.agents()))
+			o.agents().Status.DesiredNumberScheduled, uncreatedPods(o), daemonSet))
 	case timedOut:
-		c.Reason = operatorv1alpha1.ReasonAgentsNotReady
-		c.Message = fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s",
-			rolloutMessage(o), rolloutTimeout.Minutes(), client.ObjectKeyFromObject(o.agents()))
+		return isTrue(condition, operatorv1alpha1.ReasonAgentsNotReady,
+			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", rolloutMessage(o), rolloutTimeout.Minutes(), daemonSet))
 	case len(o.otherConfinements) > 0:
-		c.Reason = operatorv1alpha1.ReasonOtherConfinement
-		c.Message = "policies do not confine the operator as intended: " + strings.Join(o.otherConfinements, ". ")
+		return isTrue(condition, operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+strings.Join(o.otherConfinements, ". "))
 	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, operatorv1alpha1.ReasonAsExpected, "no problem is known"
+		return isFalse(condition, operatorv1alpha1.ReasonAsExpected, "no problem is known")
 	}
-	return c
+}
+
+// meanwhile returns what a message says in addition about the error of a reconciliation that waits, or "".
+func (o outcome) meanwhile() string {
+	if o.err == nil {
+		return ""
+	}
+	return "; meanwhile: " + o.err.Error()
 }
 
 // besideMessage names what runs Stackable's listener operator, and what to do before it is uninstalled.
@@ -236,46 +237,21 @@ func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) stri
 	return message
 }
 
-// volumesInUseMessage names what a removal waits for, and what else can be done.
-func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
-	message := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
-	if !config.DeletionTimestamp.IsZero() {
-		message = "the deletion waits, because listener volumes are in use; delete what uses them: "
-	}
-	message += done.users.String()
-	if done.err != nil {
-		message += "; meanwhile: " + done.err.Error()
-	}
-	return message
-}
-
-// agentsInUseMessage names the Pods because of which agents stay where they are, and what can be done.
-func agentsInUseMessage(done outcome) string {
-	message := "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent no longer selects, by its node selector, " +
-		"tolerations, affinity or placement; change it, or delete the Pods there: " + done.deselected.String()
-	if done.err != nil {
-		message += "; meanwhile: " + done.err.Error()
-	}
-	return message
-}
-
-// upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent an
-// upgrade, which may resolve it; nor does a rollout that timed out, because a single broken node would prevent upgrades
-// for ever.
+// upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent
+// that, because an upgrade may resolve it, nor does a rollout that timed out, for which one broken node is enough.
 func upgradeable(o *observed, progressing metav1.Condition, timedOut bool) metav1.Condition {
-	c := metav1.Condition{Type: operatorv1alpha1.ConditionUpgradeable, Status: metav1.ConditionTrue}
+	const condition = operatorv1alpha1.ConditionUpgradeable
 	switch {
 	case progressing.Status == metav1.ConditionTrue && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, progressing.Reason, "components are being removed: "+progressing.Message
+		return isFalse(condition, progressing.Reason, "components are being removed: "+progressing.Message)
 	case progressing.Reason == operatorv1alpha1.ReasonAgentsRollout && !timedOut:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, progressing.Reason, "the agents are still being rolled out: "+progressing.Message
+		return isFalse(condition, progressing.Reason, "the agents are still being rolled out: "+progressing.Message)
 	default:
-		c.Reason, c.Message = operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded"
+		return isTrue(condition, operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded")
 	}
-	return c
 }
 
-// writeStatus writes the status if it changed.
+// writeStatus writes the status if it changed, and emits an event if the condition Degraded did.
 func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.ListenerOperator, status operatorv1alpha1.ListenerOperatorStatus) error {
 	if deleted := !config.DeletionTimestamp.IsZero() && len(config.Finalizers) == 0; deleted || reflect.DeepEqual(config.Status, status) {
 		return nil
@@ -284,20 +260,13 @@ func (r *Reconciler) writeStatus(ctx context.Context, config *operatorv1alpha1.L
 		return err
 	}
 	log.FromContext(ctx).Info("Updated status", "nodeAgent", status.NodeAgent)
-	r.emitEvent(config, status)
-	return nil
-}
-
-// emitEvent emits an event when the condition Degraded changes.
-func (r *Reconciler) emitEvent(config *operatorv1alpha1.ListenerOperator, status operatorv1alpha1.ListenerOperatorStatus) {
 	before := meta.FindStatusCondition(config.Status.Conditions, operatorv1alpha1.ConditionDegraded)
-	after := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionDegraded)
-	if before == nil && after.Status == metav1.ConditionFalse || before != nil && before.Reason == after.Reason {
-		return
+	switch after := meta.FindStatusCondition(status.Conditions, operatorv1alpha1.ConditionDegraded); {
+	case before != nil && before.Reason == after.Reason:
+	case after.Status == metav1.ConditionTrue:
+		r.events.Eventf(config, nil, corev1.EventTypeWarning, after.Reason, "Reconcile", "%s", after.Message)
+	case before != nil:
+		r.events.Eventf(config, nil, corev1.EventTypeNormal, after.Reason, "Reconcile", "%s", after.Message)
 	}
-	kind := corev1.EventTypeNormal
-	if after.Status == metav1.ConditionTrue {
-		kind = corev1.EventTypeWarning
-	}
-	r.events.Eventf(config, nil, kind, after.Reason, "Reconcile", "%s", after.Message)
+	return nil
 }

@@ -2,36 +2,27 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 )
 
-// users are the users of listener volumes, sorted.
+// users are the users of listener volumes.
 type users struct {
-	// pods use a volume.
-	pods []podUser
-	// claims are the namespaced names of claims that have a volume which no Pod uses.
+	// pods are the namespaced names of Pods that use a volume, each with the name of its node, or "".
+	pods map[string]string
+	// claims are the namespaced names of claims that have a volume which no Pod uses, sorted.
 	claims []string
-}
-
-// podUser is a Pod that uses a volume.
-type podUser struct {
-	// key is its namespaced name.
-	key string
-	// node is the name of its node, or "".
-	node string
-}
-
-// on returns the Pods on these nodes.
-func (u users) on(nodes map[string]bool) users {
-	return users{pods: slices.DeleteFunc(slices.Clone(u.pods), func(p podUser) bool { return !nodes[p.node] })}
 }
 
 func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
@@ -40,11 +31,7 @@ func (u users) any() bool { return len(u.pods)+len(u.claims) > 0 }
 func (u users) String() string {
 	var parts []string
 	if len(u.pods) > 0 {
-		keys := make([]string, 0, len(u.pods))
-		for _, p := range u.pods {
-			keys = append(keys, p.key)
-		}
-		parts = append(parts, "Pods "+firstOf(keys))
+		parts = append(parts, "Pods "+firstOf(slices.Sorted(maps.Keys(u.pods))))
 	}
 	if len(u.claims) > 0 {
 		parts = append(parts, "claims without a Pod "+firstOf(u.claims))
@@ -68,7 +55,7 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 	if err := r.apiReader.List(ctx, &volumes); err != nil {
 		return users{}, fmt.Errorf("listing volumes: %w", err)
 	}
-	var found users
+	found := users{pods: map[string]string{}}
 	for i := range volumes.Items {
 		volume := &volumes.Items[i]
 		if !inUse(volume) {
@@ -81,14 +68,12 @@ func (r *Reconciler) users(ctx context.Context) (users, error) {
 			return users{}, fmt.Errorf("listing the pods of claim %s/%s: %w", ref.Namespace, ref.Name, err)
 		}
 		for j := range pods.Items {
-			found.pods = append(found.pods, podUser{pods.Items[j].Namespace + "/" + pods.Items[j].Name, pods.Items[j].Spec.NodeName})
+			found.pods[pods.Items[j].Namespace+"/"+pods.Items[j].Name] = pods.Items[j].Spec.NodeName
 		}
 		if len(pods.Items) == 0 {
 			found.claims = append(found.claims, ref.Namespace+"/"+ref.Name)
 		}
 	}
-	slices.SortFunc(found.pods, func(a, b podUser) int { return strings.Compare(a.key, b.key) })
-	found.pods = slices.Compact(found.pods) // a Pod may have several volumes
 	slices.Sort(found.claims)
 	return found, nil
 }
@@ -99,4 +84,37 @@ func inUse(volume *corev1.PersistentVolume) bool {
 		return false
 	}
 	return volume.Status.Phase != corev1.VolumeReleased && volume.Status.Phase != corev1.VolumeFailed
+}
+
+// keepPlacement keeps the placement of the agents if the desired one would remove an agent from a node where Pods use
+// volumes, and returns these Pods: without an agent, they could not even terminate.
+func (r *Reconciler) keepPlacement(ctx context.Context, o *observed) (users, error) {
+	desired := installation.DesiredPlacement(o.config.Spec.NodeAgent, o.settings.OperatorPod)
+	current := installation.PlacementOf(o.agents())
+	if o.agents().Name == "" || equality.Semantic.DeepEqual(desired, current) {
+		return users{}, nil
+	}
+	all, err := r.users(ctx)
+	if err != nil {
+		return users{}, err
+	}
+	var nodes corev1.NodeList
+	if err := r.Client.List(ctx, &nodes); err != nil {
+		return users{}, fmt.Errorf("listing nodes: %w", err)
+	}
+	losing := map[string]bool{} // nodes that lose their agent
+	for i := range nodes.Items {
+		has, err := current.Selects(&nodes.Items[i])
+		keeps, desiredErr := desired.Selects(&nodes.Items[i])
+		if err := errors.Join(err, desiredErr); err != nil {
+			return users{}, fmt.Errorf("evaluating the placement of agents for node %s: %w", nodes.Items[i].Name, err)
+		}
+		losing[nodes.Items[i].Name] = has && !keeps
+	}
+	maps.DeleteFunc(all.pods, func(_, node string) bool { return !losing[node] })
+	deselected := users{pods: all.pods}
+	if deselected.any() {
+		o.settings.Placement = &current
+	}
+	return deselected, nil
 }

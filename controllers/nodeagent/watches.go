@@ -3,7 +3,6 @@ package nodeagent
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -26,14 +25,15 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
+	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/stackable"
 )
 
-// SetupWithManager registers the controller, its watches, and the step that creates ListenerOperator/cluster when the
-// operator starts for the first time.
+// SetupWithManager registers the controller, and the step that creates ListenerOperator/cluster at the first start.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.apiReader = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
@@ -46,26 +46,27 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	if err := mgr.Add(&firstStart{writer: r.Client, apiReader: r.apiReader, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
 		return fmt.Errorf("adding the step of the first start: %w", err)
 	}
+	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
 	b := requests.Controller(mgr, "nodeagent", 1).
 		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged()))).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.operatorSpecChanged())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(volumeUseChanged())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(stackable.Pods())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(isConfinement())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(isConfinement())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator), builder.WithPredicates(nodeLabelsOrTaintsChanged()))
+		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(volumeUseChanged())).
+		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
+		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(isConfinement())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(isConfinement())).
+		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(predicates.NodeSchedulingChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
-		if !c.Optional.Empty() {
-			source, err := r.optionalSource(mgr, c)
-			if err != nil {
-				return err
-			}
-			b = b.WatchesRawSource(source)
+		if c.Optional.Empty() {
+			b = b.Watches(c.Empty(), always, builder.WithPredicates(r.isComponent(c)))
 			continue
 		}
-		b = b.Watches(c.Empty(), handler.EnqueueRequestsFromMapFunc(toListenerOperator), builder.WithPredicates(r.isComponent(c)))
+		source, err := r.optionalSource(mgr, c)
+		if err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(source)
 	}
 	return b.Complete(requests.Requeue("nodeagent", reconcile.AsReconciler(r.Client, r)))
 }
@@ -103,39 +104,20 @@ func finalizersChanged() predicate.Predicate {
 	}}
 }
 
-// operatorSpecChanged passes the operator's own Deployment when its spec changes.
-func (r *Reconciler) operatorSpecChanged() predicate.Predicate {
-	return predicate.And[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return o.GetNamespace() == r.Namespace && o.GetName() == names.Operator
-	}))
-}
-
 // volumeUseChanged passes volumes that start or stop being in use.
 func volumeUseChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return inUse(e.Object.(*corev1.PersistentVolume)) },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return inUse(e.ObjectOld.(*corev1.PersistentVolume)) != inUse(e.ObjectNew.(*corev1.PersistentVolume))
-		},
-		DeleteFunc: func(e event.DeleteEvent) bool { return inUse(e.Object.(*corev1.PersistentVolume)) },
+	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return inUse(o.(*corev1.PersistentVolume)) })
+	p.UpdateFunc = func(e event.UpdateEvent) bool {
+		return inUse(e.ObjectOld.(*corev1.PersistentVolume)) != inUse(e.ObjectNew.(*corev1.PersistentVolume))
 	}
+	return p
 }
 
 // podWithClaimsCreatedOrDeleted passes Pods with claims that are created or deleted, because conditions name them.
 func podWithClaimsCreatedOrDeleted() predicate.Predicate {
-	return predicate.And(predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }),
-		predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
-}
-
-// nodeLabelsOrTaintsChanged passes Nodes that a placement may start or stop selecting.
-func nodeLabelsOrTaintsChanged() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			return !maps.Equal(before.Labels, after.Labels) || !slices.Equal(before.Spec.Taints, after.Spec.Taints)
-		},
-	}
+	p := predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 })
+	p.UpdateFunc = func(event.UpdateEvent) bool { return false }
+	return p
 }
 
 // toWaitingListenerOperator maps to ListenerOperator/cluster if a change may wait for volumes that are in use.
@@ -149,13 +131,9 @@ func (r *Reconciler) toWaitingListenerOperator(ctx context.Context, o client.Obj
 // readOperatorPod returns the template of the operator's own Pods. If its Deployment no longer exists, it returns the
 // last template: then the operator is being uninstalled, which must not change the agents.
 func (r *Reconciler) readOperatorPod(ctx context.Context) (corev1.PodSpec, error) {
-	var deployment appsv1.Deployment
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &deployment)
-	if client.IgnoreNotFound(err) != nil {
-		return corev1.PodSpec{}, fmt.Errorf("reading deployment %s/%s: %w", r.Namespace, names.Operator, err)
-	}
-	if err == nil {
+	deployment, err := lookup.Get(ctx, r.Client, types.NamespacedName{Namespace: r.Namespace, Name: names.Operator}, &appsv1.Deployment{})
+	if err == nil && deployment != nil {
 		r.operatorPod = deployment.Spec.Template.Spec
 	}
-	return r.operatorPod, nil
+	return r.operatorPod, err
 }

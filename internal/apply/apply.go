@@ -40,8 +40,7 @@ type Applier struct {
 // its record was evicted costs one request, which changes nothing.
 const remembered = 1 << 15
 
-// rememberedStatuses is how many statuses an Applier remembers: those of the moment in which the cache may not have
-// them yet.
+// rememberedStatuses is how many statuses an Applier remembers: those that the cache may not have yet.
 const rememberedStatuses = 1 << 10
 
 // noVersion is a resource version that no object has, because the first write to an empty etcd is its second revision.
@@ -129,12 +128,12 @@ func (a *Applier) follows(observed client.Object, desired *unstructured.Unstruct
 	case last.sent != sent || last.uid != observed.GetUID():
 		return false, nil
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(observed)
+	content, err := Unstructured(observed)
 	if err != nil {
-		return false, fmt.Errorf("converting %T: %w", observed, err)
+		return false, err
 	}
-	content["apiVersion"], content["kind"] = desired.GetAPIVersion(), desired.GetKind() // typed objects may lack them
-	return has(content, desired.Object), nil
+	content.SetGroupVersionKind(desired.GroupVersionKind()) // typed objects may lack it
+	return has(content.Object, desired.Object), nil
 }
 
 // has reports whether an object has the desired fields.
@@ -166,7 +165,7 @@ func (a *Applier) ApplyStatus(ctx context.Context, observed client.Object, statu
 		return false, err
 	}
 	now := sentStatus{uid: observed.GetUID(), from: observed.GetResourceVersion()}
-	if now.status, err = sumStatus(content); err != nil {
+	if now.status, err = sum(withoutTimes(content)); err != nil {
 		return false, err
 	}
 	id := identity{kind, client.ObjectKeyFromObject(observed)}
@@ -206,32 +205,26 @@ func (a *Applier) Delete(ctx context.Context, observed client.Object, options ..
 }
 
 // sum returns a hash of a desired state.
-func sum(desired *unstructured.Unstructured) ([sha256.Size]byte, error) {
-	raw, err := json.Marshal(desired)
+func sum(desired any) (hash [sha256.Size]byte, _ error) {
+	content, err := Unstructured(desired)
 	if err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("encoding %s %s: %w", desired.GetKind(), client.ObjectKeyFromObject(desired), err)
+		return hash, err
+	}
+	raw, err := json.Marshal(content.Object)
+	if err != nil {
+		return hash, fmt.Errorf("encoding %T: %w", desired, err)
 	}
 	return sha256.Sum256(raw), nil
 }
 
-// sumStatus returns a hash of a status without the times of its conditions.
-func sumStatus(status *unstructured.Unstructured) ([sha256.Size]byte, error) {
+// withoutTimes returns a status without the times of its conditions.
+func withoutTimes(status *unstructured.Unstructured) *unstructured.Unstructured {
 	timeless := status.DeepCopy()
-	conditions, _, err := unstructured.NestedSlice(timeless.Object, "conditions")
-	if err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("reading the conditions of a status: %w", err)
-	}
+	conditions, _ := timeless.Object["conditions"].([]any)
 	for _, c := range conditions {
-		unstructured.RemoveNestedField(c.(map[string]any), "lastTransitionTime")
+		delete(c.(map[string]any), "lastTransitionTime")
 	}
-	if len(conditions) > 0 {
-		timeless.Object["conditions"] = conditions
-	}
-	raw, err := json.Marshal(timeless.Object)
-	if err != nil {
-		return [sha256.Size]byte{}, fmt.Errorf("encoding a status: %w", err)
-	}
-	return sha256.Sum256(raw), nil
+	return timeless
 }
 
 // summary takes the place of the managed fields of a manager whose last desired state the object still follows.
@@ -242,11 +235,9 @@ func summary(manager string, sent [sha256.Size]byte) metav1.ManagedFieldsEntry {
 // SummarizeService shortens the managed fields of a Service, for a cache, to what an Applier needs to decide whether
 // the Service follows a desired state: a hash of the fields that manager applied and still owns, with the values that
 // they have. A writer that changes such a field becomes its manager. So a new process need not repeat the applies of
-// the previous one, and a change of fields of other managers costs no request. Managed fields that are already
-// shortened stay as they are.
+// the previous one, and a change of fields of other managers costs no request. It changes nothing the second time.
 func SummarizeService(service *corev1.Service, manager string) {
-	isOwn := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager }
-	own := slices.IndexFunc(service.ManagedFields, isOwn)
+	own := slices.IndexFunc(service.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
 	if own >= 0 && service.ManagedFields[own].FieldsV1 == nil {
 		return
 	}
@@ -255,17 +246,12 @@ func SummarizeService(service *corev1.Service, manager string) {
 	if err != nil || own < 0 {
 		return // it is applied again, which changes nothing
 	}
-	desired, err := Unstructured(applied)
-	if err != nil {
-		return
-	}
-	if current, err := sum(desired); err == nil {
+	if current, err := sum(applied); err == nil {
 		service.ManagedFields = []metav1.ManagedFieldsEntry{summary(manager, current)}
 	}
 }
 
-// asConflict turns the error by which the API server reports that the object is not the observed one, an invalid uid,
-// into a conflict.
+// asConflict turns an invalid uid, by which the API server reports that the object is another one, into a conflict.
 func asConflict(err error, desired *unstructured.Unstructured) error {
 	cause, ok := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
 	if !ok || !apierrors.IsInvalid(err) || cause.Field != "metadata.uid" {

@@ -1,11 +1,12 @@
 package cache
 
 import (
-	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,19 +25,14 @@ func transform[T client.Object](keep func(T) T) toolscache.TransformFunc {
 		if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = tombstone.Obj
 		}
-		object, ok := o.(T)
-		if !ok {
-			return nil, fmt.Errorf("trimming %T for the cache: not a %T", o, object)
-		}
-		return keep(object), nil
+		return keep(o.(T)), nil
 	}
 }
 
 // trimPod keeps what addresses depend on: volumes with claims, the ports of containers, node, phase and the labels,
 // which Listeners may select; and what restarts depend on: the controller, and whether the Pod is ready. Until the Pod
 // is bound to a node, it keeps what decides which nodes take it, and the scheduler's verdict instead of readiness. Of a
-// Pod without claims it keeps node and phase, and of one of another operator for the same driver what it is recognized
-// by.
+// Pod without claims it keeps node and phase, and of one of Stackable's operator what it is recognized by.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{
 		ObjectMeta: trimMetadata(&pod.ObjectMeta),
@@ -67,8 +63,7 @@ func trimPod(pod *corev1.Pod) *corev1.Pod {
 		if index.ClaimName(pod, volume) == "" {
 			continue
 		}
-		slim := corev1.Volume{Name: volume.Name}
-		slim.PersistentVolumeClaim = volume.PersistentVolumeClaim
+		slim := corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: volume.PersistentVolumeClaim}}
 		if volume.Ephemeral != nil {
 			slim.Ephemeral = &corev1.EphemeralVolumeSource{}
 		}
@@ -104,13 +99,12 @@ func trimNode(node *corev1.Node) *corev1.Node {
 		}
 	}
 	kept.Labels = node.Labels
-	kept.Annotations = filter(node.Annotations, func(annotation string) bool { return annotation == names.AnnotationAdvertisedAddress })
+	kept.Annotations = filter(node.Annotations, sets.New(names.AnnotationAdvertisedAddress).Has)
 	return kept
 }
 
 // trimService keeps what the addresses of a Listener depend on, the controller, and a summary of the applied fields.
-// The few Services in the operator's namespace are kept whole, because a controller compares them with their desired
-// state.
+// Services in the operator's namespace are kept whole, because a controller compares them with their desired state.
 func trimService(service *corev1.Service, operator string) *corev1.Service {
 	if service.Namespace == operator {
 		service.ManagedFields = nil
@@ -119,49 +113,37 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 	kept := &corev1.Service{
 		ObjectMeta: trimMetadata(&service.ObjectMeta),
 		Spec: corev1.ServiceSpec{
-			Type:                          service.Spec.Type,
-			Ports:                         service.Spec.Ports,
-			ClusterIP:                     service.Spec.ClusterIP,
-			ClusterIPs:                    service.Spec.ClusterIPs,
-			IPFamilies:                    service.Spec.IPFamilies,
-			ExternalTrafficPolicy:         service.Spec.ExternalTrafficPolicy,
+			Type: service.Spec.Type, Ports: service.Spec.Ports, ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
+			ClusterIP: service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs, IPFamilies: service.Spec.IPFamilies,
 			LoadBalancerClass:             service.Spec.LoadBalancerClass,
 			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},
 	}
 	if kept.OwnerReferences = controller(service); len(kept.OwnerReferences) > 0 {
-		kept.Annotations = filter(service.Annotations, func(annotation string) bool {
-			return annotation == names.AnnotationHostname || annotation == names.AnnotationPod
-		})
+		kept.Annotations = filter(service.Annotations, sets.New(names.AnnotationHostname, names.AnnotationPod).Has)
 		apply.SummarizeService(service, names.FieldManagerService)
 		kept.ManagedFields = service.ManagedFields
 	}
 	return kept
 }
 
-// trimVolume keeps of a listener volume its claim, its Listener, its nodes and what its deletion depends on. Of other
-// volumes it keeps the metadata only.
+// trimVolume keeps of a listener volume its claim, its Listener, its nodes and what its deletion depends on.
 func trimVolume(pv *corev1.PersistentVolume) *corev1.PersistentVolume {
 	kept := &corev1.PersistentVolume{ObjectMeta: trimMetadata(&pv.ObjectMeta)}
 	if !claim.IsListenerVolume(pv) {
 		return kept
 	}
 	kept.Finalizers = pv.Finalizers
-	kept.Labels = filter(pv.Labels, func(label string) bool {
-		return label == names.LabelListenerNamespace || label == names.LabelListenerName
-	})
-	kept.Annotations = filter(pv.Annotations, func(annotation string) bool {
-		return annotation == names.AnnotationNode || annotation == names.AnnotationLostSince || annotation == names.AnnotationReleasedFrom ||
-			annotation == names.AnnotationReminded || strings.HasPrefix(annotation, "pv.kubernetes.io/")
-	})
+	kept.Labels = filter(pv.Labels, sets.New(names.LabelListenerNamespace, names.LabelListenerName).Has)
+	own := sets.New(names.AnnotationNode, names.AnnotationLostSince, names.AnnotationReleasedFrom, names.AnnotationReminded)
+	kept.Annotations = filter(pv.Annotations, func(key string) bool { return own.Has(key) || strings.HasPrefix(key, "pv.kubernetes.io/") })
+	selectors := sets.New(names.AnnotationListenerClass, names.AnnotationListenerName) // claim.ParseSelector reads them
 	kept.Spec = corev1.PersistentVolumeSpec{
-		NodeAffinity:                  pv.Spec.NodeAffinity,
-		PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
-		StorageClassName:              pv.Spec.StorageClassName,
-	}
-	kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{
-		Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, isSelector),
+		NodeAffinity: pv.Spec.NodeAffinity, StorageClassName: pv.Spec.StorageClassName, PersistentVolumeReclaimPolicy: pv.Spec.PersistentVolumeReclaimPolicy,
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+			Driver: names.Driver, VolumeAttributes: filter(pv.Spec.CSI.VolumeAttributes, selectors.Has),
+		}},
 	}
 	if ref := pv.Spec.ClaimRef; ref != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID}
@@ -182,13 +164,11 @@ func trimClaim(pvc *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim 
 		ObjectMeta: trimMetadata(&pvc.ObjectMeta),
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pvc.Spec.VolumeName},
 	}
-	kept.OwnerReferences = controller(pvc)
-	kept.Labels = pvc.Labels
+	kept.OwnerReferences, kept.Labels = controller(pvc), pvc.Labels
 	if claim.IsListenerClaim(pvc) {
-		kept.Annotations = filter(pvc.Annotations, func(annotation string) bool {
-			return annotation == names.AnnotationProvisioner || annotation == names.AnnotationRelease || annotation == names.AnnotationPorts ||
-				isSelector(annotation)
-		})
+		kept.Annotations = filter(pvc.Annotations, sets.New(
+			names.AnnotationProvisioner, names.AnnotationRelease, names.AnnotationPorts, names.AnnotationListenerClass, names.AnnotationListenerName,
+		).Has)
 	}
 	return kept
 }
@@ -203,13 +183,11 @@ func trimNamespace(namespace *metav1.PartialObjectMetadata) *metav1.PartialObjec
 // trimListener keeps everything but annotations.
 func trimListener(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener {
 	kept := &listenersv1alpha1.Listener{ObjectMeta: trimMetadata(&listener.ObjectMeta), Spec: listener.Spec, Status: listener.Status}
-	kept.Labels = listener.Labels
-	kept.OwnerReferences = listener.OwnerReferences
+	kept.Labels, kept.OwnerReferences = listener.Labels, listener.OwnerReferences
 	return kept
 }
 
-// trimPodListeners keeps everything but managed fields. The operator sets no labels, annotations and finalizers, and
-// acts on those that others set.
+// trimPodListeners keeps everything but managed fields: the operator acts on labels and the like that others set.
 func trimPodListeners(mounts *listenersv1alpha1.PodListeners) *listenersv1alpha1.PodListeners {
 	kept := &listenersv1alpha1.PodListeners{ObjectMeta: trimMetadata(&mounts.ObjectMeta), Spec: mounts.Spec}
 	kept.OwnerReferences, kept.Finalizers = mounts.OwnerReferences, mounts.Finalizers
@@ -235,19 +213,10 @@ func controller(o metav1.Object) []metav1.OwnerReference {
 
 // filter returns the entries whose keys pass, or nil if there are none.
 func filter(all map[string]string, passes func(key string) bool) map[string]string {
-	var kept map[string]string
-	for key, value := range all {
-		if passes(key) {
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
-		}
+	kept := maps.Clone(all)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return !passes(key) })
+	if len(kept) == 0 {
+		return nil
 	}
 	return kept
-}
-
-// isSelector reports whether claim.ParseSelector reads this key.
-func isSelector(key string) bool {
-	return key == names.AnnotationListenerClass || key == names.AnnotationListenerName
 }

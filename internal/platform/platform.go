@@ -11,6 +11,7 @@ package platform
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -45,19 +46,17 @@ type APIs struct {
 	mapper     meta.RESTMapper
 
 	mu sync.Mutex
-	// definitions has, for each optional kind, what defines it, and the version to use.
-	definitions map[schema.GroupVersionKind]map[origin]string
+	// definitions has, for each optional kind, the resources of what defines it, and the version to use.
+	definitions map[schema.GroupVersionKind]map[schema.GroupVersionResource]string
 	// changed is closed and replaced when the cluster starts or stops serving a version of a kind.
 	changed chan struct{}
 }
 
-// origin is what can define an API: the kind of an object, or Kubernetes itself.
-type origin string
-
-const (
-	byCRD        origin = "CustomResourceDefinition"
-	byAPIService origin = "APIService"
-	byKubernetes origin = "Kubernetes"
+// These resources have the objects that can define an API, unless Kubernetes itself does.
+var (
+	byCRD        = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+	byAPIService = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	byKubernetes = schema.GroupVersionResource{}
 )
 
 // Watch returns which optional kinds the cluster serves now, and follows changes until ctx is done, even if it returns
@@ -77,21 +76,16 @@ func Watch(ctx context.Context, config *rest.Config, backendKinds ...OptionalKin
 	}
 	a := &APIs{
 		config: config, httpClient: httpClient, mapper: mapper,
-		definitions: map[schema.GroupVersionKind]map[origin]string{}, changed: make(chan struct{}),
+		definitions: map[schema.GroupVersionKind]map[schema.GroupVersionResource]string{}, changed: make(chan struct{}),
 	}
-	var watched []OptionalKind
-	for _, o := range append(kinds(), backendKinds...) {
-		a.definitions[o.GroupVersionKind] = map[origin]string{}
+	optional := append(kinds(), backendKinds...)
+	for _, o := range optional {
+		a.definitions[o.GroupVersionKind] = map[schema.GroupVersionResource]string{}
 		if o.BuiltIn {
 			a.definitions[o.GroupVersionKind][byKubernetes] = o.Version
-			continue
 		}
-		watched = append(watched, o)
 	}
-	if err := a.follow(ctx, reader, watched); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, a.follow(ctx, reader, slices.DeleteFunc(optional, func(o OptionalKind) bool { return o.BuiltIn }))
 }
 
 // Serves reports whether the cluster serves the kind, which must be an optional kind that is watched.
@@ -117,32 +111,31 @@ func (a *APIs) state(kind schema.GroupVersionKind) (version string, changed <-ch
 
 // versionOf returns the version that is defined, or "". An aggregated API server takes precedence over a
 // CustomResourceDefinition, as in the API server.
-func versionOf(definitions map[origin]string) string {
+func versionOf(definitions map[schema.GroupVersionResource]string) string {
 	return cmp.Or(definitions[byKubernetes], definitions[byAPIService], definitions[byCRD])
 }
 
-// await waits until done returns true for the version of the kind, and returns true, or until ctx is done, and returns
-// false.
-func (a *APIs) await(ctx context.Context, kind schema.GroupVersionKind, done func(version string) bool) bool {
+// awaitOther waits until the version of the kind to use is another one, or until ctx is done.
+func (a *APIs) awaitOther(ctx context.Context, kind schema.GroupVersionKind, version string) {
 	for {
-		version, changed := a.state(kind)
-		if done(version) {
-			return true
+		now, changed := a.state(kind)
+		if now != version {
+			return
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return false
+			return
 		}
 	}
 }
 
-// set records the version in which an object of this origin defines the kind, or "" if none does.
-func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, definedBy origin, version string) {
+// set records the version in which an object of this resource defines the kind, or "" if none does.
+func (a *APIs) set(ctx context.Context, kind schema.GroupVersionKind, resource schema.GroupVersionResource, version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before := versionOf(a.definitions[kind])
-	a.definitions[kind][definedBy] = version
+	a.definitions[kind][resource] = version
 	if now := versionOf(a.definitions[kind]); now != before {
 		log.FromContext(ctx).Info("Observed an optional API", "group", kind.Group, "version", cmp.Or(now, before), "kind", kind.Kind, "served", now != "")
 		close(a.changed)
@@ -155,29 +148,14 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 	var lastErr atomic.Pointer[error] // of the watches
 	var synced []toolscache.InformerSynced
 	for _, o := range optional {
-		crd := watched{
-			kind: o.GroupVersionKind, origin: byCRD, name: o.Resource + "." + o.Group,
-			resource: apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
-			defines:  func(u *unstructured.Unstructured) (string, error) { return established(u, o.versions()) },
-		}
-		service := watched{
-			kind: o.GroupVersionKind, origin: byAPIService, name: o.Version + "." + o.Group,
-			resource: schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
-			defines: func(u *unstructured.Unstructured) (string, error) {
-				if served, err := aggregated(u); err != nil || !served {
-					return "", err
-				}
-				return o.Version, nil
-			},
-		}
-		watches := []watched{crd}
+		resources := []schema.GroupVersionResource{byCRD}
 		if o.Aggregated {
-			watches = append(watches, service)
+			resources = append(resources, byAPIService)
 		}
-		for _, w := range watches {
-			hasSynced, err := a.start(ctx, reader, w, &lastErr)
+		for _, resource := range resources {
+			hasSynced, err := a.start(ctx, reader, o, resource, &lastErr)
 			if err != nil {
-				return fmt.Errorf("watching %s %s: %w", w.origin, w.name, err)
+				return fmt.Errorf("watching %s for %s: %w", resource.Resource, o.GroupVersionKind, err)
 			}
 			synced = append(synced, hasSynced)
 		}
@@ -190,58 +168,51 @@ func (a *APIs) follow(ctx context.Context, reader dynamic.Interface, optional []
 	return nil
 }
 
-// watched is one object that may define an optional kind.
-type watched struct {
-	kind     schema.GroupVersionKind
-	origin   origin
-	resource schema.GroupVersionResource
-	name     string
-	// defines returns the version that the object defines, or "".
-	defines func(*unstructured.Unstructured) (version string, _ error)
-}
-
 // finding is what the informer keeps of a watched object.
 type finding struct {
 	metav1.ObjectMeta
 	version string
 }
 
-// start starts to watch one object by its name, until ctx is done.
-func (a *APIs) start(ctx context.Context, reader dynamic.Interface, w watched, lastErr *atomic.Pointer[error]) (toolscache.InformerSynced, error) {
-	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
-	informer := dynamicinformer.NewFilteredDynamicInformer(reader, w.resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
+// start starts to watch the object of this resource that may define the kind, until ctx is done.
+func (a *APIs) start(
+	ctx context.Context, reader dynamic.Interface, o OptionalKind, resource schema.GroupVersionResource, lastErr *atomic.Pointer[error],
+) (toolscache.InformerSynced, error) {
+	name, versions, definedVersion := o.Resource+"."+o.Group, append([]string{o.Version}, o.OtherVersions...), established
+	if resource == byAPIService {
+		name, definedVersion = o.Version+"."+o.Group, aggregated
+	}
+	byName := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	informer := dynamicinformer.NewFilteredDynamicInformer(reader, resource, metav1.NamespaceAll, 0, toolscache.Indexers{},
 		func(options *metav1.ListOptions) { options.FieldSelector = byName }).Informer()
-	if err := informer.SetTransform(func(o any) (any, error) {
-		u, ok := o.(*unstructured.Unstructured)
-		if !ok {
-			return o, nil // a tombstone of what was transformed before
-		}
-		version, err := w.defines(u)
-		return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, version: version}, err
-	}); err != nil {
-		return nil, err
-	}
-	if err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
-		lastErr.Store(new(fmt.Errorf("watching %s %s: %w", w.origin, w.name, err)))
-		toolscache.DefaultWatchErrorHandler(ctx, r, err)
-	}); err != nil {
-		return nil, err
-	}
+	unstarted := errors.Join(
+		informer.SetTransform(func(read any) (any, error) {
+			u, ok := read.(*unstructured.Unstructured)
+			if !ok {
+				return read, nil // a tombstone of what was transformed before
+			}
+			version, err := definedVersion(u, versions)
+			return &finding{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, version: version}, err
+		}),
+		informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+			lastErr.Store(new(fmt.Errorf("watching %s %s: %w", resource.Resource, name, err)))
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		}),
+	)
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { a.set(ctx, w.kind, w.origin, o.(*finding).version) },
-		UpdateFunc: func(_, o any) { a.set(ctx, w.kind, w.origin, o.(*finding).version) },
-		DeleteFunc: func(any) { a.set(ctx, w.kind, w.origin, "") },
+		AddFunc:    func(now any) { a.set(ctx, o.GroupVersionKind, resource, now.(*finding).version) },
+		UpdateFunc: func(_, now any) { a.set(ctx, o.GroupVersionKind, resource, now.(*finding).version) },
+		DeleteFunc: func(any) { a.set(ctx, o.GroupVersionKind, resource, "") },
 	})
-	if err != nil {
+	if err := errors.Join(unstarted, err); err != nil {
 		return nil, err
 	}
 	go informer.RunWithContext(ctx)
 	return registration.HasSynced, nil
 }
 
-// established returns the first of the versions that the API server serves of a CustomResourceDefinition, or "". While
-// a CustomResourceDefinition is being deleted, the API server still serves it for a moment but accepts no new objects;
-// it counts as not served.
+// established returns the first of the versions that the API server serves of a CustomResourceDefinition, or "". One
+// that is being deleted counts as not served: the API server accepts no new objects.
 func established(u *unstructured.Unstructured, versions []string) (string, error) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &crd); err != nil {
@@ -253,18 +224,50 @@ func established(u *unstructured.Unstructured, versions []string) (string, error
 	if crd.DeletionTimestamp != nil || !isEstablished {
 		return "", nil
 	}
-	served := slices.IndexFunc(versions, func(version string) bool {
-		return slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served })
-	})
-	if served < 0 {
-		return "", nil
+	for _, version := range versions {
+		if slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version && v.Served }) {
+			return version, nil
+		}
 	}
-	return versions[served], nil
+	return "", nil
 }
 
-// aggregated reports whether an APIService refers to an aggregated API server, which may be unavailable. An APIService
-// without a service is one of CustomResourceDefinitions.
-func aggregated(u *unstructured.Unstructured) (bool, error) {
+// aggregated returns the first of the versions if an APIService refers to an aggregated API server, which may be
+// unavailable, and otherwise "". An APIService without a service is one of CustomResourceDefinitions.
+func aggregated(u *unstructured.Unstructured, versions []string) (string, error) {
 	_, found, err := unstructured.NestedMap(u.Object, "spec", "service")
-	return found && u.GetDeletionTimestamp() == nil, err
+	if err != nil || !found || u.GetDeletionTimestamp() != nil {
+		return "", err
+	}
+	return versions[0], nil
+}
+
+// OptionalKind is a kind that some clusters serve, or a kind of a backend.
+type OptionalKind struct {
+	schema.GroupVersionKind
+	// OtherVersions are other versions of the kind, the preferred one first, which are used if the cluster does not
+	// serve that of GroupVersionKind. The fields that the operator uses are the same in all of them.
+	OtherVersions []string
+	// Resource is the plural name of the kind in API paths. Resource and group form the name of the
+	// CustomResourceDefinition that may define the kind.
+	Resource string
+	// Aggregated states that on some platforms an aggregated API server serves the group version.
+	Aggregated bool
+	// BuiltIn states that Kubernetes itself serves the kind, on every cluster. No object is watched for it.
+	BuiltIn bool
+}
+
+// kinds returns the optional kinds that the operator uses, apart from those of the backends that expose Listeners. The
+// operator's role lists the CustomResourceDefinitions and APIServices of all of them: see config/rbac/operator.yaml.
+func kinds() []OptionalKind {
+	return []OptionalKind{
+		{GroupVersionKind: names.KindSecurityContextConstraints, Resource: "securitycontextconstraints"},
+		{GroupVersionKind: names.KindClusterVersion, Resource: "clusterversions"},
+		{GroupVersionKind: names.KindAPIServer, Resource: "apiservers"},
+		{GroupVersionKind: names.KindConsoleYAMLSample, Resource: "consoleyamlsamples"},
+		{GroupVersionKind: names.KindConsoleQuickStart, Resource: "consolequickstarts"},
+		{GroupVersionKind: names.KindServiceMonitor, Resource: "servicemonitors"},
+		{GroupVersionKind: names.KindPrometheusRule, Resource: "prometheusrules"},
+		{GroupVersionKind: names.KindOperatorCondition, Resource: "operatorconditions"},
+	}
 }

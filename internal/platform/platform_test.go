@@ -54,15 +54,15 @@ func TestAggregated(t *testing.T) {
 	withService := map[string]any{"service": map[string]any{"name": "api"}}
 	for name, tc := range map[string]struct {
 		object map[string]any
-		want   bool
+		want   string
 	}{
-		"with a service":               {map[string]any{"spec": withService}, true},
-		"of CustomResourceDefinitions": {map[string]any{"spec": map[string]any{}}, false},
-		"being deleted":                {map[string]any{"spec": withService, "metadata": map[string]any{"deletionTimestamp": "2026-01-02T03:04:05Z"}}, false},
+		"with a service":               {map[string]any{"spec": withService}, "v1"},
+		"of CustomResourceDefinitions": {map[string]any{"spec": map[string]any{}}, ""},
+		"being deleted":                {map[string]any{"spec": withService, "metadata": map[string]any{"deletionTimestamp": "2026-01-02T03:04:05Z"}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := aggregated(&unstructured.Unstructured{Object: tc.object}); err != nil || got != tc.want {
-				t.Errorf("got %v, %v; want %v", got, err, tc.want)
+			if got, err := aggregated(&unstructured.Unstructured{Object: tc.object}, []string{"v1", "v2"}); err != nil || got != tc.want {
+				t.Errorf("got %q, %v; want %q", got, err, tc.want)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,8 +47,7 @@ type ViewOptions struct {
 }
 
 // View is the view that one controller has of an optional kind: a source of events, and a reader of objects. Its cache
-// exists while the cluster serves the kind. Reading fails until the source is started, and while the API is
-// unavailable.
+// exists while the cluster serves the kind. Reading fails without it, and while the API is unavailable.
 type View struct {
 	apis    *APIs
 	kind    schema.GroupVersionKind
@@ -55,17 +55,12 @@ type View struct {
 	// started is closed when the controller need not wait any more: the cache has synced for the first time, the
 	// cluster does not serve the kind, or the API does not answer.
 	started chan struct{}
-	once    sync.Once
-
-	mu sync.Mutex
+	endWait func() // closes started
 	// objects is the cache, or nil while it does not exist or has not synced.
-	objects client.Reader
+	objects atomic.Pointer[cache.Cache]
 }
 
-var (
-	_ source.SyncingSource = &View{}
-	_ client.Reader        = &View{}
-)
+var _ source.SyncingSource = &View{}
 
 // View returns a view for one controller, which must watch it with WatchesRawSource.
 func (a *APIs) View(options ViewOptions) (*View, error) {
@@ -74,11 +69,11 @@ func (a *APIs) View(options ViewOptions) (*View, error) {
 		return nil, fmt.Errorf("looking up the kind of %T: %w", options.Object, err)
 	}
 	a.state(kind) // panics if the kind is not watched
-	return &View{apis: a, kind: kind, options: options, started: make(chan struct{})}, nil
+	started := make(chan struct{})
+	return &View{apis: a, kind: kind, options: options, started: started, endWait: sync.OnceFunc(func() { close(started) })}, nil
 }
 
-// Version returns the version of the kind that the cluster serves, or "" if it serves none. Reading fails nevertheless
-// while the API is unavailable.
+// Version returns the version of the kind that the cluster serves, or "" if it serves none.
 func (v *View) Version() string {
 	version, _ := v.apis.state(v.kind)
 	return version
@@ -106,12 +101,11 @@ func (v *View) reader() (client.Reader, error) {
 	if v.Version() == "" {
 		return nil, &meta.NoKindMatchError{GroupKind: v.kind.GroupKind(), SearchedVersions: []string{v.kind.Version}}
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.objects == nil {
+	objects := v.objects.Load()
+	if objects == nil {
 		return nil, fmt.Errorf("objects of %s in %s are not known yet: the API has not answered so far", v.kind.Kind, v.kind.GroupVersion())
 	}
-	return v.objects, nil
+	return *objects, nil
 }
 
 // Start implements source.Source. It watches the kind until ctx is done.
@@ -121,7 +115,7 @@ func (v *View) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 			version := v.Version()
 			if version == "" {
 				v.endWait()
-				v.apis.await(ctx, v.kind, func(version string) bool { return version != "" })
+				v.apis.awaitOther(ctx, v.kind, "")
 				continue
 			}
 			v.whileServed(ctx, version, queue)
@@ -131,8 +125,7 @@ func (v *View) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// WaitForSync implements source.SyncingSource. It returns when the cache has synced, when the cluster does not serve
-// the kind, or after viewSyncTimeout.
+// WaitForSync returns when the cache has synced, when the cluster does not serve the kind, or after viewSyncTimeout.
 func (v *View) WaitForSync(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, viewSyncTimeout)
 	defer cancel()
@@ -148,13 +141,12 @@ func (v *View) WaitForSync(ctx context.Context) error {
 // String describes the source in logs.
 func (v *View) String() string { return "optional kind source: " + v.kind.String() }
 
-// whileServed runs a cache and passes its events on, until the cluster stops serving the version, or serves a preferred
-// one, or ctx is done.
+// whileServed runs a cache and passes its events on, until the version to use is another one, or ctx is done.
 func (v *View) whileServed(ctx context.Context, version string, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		v.apis.await(ctx, v.kind, func(now string) bool { return now != version })
+		v.apis.awaitOther(ctx, v.kind, version)
 		cancel()
 	}()
 	objects, err := v.newCache(ctx, version)
@@ -175,17 +167,19 @@ func (v *View) whileServed(ctx context.Context, version string, queue workqueue.
 		log.FromContext(ctx).Error(err, "Watching an optional kind", "kind", v.kind.String())
 	}
 	if err := events.WaitForSync(ctx); err == nil {
-		v.set(objects)
-		if !v.endWait() {
+		v.objects.Store(&objects)
+		select {
+		case <-v.started: // without the objects
 			v.enqueueChanged(ctx, queue)
+		default:
+			v.endWait()
 		}
 	}
 	<-ctx.Done()
-	v.set(nil)
+	v.objects.Store(nil)
 }
 
-// newCache returns a cache. It retries until ctx is done: discovery may lag behind the CustomResourceDefinition of an
-// API, or the API may be unavailable.
+// newCache retries until ctx is done: discovery may lag behind a CustomResourceDefinition, or the API be unavailable.
 func (v *View) newCache(ctx context.Context, version string) (cache.Cache, error) {
 	scheme, err := v.schemeOf(version)
 	if err != nil {
@@ -228,21 +222,6 @@ func (v *View) schemeOf(version string) (*runtime.Scheme, error) {
 	scheme.AddKnownTypeWithName(group.WithKind(listKind), list)
 	metav1.AddToGroupVersion(scheme, group)
 	return scheme, nil
-}
-
-func (v *View) set(reader client.Reader) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.objects = reader
-}
-
-// endWait lets WaitForSync return, after which the controller starts. It reports whether nothing had done so before.
-func (v *View) endWait() (first bool) {
-	v.once.Do(func() {
-		close(v.started)
-		first = true
-	})
-	return first
 }
 
 // enqueueChanged enqueues the requests that depend on whether the cluster serves the kind.

@@ -16,8 +16,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// NodeAddressesChanged passes Nodes that are created, deleted, or change their addresses or the annotation that
-// overrides them, but not their heartbeats.
+// NodeAddressesChanged passes Nodes that are created, deleted, or change their addresses or what overrides them.
 func NodeAddressesChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
@@ -33,8 +32,7 @@ func NodeReadinessChanged() predicate.Predicate {
 	}}
 }
 
-// NodeSchedulingChanged passes Nodes that are created, deleted, or change what decides which Pods they take: labels,
-// taints, and whether they are cordoned.
+// NodeSchedulingChanged passes Nodes that are created, deleted, or change what decides which Pods they take.
 func NodeSchedulingChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)

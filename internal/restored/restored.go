@@ -91,8 +91,7 @@ func expired(request *http.Request, reason error) (*http.Response, error) {
 		return nil, fmt.Errorf("encoding a status: %w", err)
 	}
 	return &http.Response{
-		StatusCode: http.StatusGone, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
-		ContentLength: int64(len(body)), Request: request,
+		StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
 	}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
@@ -15,8 +17,7 @@ const externalStable = "external-stable"
 var presetClasses = []string{"cluster-internal", "external-unstable", externalStable}
 
 // Settings returns the settings of Stackable's listener operator, which may have been removed, as far as classes and
-// Listeners show them; the others are empty. resolver is the DNS domain of the cluster that the resolver of this
-// operator has, or empty.
+// Listeners show them; the others are empty. resolver is the DNS domain that this operator's resolver has, or empty.
 func Settings(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener, resolver string) operatorv1alpha1.ListenerOperatorSpec {
 	listeners = slices.DeleteFunc(slices.Clone(listeners), func(l listenersv1alpha1.Listener) bool { return l.Status == nil })
 	spec := operatorv1alpha1.ListenerOperatorSpec{Preset: earlierPreset(classes, listeners)}
@@ -30,41 +31,38 @@ func Settings(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1
 // earlierPreset returns the preset of the installation that has exposed the Listeners, or "" if it is unknown. Classes
 // may have been deleted with that installation, because a Helm chart contained them; then Listeners name them.
 func earlierPreset(classes []listenersv1alpha1.ListenerClass, listeners []listenersv1alpha1.Listener) operatorv1alpha1.Preset {
-	for i := range classes {
-		if classes[i].Name == externalStable && classes[i].Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort {
-			return operatorv1alpha1.PresetStableNodes
-		}
-	}
 	existing := slices.ContainsFunc(classes, func(c listenersv1alpha1.ListenerClass) bool { return slices.Contains(presetClasses, c.Name) })
 	used := slices.ContainsFunc(listeners, func(l listenersv1alpha1.Listener) bool { return slices.Contains(presetClasses, l.Class()) })
+	pinning := slices.ContainsFunc(classes, func(c listenersv1alpha1.ListenerClass) bool {
+		return c.Name == externalStable && c.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
+	})
 	pinned := slices.ContainsFunc(listeners, func(l listenersv1alpha1.Listener) bool {
 		return l.Class() == externalStable && len(l.Status.NodePorts) > 0
 	})
 	switch {
 	case len(listeners) > 0 && !existing && !used:
 		return operatorv1alpha1.PresetNone
-	case !existing && pinned:
+	case pinning, !existing && pinned:
 		return operatorv1alpha1.PresetStableNodes
 	default:
 		return ""
 	}
 }
 
-// earlierClusterDomain returns the DNS domain of the cluster that the host names of Listeners end with, or "" if there
-// are none, or with several domains.
+// earlierClusterDomain returns the DNS domain of the cluster that all host names of Listeners end with, or "".
 func earlierClusterDomain(listeners []listenersv1alpha1.Listener) string {
-	var domains []string
+	domains := sets.New[string]()
 	for i := range listeners {
 		l := &listeners[i]
 		for _, a := range l.Status.IngressAddresses {
 			if domain, ok := strings.CutPrefix(a.Address, l.Name+"."+l.Namespace+".svc."); ok {
-				domains = append(domains, domain)
+				domains.Insert(domain)
 			}
 		}
 	}
-	slices.Sort(domains)
-	if domains = slices.Compact(domains); len(domains) != 1 {
+	if len(domains) != 1 {
 		return ""
 	}
-	return domains[0]
+	domain, _ := domains.PopAny()
+	return domain
 }

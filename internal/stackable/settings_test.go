@@ -97,8 +97,8 @@ func TestPresetClassesAreThoseOfThePresets(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, c := range classes {
-			got = append(got, c.Name)
+		for i := range classes {
+			got = append(got, classes[i].Name)
 		}
 		if diff := cmp.Diff(presetClasses, got); diff != "" {
 			t.Errorf("classes of %s (-want +got):\n%s", preset, diff)

@@ -6,7 +6,6 @@
 package stackable
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -51,9 +50,8 @@ func Index(o client.Object) []string {
 	return nil
 }
 
-// Resembles reports whether a Pod may belong to Stackable's listener operator, by what never changes in it: it is a
-// node driver, or it has the labels of the Pods with the controller, which Running then checks. A Pod that the cache
-// has trimmed gives the same result.
+// Resembles reports whether a Pod may belong to Stackable's listener operator, by what never changes in it, and what
+// the cache keeps: it is a node driver, or it has the labels of a Pod with the controller, which Running then checks.
 func Resembles(pod *corev1.Pod) bool { return isNodeDriver(pod) || hasLabels(pod) }
 
 // isNodeDriver reports whether a Pod has the directory of the driver's socket, which takes permission to use
@@ -70,19 +68,17 @@ func isNodeDriver(pod *corev1.Pod) bool {
 // Pods passes Pods that Resembles passes, also before an update.
 func Pods() predicate.Predicate {
 	resembles := predicate.NewPredicateFuncs(func(o client.Object) bool { return Resembles(o.(*corev1.Pod)) })
-	return predicate.Or[client.Object](resembles, predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool { return Resembles(e.ObjectOld.(*corev1.Pod)) },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	})
+	resembles.UpdateFunc = func(e event.UpdateEvent) bool {
+		return Resembles(e.ObjectOld.(*corev1.Pod)) || Resembles(e.ObjectNew.(*corev1.Pod))
+	}
+	return resembles
 }
 
 func isSocketDirectory(volume corev1.Volume) bool {
 	return volume.HostPath != nil && strings.HasSuffix(path.Clean(volume.HostPath.Path), socketDirectory)
 }
 
-// hasLabels reports whether a Pod has the labels of one with the controller. The role has another value in versions
-// before 25.7.
+// hasLabels reports whether a Pod has the labels of one with the controller. Versions before 25.7 have the second role.
 func hasLabels(pod *corev1.Pod) bool {
 	role := pod.Labels[labelRole]
 	return pod.Labels[labelName] == appName && (role == "provisioner" || role == "controller")
@@ -108,8 +104,7 @@ func Keep(kept, pod *corev1.Pod) {
 	}
 }
 
-// Workload is what an administrator has to remove to get rid of Pods: a Deployment, a DaemonSet, or what else controls
-// them.
+// Workload is what an administrator has to remove to get rid of Pods: a Deployment, a DaemonSet, or another controller.
 type Workload struct{ Kind, Namespace, Name string }
 
 // String returns the kind and the namespaced name.
@@ -143,8 +138,7 @@ func Running(ctx context.Context, c client.Client, now time.Time) (Installation,
 	return Among(ctx, c, pods.Items, now)
 }
 
-// Among returns what of Stackable's listener operator runs, if these are all Pods that Resembles passes. Others do not
-// count.
+// Among returns what of Stackable's listener operator runs, if all Pods that Resembles passes are among these.
 func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Time) (Installation, error) {
 	var found Installation
 	for i := range pods {
@@ -159,27 +153,21 @@ func Among(ctx context.Context, c client.Client, pods []corev1.Pod, now time.Tim
 			}
 			found.Recheck = max(found.Recheck, remaining)
 		}
-		switch belongs, err := isStackable(ctx, c, pod); {
-		case err != nil:
+		belongs, err := isStackable(ctx, c, pod)
+		if err != nil {
 			return Installation{}, err
-		case belongs:
-			found.Workloads = append(found.Workloads, workload(pod))
-			found.KubeletDir = cmp.Or(found.KubeletDir, kubeletDir(pod))
+		}
+		if !belongs {
+			continue
+		}
+		found.Workloads = append(found.Workloads, workload(pod))
+		if n := slices.IndexFunc(pod.Spec.Volumes, isSocketDirectory); n >= 0 && found.KubeletDir == "" {
+			found.KubeletDir = strings.TrimSuffix(path.Clean(pod.Spec.Volumes[n].HostPath.Path), socketDirectory)
 		}
 	}
 	slices.SortFunc(found.Workloads, func(a, b Workload) int { return strings.Compare(a.String(), b.String()) })
 	found.Workloads = slices.Compact(found.Workloads)
 	return found, nil
-}
-
-// kubeletDir returns the root directory of the kubelet for a node driver, or "" for another Pod.
-func kubeletDir(pod *corev1.Pod) string {
-	for _, volume := range pod.Spec.Volumes {
-		if isSocketDirectory(volume) {
-			return strings.TrimSuffix(path.Clean(volume.HostPath.Path), socketDirectory)
-		}
-	}
-	return ""
 }
 
 // isStackable reports whether a Pod that Resembles passes is one of Stackable's listener operator. Everybody can set

@@ -2,6 +2,7 @@
 package tlsprofile
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -29,8 +30,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/platform"
 )
 
-// clusterAPIServer is the name of the one APIServer object, in which administrators of an OpenShift cluster select a
-// TLS security profile.
+// clusterAPIServer is the name of the APIServer in which administrators of OpenShift select a TLS security profile.
 const clusterAPIServer = "cluster"
 
 // Profile is the TLS security profile of an OpenShift cluster, which all servers have to apply. On other clusters,
@@ -123,16 +123,10 @@ func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec
 
 // minVersion returns the version that a profile names. An unknown name means the latest version, which is the safest.
 func minVersion(version configv1.TLSProtocolVersion) uint16 {
-	switch version {
-	case configv1.VersionTLS10:
-		return tls.VersionTLS10
-	case configv1.VersionTLS11:
-		return tls.VersionTLS11
-	case configv1.VersionTLS12:
-		return tls.VersionTLS12
-	default:
-		return tls.VersionTLS13
+	versions := map[configv1.TLSProtocolVersion]uint16{
+		configv1.VersionTLS10: tls.VersionTLS10, configv1.VersionTLS11: tls.VersionTLS11, configv1.VersionTLS12: tls.VersionTLS12,
 	}
+	return cmp.Or(versions[version], tls.VersionTLS13)
 }
 
 // cipherSuites returns the suites of TLS 1.2 and older that Go implements; those of TLS 1.3 cannot be configured. It

@@ -1,6 +1,5 @@
 // Package installation has the objects that the operator installs, as they are desired: the DaemonSet of node agents
 // and what it needs, the admission policies that protect PodListeners and confine the operator, and monitoring.
-// Components is the table of them.
 //
 // It is pure: an object depends on ListenerOperator/cluster and on Settings alone. It must never import a client, a
 // clock or the environment.
@@ -8,7 +7,6 @@ package installation
 
 import (
 	"fmt"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,19 +30,13 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	labelName      = "app.kubernetes.io/name"
 	labelComponent = "app.kubernetes.io/component"
-	componentAgent = "node-agent"
 	// componentOperator is also the name of the container in the operator's Pods.
 	componentOperator = "operator"
 )
 
 // NodeAgentLabels returns the labels of the agents' Pods, and of all components.
 func NodeAgentLabels() map[string]string {
-	return map[string]string{labelName: names.Operator, labelComponent: componentAgent}
-}
-
-// OperatorLabels returns the labels of the operator's Pods.
-func OperatorLabels() map[string]string {
-	return map[string]string{labelName: names.Operator, labelComponent: componentOperator}
+	return map[string]string{labelName: names.Operator, labelComponent: "node-agent"}
 }
 
 // Settings are what components depend on besides the configuration.
@@ -84,8 +76,8 @@ type Component struct {
 	// Immutable reports whether an observed object differs from the desired one in immutable fields, so that it has to
 	// be deleted and created again. Nil means that it never does.
 	Immutable func(observed Object) bool
-	// Kept are the paths of fields that other clients may set.
-	Kept [][]string
+	// Kept is the path of a field that other clients may set. Empty if there is none.
+	Kept []string
 
 	// values returns the values in the manifest of the component besides the common ones. Nil if there are none.
 	values func(*operatorv1alpha1.ListenerOperator, Settings) (map[string]any, error)
@@ -102,7 +94,7 @@ func Components() []Component {
 		{Kind: "ValidatingAdmissionPolicyBinding", Name: names.PodListenersPolicy, example: &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}},
 		{Kind: "CSIDriver", Name: names.Driver, Adopt: true, example: &storagev1.CSIDriver{}},
 		optional(names.KindSecurityContextConstraints, Component{Name: names.NodeAgent}),
-		{Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, Kept: [][]string{annotationRestartedAt}, values: daemonSetValues, example: &appsv1.DaemonSet{}},
+		{Kind: "DaemonSet", Name: names.NodeAgent, Namespaced: true, Kept: annotationRestartedAt, values: daemonSetValues, example: &appsv1.DaemonSet{}},
 		{Kind: "StorageClass", Name: names.Driver, Adopt: true, Immutable: storageClassImmutable, example: &storagev1.StorageClass{}},
 		{Kind: "NetworkPolicy", Name: names.Operator, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
 		{Kind: "NetworkPolicy", Name: names.NodeAgent, Namespaced: true, Extra: true, example: &networkingv1.NetworkPolicy{}},
@@ -153,23 +145,17 @@ func (c Component) Desired(config *operatorv1alpha1.ListenerOperator, s Settings
 	return object, nil
 }
 
-// KeepFrom returns the desired content of the component, completed by the fields of the observed object that other
-// clients may set.
+// KeepFrom returns the desired content of the component, completed by the observed field that other clients may set.
 func (c Component) KeepFrom(observed *unstructured.Unstructured, desired map[string]any) (map[string]any, error) {
-	kept := runtime.DeepCopyJSON(desired)
-	for _, path := range c.Kept {
-		value, ok, err := unstructured.NestedFieldCopy(observed.Object, path...)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s of %s %s: %w", strings.Join(path, "."), c.Kind, c.Name, err)
-		}
-		if !ok {
-			continue
-		}
-		if err := unstructured.SetNestedField(kept, value, path...); err != nil {
-			return nil, fmt.Errorf("setting %s of %s %s: %w", strings.Join(path, "."), c.Kind, c.Name, err)
-		}
+	if len(c.Kept) == 0 {
+		return desired, nil
 	}
-	return kept, nil
+	value, ok, err := unstructured.NestedFieldCopy(observed.Object, c.Kept...)
+	if err != nil || !ok {
+		return desired, err
+	}
+	kept := runtime.DeepCopyJSON(desired)
+	return kept, unstructured.SetNestedField(kept, value, c.Kept...)
 }
 
 // ForeignMessage returns why the observed object must not be modified, or "" if it may.
@@ -189,8 +175,7 @@ func (c Component) ForeignMessage(config *operatorv1alpha1.ListenerOperator, obs
 	}
 }
 
-// storageClassImmutable reports whether a StorageClass cannot be updated to the desired one, as those of Stackable's
-// listener operator.
+// storageClassImmutable reports whether a StorageClass, as Stackable's, cannot be updated to the desired one.
 func storageClassImmutable(observed Object) bool {
 	class, ok := observed.(*storagev1.StorageClass)
 	return ok && class.Provisioner == names.Driver && (len(class.Parameters) > 0 ||

@@ -2,8 +2,9 @@ package installation
 
 import (
 	"embed"
+	"errors"
 	"fmt"
-	"path"
+	"io/fs"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -31,19 +32,16 @@ type Confinement struct {
 // confined. So a later version that needs another policy gives it another name, and deletes the former one: permission
 // for that comes with the manifests of the later version.
 func Confinements(owner metav1.OwnerReference) ([]Confinement, error) {
-	files, err := confinement.ReadDir("confinement")
+	files, err := fs.Glob(confinement, "confinement/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("listing the policies: %w", err)
 	}
 	all := make([]Confinement, 0, len(files))
 	for _, file := range files {
-		raw, err := confinement.ReadFile(path.Join("confinement", file.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("reading a policy: %w", err)
-		}
+		raw, err := confinement.ReadFile(file)
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-		if err := yaml.UnmarshalStrict(raw, policy); err != nil {
-			return nil, fmt.Errorf("decoding %s: %w", file.Name(), err)
+		if err := errors.Join(err, yaml.UnmarshalStrict(raw, policy)); err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", file, err)
 		}
 		all = append(all, confined(policy, owner))
 	}
@@ -55,13 +53,12 @@ func IsConfinement(name string) bool {
 	return strings.HasPrefix(name, names.Operator+".")
 }
 
-// confined completes a policy, and binds it. A policy with a parameter gets the configuration; without one, it does not
-// apply.
+// confined completes a policy, and binds it. A policy with a parameter applies while there is a configuration.
 func confined(policy *admissionregistrationv1.ValidatingAdmissionPolicy, owner metav1.OwnerReference) Confinement {
 	metadata := metav1.ObjectMeta{
-		Name: policy.Name,
+		Name: policy.Name, OwnerReferences: []metav1.OwnerReference{owner},
 		// Without the label of managed objects, because the operator may neither repair nor prune them.
-		Labels: OperatorLabels(), OwnerReferences: []metav1.OwnerReference{owner},
+		Labels: map[string]string{labelName: names.Operator, labelComponent: componentOperator},
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: *metadata.DeepCopy(),

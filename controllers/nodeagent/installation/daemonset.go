@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -36,13 +37,17 @@ func daemonSetValues(config *operatorv1alpha1.ListenerOperator, s Settings) (map
 	if s.Placement != nil {
 		placement = *s.Placement
 	}
-	node := corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}
+	env := []corev1.EnvVar{{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}}}
+	if limit, ok := resources.Limits[corev1.ResourceMemory]; ok {
+		// Go collects garbage before the container reaches its limit. A fifth is left for what Go does not count.
+		env = append(env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit.Value()/5*4, 10)})
+	}
 	return map[string]any{
 		"serviceAccount": s.ServiceAccount, "image": s.Image, "pullSecrets": s.OperatorPod.ImagePullSecrets,
 		"priorityClass": cmp.Or(agent.PriorityClassName, "system-node-critical"),
 		"nodeSelector":  placement.NodeSelector, "tolerations": placement.Tolerations, "affinity": placement.Affinity,
 		"args":      []string{"--kubelet-dir=" + kubelet, "--log-level=" + cmp.Or(agent.LogLevel, "info")},
-		"env":       slices.Concat([]corev1.EnvVar{node}, memoryEnv(resources), proxy),
+		"env":       append(env, proxy...),
 		"resources": resources,
 		"plugin":    path.Join(kubelet, "plugins", names.Driver), "registry": path.Join(kubelet, "plugins_registry"), "pods": path.Join(kubelet, "pods"),
 	}, nil
@@ -57,12 +62,30 @@ func defaultResources() *corev1.ResourceRequirements {
 	}
 }
 
-// memoryEnv makes Go collect garbage before the container reaches its memory limit. A fifth is left for what Go does
-// not count.
-func memoryEnv(resources *corev1.ResourceRequirements) []corev1.EnvVar {
-	limit, ok := resources.Limits[corev1.ResourceMemory]
-	if !ok {
-		return nil
+// inheritedEnv are the environment variables that the agents inherit: they reach the API server as the operator does.
+var inheritedEnv = []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"}
+
+// proxyEnv returns the environment variables that the agents inherit from the operator's own Pod, to which OLM adds
+// those of a Subscription. The operator's policy for DaemonSets denies all but literal values: the kubelet would read
+// any Secret of the namespace for others.
+func proxyEnv(operator corev1.PodSpec) ([]corev1.EnvVar, error) {
+	var env []corev1.EnvVar
+	for i := range operator.Containers {
+		if operator.Containers[i].Name != componentOperator {
+			continue
+		}
+		for _, name := range inheritedEnv {
+			n := slices.IndexFunc(operator.Containers[i].Env, func(e corev1.EnvVar) bool { return e.Name == name })
+			if n < 0 {
+				continue
+			}
+			variable := operator.Containers[i].Env[n]
+			if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
+				return nil, fmt.Errorf("environment variable %s of Deployment %s refers to another object or variable, and so cannot be passed on to the node agents; "+
+					"set its value itself there, or in spec.config.env of the Subscription", name, names.Operator)
+			}
+			env = append(env, corev1.EnvVar{Name: name, Value: variable.Value})
+		}
 	}
-	return []corev1.EnvVar{{Name: "GOMEMLIMIT", Value: strconv.FormatInt(limit.Value()/5*4, 10)}}
+	return env, nil
 }

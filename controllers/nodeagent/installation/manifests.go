@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	"github.com/listener-operator/listener-operator/config/samples"
@@ -60,12 +60,8 @@ func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings)
 	if err != nil {
 		return nil, fmt.Errorf("completing the manifest: %w", err)
 	}
-	raw, err := yaml.YAMLToJSON([]byte(completed.String()))
-	if err != nil {
-		return nil, fmt.Errorf("decoding the manifest: %w", err)
-	}
 	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(raw); err != nil {
+	if err := yaml.Unmarshal([]byte(completed.String()), &object.Object); err != nil {
 		return nil, fmt.Errorf("decoding the manifest: %w", err)
 	}
 	return object, nil

@@ -20,14 +20,23 @@ type Placement struct {
 	Affinity     *corev1.Affinity
 }
 
-// DesiredPlacement returns the placement of the configuration, completed by that of the operator's own Pods if the
-// configuration says so. By default it does not: to run operators on some nodes only, commonly infrastructure nodes,
-// does not mean that the other nodes need no listener volumes. Without tolerations, agents tolerate every taint: on a
-// node without an agent, no Pod with a listener volume starts.
+// DesiredPlacement returns the placement of the configuration. If the configuration says so, fields that are empty are
+// those of the operator's own Pods. By default they are not: to run operators on some nodes only, commonly
+// infrastructure nodes, does not mean that the other nodes need no listener volumes. Without tolerations, agents
+// tolerate every taint: on a node without an agent, no Pod with a listener volume starts.
 func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodSpec) Placement {
 	p := Placement{agent.NodeSelector, agent.Tolerations, agent.Affinity}
 	if agent.Placement == operatorv1alpha1.PlacementLikeOperator {
-		p = p.completed(operator)
+		if len(p.NodeSelector) == 0 {
+			p.NodeSelector = operator.NodeSelector
+		}
+		if len(p.Tolerations) == 0 {
+			p.Tolerations = operator.Tolerations
+		}
+		if p.Affinity == nil && operator.Affinity != nil && operator.Affinity.NodeAffinity != nil {
+			// Affinity to other Pods does not select nodes for agents.
+			p.Affinity = &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}
+		}
 	}
 	linux := map[string]string{corev1.LabelOSStable: "linux"}
 	maps.Copy(linux, p.NodeSelector)
@@ -38,29 +47,13 @@ func DesiredPlacement(agent operatorv1alpha1.NodeAgentSpec, operator corev1.PodS
 	return p
 }
 
-// completed returns p with fields that are empty taken from the operator's Pods. Of their affinity it takes node
-// affinity alone: affinity to other Pods does not select nodes for agents.
-func (p Placement) completed(operator corev1.PodSpec) Placement {
-	if len(p.NodeSelector) == 0 {
-		p.NodeSelector = operator.NodeSelector
-	}
-	if len(p.Tolerations) == 0 {
-		p.Tolerations = operator.Tolerations
-	}
-	if p.Affinity == nil && operator.Affinity != nil && operator.Affinity.NodeAffinity != nil {
-		p.Affinity = &corev1.Affinity{NodeAffinity: operator.Affinity.NodeAffinity}
-	}
-	return p
-}
-
 // PlacementOf returns the placement of the agents of a DaemonSet.
 func PlacementOf(agents *appsv1.DaemonSet) Placement {
 	pod := agents.Spec.Template.Spec
 	return Placement{pod.NodeSelector, pod.Tolerations, pod.Affinity}
 }
 
-// Selects reports whether agents run on a node. It ignores the taints of Kubernetes itself, which are temporary, and
-// which DaemonSets tolerate.
+// Selects reports whether agents run on a node. DaemonSets tolerate the taints of Kubernetes itself, which it ignores.
 func (p Placement) Selects(node *corev1.Node) (bool, error) {
 	required := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: corev1.PodSpec{NodeSelector: p.NodeSelector, Affinity: p.Affinity}})
 	if matches, err := required.Match(node); err != nil || !matches {

@@ -90,8 +90,8 @@ func NewInformer(examples []client.Object) func(toolscache.ListerWatcher, runtim
 	for _, o := range examples {
 		types[reflect.TypeOf(o)] = true
 	}
-	return func(lw toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		plain := toolscache.NewSharedIndexInformer(lw, example, resync, indexers)
+	return func(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		plain := toolscache.NewSharedIndexInformer(source, example, resync, indexers)
 		if object := reflect.TypeOf(example); types[object] {
 			return &informer{SharedIndexInformer: plain, codec: codec{object}}
 		}
@@ -99,13 +99,12 @@ func NewInformer(examples []client.Object) func(toolscache.ListerWatcher, runtim
 	}
 }
 
-// informer keeps its objects encoded.
+// informer keeps its objects encoded. It decodes what handlers, indexers and readers get.
 type informer struct {
 	toolscache.SharedIndexInformer
 	codec
 }
 
-// SetTransform implements toolscache.SharedInformer.
 func (i *informer) SetTransform(trim toolscache.TransformFunc) error {
 	return i.SharedIndexInformer.SetTransform(func(o any) (any, error) {
 		if _, done := o.(*encoded); done {
@@ -115,71 +114,44 @@ func (i *informer) SetTransform(trim toolscache.TransformFunc) error {
 		if err != nil {
 			return nil, err
 		}
-		object, ok := trimmed.(metav1.Object)
-		if !ok {
-			return nil, fmt.Errorf("encoding %T for the cache: not an object", trimmed)
-		}
-		return i.encode(object)
+		return i.encode(trimmed.(metav1.Object))
 	})
 }
 
-// AddEventHandler implements toolscache.SharedInformer.
 func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandler(handler{h, i.codec})
+	return i.SharedIndexInformer.AddEventHandler(i.handler(h))
 }
 
-// AddEventHandlerWithResyncPeriod implements toolscache.SharedInformer.
-func (i *informer) AddEventHandlerWithResyncPeriod(
-	h toolscache.ResourceEventHandler, resync time.Duration,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(handler{h, i.codec}, resync)
+func (i *informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(i.handler(h), resync)
 }
 
-// AddEventHandlerWithOptions implements toolscache.SharedInformer.
-func (i *informer) AddEventHandlerWithOptions(
-	h toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.SharedIndexInformer.AddEventHandlerWithOptions(handler{h, i.codec}, options)
+func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(i.handler(h), options)
 }
 
-// AddIndexers implements toolscache.SharedIndexInformer.
 func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
-	return i.SharedIndexInformer.AddIndexers(i.decoding(indexers))
-}
-
-// decoding returns indexers of encoded objects.
-func (c codec) decoding(indexers toolscache.Indexers) toolscache.Indexers {
 	decoding := toolscache.Indexers{}
 	for name, index := range indexers {
-		decoding[name] = func(o any) ([]string, error) { return index(c.decode(o)) }
+		decoding[name] = func(o any) ([]string, error) { return index(i.decode(o)) }
 	}
-	return decoding
+	return i.SharedIndexInformer.AddIndexers(decoding)
 }
 
-// GetStore implements toolscache.SharedInformer.
 func (i *informer) GetStore() toolscache.Store { return i.GetIndexer() }
 
-// GetIndexer implements toolscache.SharedIndexInformer.
 func (i *informer) GetIndexer() toolscache.Indexer {
 	return &indexer{i.SharedIndexInformer.GetIndexer(), i.codec}
 }
 
-// handler decodes the objects of events.
-type handler struct {
-	toolscache.ResourceEventHandler
-	codec
+// handler returns a handler that decodes the objects of events.
+func (c codec) handler(h toolscache.ResourceEventHandler) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(o any, initially bool) { h.OnAdd(c.decode(o), initially) },
+		UpdateFunc: func(before, after any) { h.OnUpdate(c.decode(before), c.decode(after)) },
+		DeleteFunc: func(o any) { h.OnDelete(c.decode(o)) },
+	}
 }
-
-// OnAdd implements toolscache.ResourceEventHandler.
-func (h handler) OnAdd(o any, initially bool) { h.ResourceEventHandler.OnAdd(h.decode(o), initially) }
-
-// OnUpdate implements toolscache.ResourceEventHandler.
-func (h handler) OnUpdate(before, after any) {
-	h.ResourceEventHandler.OnUpdate(h.decode(before), h.decode(after))
-}
-
-// OnDelete implements toolscache.ResourceEventHandler.
-func (h handler) OnDelete(o any) { h.ResourceEventHandler.OnDelete(h.decode(o)) }
 
 // indexer decodes the objects that are read. Only the informer writes.
 type indexer struct {
@@ -187,28 +159,23 @@ type indexer struct {
 	codec
 }
 
-// List implements toolscache.Store.
 func (i *indexer) List() []any { return i.decodeAll(i.Indexer.List()) }
 
-// Get implements toolscache.Store.
 func (i *indexer) Get(o any) (any, bool, error) {
 	item, exists, err := i.Indexer.Get(o)
 	return i.decode(item), exists, err
 }
 
-// GetByKey implements toolscache.Store.
 func (i *indexer) GetByKey(key string) (any, bool, error) {
 	item, exists, err := i.Indexer.GetByKey(key)
 	return i.decode(item), exists, err
 }
 
-// Index implements toolscache.Indexer.
 func (i *indexer) Index(name string, o any) ([]any, error) {
 	objects, err := i.Indexer.Index(name, o)
 	return i.decodeAll(objects), err
 }
 
-// ByIndex implements toolscache.Indexer.
 func (i *indexer) ByIndex(name, value string) ([]any, error) {
 	objects, err := i.Indexer.ByIndex(name, value)
 	return i.decodeAll(objects), err
