@@ -279,16 +279,17 @@ type controller struct {
 func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []controller {
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
+	realClock := clock.RealClock{}
 	return []controller{
 		{"confinement", nodeagent.SetupConfinement},
 		{"listener", (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain,
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier, Clock: realClock,
 		}).SetupWithManager},
 		{"lostnodes", (&lostnodes.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: clock.RealClock{},
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: realClock,
 		}).SetupWithManager},
 		{"restart", (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events}).SetupWithManager},
 		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier}).SetupWithManager},

@@ -65,7 +65,7 @@ func mountLabels(pod *corev1.Pod) map[string]string {
 // podToPodListeners maps a Pod to its PodListeners. The reconciler finds the Pod of a new object by the name that this
 // function records.
 func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
-	r.pods.record(o)
+	r.podNames.Store(o.GetUID(), o.GetName())
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
 		Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID()),
 	}}}
