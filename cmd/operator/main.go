@@ -291,11 +291,11 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		{"lostnodes", (&lostnodes.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: realClock,
 		}).SetupWithManager},
-		{"restart", (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events}).SetupWithManager},
-		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier}).SetupWithManager},
+		{"restart", (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Clock: realClock}).SetupWithManager},
+		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier, Clock: realClock}).SetupWithManager},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
-			ClusterDomain: options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis,
+			ClusterDomain: options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis, Clock: realClock,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},

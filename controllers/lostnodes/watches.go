@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -32,7 +31,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	})
 	return requests.Controller(mgr, "lostnodes", 1).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
@@ -54,14 +53,6 @@ func podMayReleaseVolume() predicate.Predicate {
 	}
 }
 
-func volumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
-	pv := o.(*corev1.PersistentVolume)
-	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
-}
-
 func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByNode: o.GetName()})
 }
@@ -75,5 +66,5 @@ func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []recon
 }
 
 func (r *Reconciler) volumesToClaims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToClaim, options...)
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, options...)
 }

@@ -118,6 +118,15 @@ func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
+// VolumeToClaim is the map function of a listener volume to the request for its claim.
+func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
+	pv := o.(*corev1.PersistentVolume)
+	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
+}
+
 // ListenerClass returns the name of the class of a Listener.
 func ListenerClass(o client.Object) []string {
 	return nonEmpty(o.(*listenersv1alpha1.Listener).Class())
