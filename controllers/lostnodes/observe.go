@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -28,27 +29,16 @@ type observed struct {
 	class    *listenersv1alpha1.ListenerClass
 	// pods are the Pods that use the claim and have not finished.
 	pods []corev1.Pod
-	// nodes has the existing nodes of the volume and of the Pods, by name.
+	// nodes has the nodes of the volume and of the Pods, by name. One that does not exist is nil.
 	nodes map[string]*corev1.Node
 	// displaced is why the node does not take a Pod that another node would take, or "".
 	displaced string
 }
 
-// source is where observe reads from.
-type source bool
-
-const (
-	fromCache     source = false
-	fromAPIServer source = true
-)
-
-// observe reads a claim and what decides about its volume. It reads Listener and class from the cache in any case. It
-// returns nil if the claim has no volume of the driver, or is being deleted.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName, from source) (*observed, error) {
-	reader := client.Reader(r.Client)
-	if from == fromAPIServer {
-		reader = r.APIReader
-	}
+// observe reads a claim and what decides about its volume from the cache, which has an index of Pods, or from the API
+// server. It reads Listener and class from the cache in any case. It returns nil if the claim has no volume of the
+// driver, or is being deleted.
+func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName, podsOf ...client.ListOption) (*observed, error) {
 	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
 	if err != nil || pvc == nil || !provisioned(pvc) {
 		return nil, err
@@ -60,13 +50,13 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName, from
 	if o.pv != nil && !claim.IsBoundTo(o.pv, pvc) {
 		return nil, nil //nolint:nilnil // another driver's volume, or another claim's, is none of ours
 	}
-	if from == fromCache && o.pv != nil && !o.concerns() {
+	if o.pv != nil && !o.concerns() {
 		return o, nil
 	}
 	if err := r.observeListener(ctx, o); err != nil {
 		return nil, err
 	}
-	return o, r.observePods(ctx, reader, o, from)
+	return o, observePods(ctx, reader, o, podsOf)
 }
 
 // provisioned reports whether a claim has, or had, a volume of the driver, and is not being deleted.
@@ -90,35 +80,24 @@ func (r *Reconciler) observeListener(ctx context.Context, o *observed) error {
 }
 
 // observePods reads the Pods that use the claim, and the nodes of volume and Pods.
-func (r *Reconciler) observePods(ctx context.Context, reader client.Reader, o *observed, from source) error {
+func observePods(ctx context.Context, reader client.Reader, o *observed, podsOf []client.ListOption) error {
 	var pods corev1.PodList
-	options := []client.ListOption{client.InNamespace(o.claim.Namespace)}
-	if from == fromCache {
-		options = append(options, client.MatchingFields{index.PodsByClaim: o.claim.Name})
-	}
-	if err := reader.List(ctx, &pods, options...); err != nil {
+	if err := reader.List(ctx, &pods, append(podsOf, client.InNamespace(o.claim.Namespace))...); err != nil {
 		return fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(o.claim), err)
 	}
-	read := []string{o.pinned()}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if claim.PodFinished(pod) || !slices.Contains(index.PodClaims(pod), o.claim.Name) {
-			continue
-		}
-		o.pods = append(o.pods, *pod)
-		read = append(read, pod.Spec.NodeName)
+	o.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return claim.PodFinished(&pod) || !slices.Contains(index.PodClaims(&pod), o.claim.Name)
+	})
+	used := sets.New(o.pinned())
+	for i := range o.pods {
+		used.Insert(o.pods[i].Spec.NodeName)
 	}
-	for _, name := range read {
-		if name == "" || o.nodes[name] != nil {
-			continue
-		}
+	for name := range used.Delete("") {
 		node, err := lookup.Get(ctx, reader, types.NamespacedName{Name: name}, &corev1.Node{})
 		if err != nil {
 			return err
 		}
-		if node != nil {
-			o.nodes[name] = node
-		}
+		o.nodes[name] = node
 	}
 	return nil
 }
@@ -137,13 +116,11 @@ func (o *observed) interrupted() bool {
 
 // listenerName returns the name of the Listener of the claim, or "".
 func (o *observed) listenerName() string {
-	var selector claim.Selector
-	var err error
-	if o.pv != nil {
-		selector, err = claim.VolumeSelector(o.pv)
-	} else {
-		selector, err = claim.VolumeSelector(claim.Volume(o.claim, ""))
+	pv := o.pv
+	if pv == nil {
+		pv = claim.Volume(o.claim, "")
 	}
+	selector, err := claim.VolumeSelector(pv)
 	if err != nil {
 		return ""
 	}

@@ -52,7 +52,7 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName, fromCache)
+	o, err := r.observe(ctx, r.Client, req.NamespacedName, client.MatchingFields{index.PodsByClaim: req.Name})
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
@@ -97,7 +97,7 @@ func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now tim
 		}
 		since = now.UTC().Format(time.RFC3339)
 	}
-	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationLostSince: since}); err != nil {
+	if err := r.annotate(ctx, o, names.AnnotationLostSince, since); err != nil {
 		return err
 	}
 	if lost {
@@ -126,7 +126,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed) error {
 	if err := r.reportCondition(ctx, o, reported); err != nil || !done {
 		return err
 	}
-	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationReleasedFrom: nil}); err != nil {
+	if err := r.annotate(ctx, o, names.AnnotationReleasedFrom, nil); err != nil {
 		return err
 	}
 	if from != to {

@@ -26,9 +26,7 @@ import (
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.conditions = apply.New(r.Client, names.FieldManagerLostNodes)
 	changes := predicates.NotInInitialList() // the first watch enqueues all requests at the start
-	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return claim.IsListenerClaim(o)
-	})
+	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerClaim(o) })
 	return requests.Controller(mgr, "lostnodes", 1).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
