@@ -56,7 +56,7 @@ func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconc
 }
 
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
+	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
 }
 
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {

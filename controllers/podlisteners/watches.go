@@ -88,7 +88,7 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 
 func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners,
-		client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
+		client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
 }
 
 func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {

@@ -9,16 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -31,7 +30,7 @@ import (
 const (
 	// ListenersByClass finds Listeners by the name of their class.
 	ListenersByClass = "listener.class"
-	// VolumesByListener finds PersistentVolumes by their Listener; see VolumeListenerKey.
+	// VolumesByListener finds PersistentVolumes by the string of their Listener's key.
 	VolumesByListener = "volume.listener"
 	// VolumesByNode finds listener volumes by the node of their reservation.
 	VolumesByNode = "volume.node"
@@ -62,7 +61,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		name    string
 		extract client.IndexerFunc
 	}{
-		{&listenersv1alpha1.Listener{}, ListenersByClass, ListenerClass},
+		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, VolumeNodes},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
@@ -71,7 +70,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.Service{}, ServicesByHost, ServiceHost},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
-		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, PodListenersNode},
+		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName) }},
 	} {
 		if err := indexer.IndexField(ctx, i.object, i.name, i.extract); err != nil {
 			return fmt.Errorf("adding index %s: %w", i.name, err)
@@ -127,16 +126,6 @@ func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
 }
 
-// ListenerClass returns the name of the class of a Listener.
-func ListenerClass(o client.Object) []string {
-	return nonEmpty(o.(*listenersv1alpha1.Listener).Class())
-}
-
-// VolumeListenerKey returns the value of VolumesByListener for a Listener.
-func VolumeListenerKey(listener types.NamespacedName) string {
-	return listener.String()
-}
-
 // VolumeListener returns the Listener of a PersistentVolume, by its labels.
 func VolumeListener(o client.Object) []string {
 	labels := o.GetLabels()
@@ -144,7 +133,7 @@ func VolumeListener(o client.Object) []string {
 	if namespace == "" || name == "" {
 		return nil
 	}
-	return []string{VolumeListenerKey(types.NamespacedName{Namespace: namespace, Name: name})}
+	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
 }
 
 // VolumeNodes returns the nodes of the reservation of a listener volume: those that it is pinned to, otherwise the one
@@ -227,11 +216,6 @@ func PodListenersListeners(o client.Object) []string {
 		listeners = append(listeners, nonEmpty(l.ListenerName)...)
 	}
 	return listeners
-}
-
-// PodListenersNode returns the name of the node of a PodListeners.
-func PodListenersNode(o client.Object) []string {
-	return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName)
 }
 
 // ServiceHost returns the name for external-dns of a Service that a Listener controls.
