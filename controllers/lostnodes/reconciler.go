@@ -92,7 +92,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now time.Time) error {
 	var since any
 	if lost {
-		if gone, err := r.confirmLost(ctx, o.pinned()); err != nil || !gone {
+		node, err := lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: o.pinned()}, &corev1.Node{})
+		if err != nil || !claim.NodeLost(node) {
 			return err // the cache follows
 		}
 		since = now.UTC().Format(time.RFC3339)
@@ -105,12 +106,6 @@ func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now tim
 		r.emit(o, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodeLost, o.lostMessage(now))
 	}
 	return nil
-}
-
-// confirmLost reports whether a node is lost according to the API server.
-func (r *Reconciler) confirmLost(ctx context.Context, name string) (bool, error) {
-	node, err := lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: name}, &corev1.Node{})
-	return err == nil && claim.NodeLost(node), err
 }
 
 // report writes what happened to the volume into the condition of the Listener. When the volume has moved, it emits an

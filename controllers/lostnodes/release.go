@@ -132,13 +132,11 @@ func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.Pe
 	}
 	from := created.Annotations[names.AnnotationReleasedFrom]
 	log.FromContext(ctx).Info("Created a volume again", "PersistentVolume", created.Name, "releasedFrom", from)
-	if from == "" {
-		r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeRestored,
-			fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name))
-		return nil
+	reason, text := listenersv1alpha1.ReasonVolumeRestored, fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name)
+	if from != "" {
+		reason, text = listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from)
 	}
-	r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeReleased,
-		fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from))
+	r.emit(o, corev1.EventTypeNormal, reason, text)
 	return nil
 }
 

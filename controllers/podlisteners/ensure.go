@@ -28,7 +28,7 @@ func (r *Reconciler) ensureMounts(
 	labels := map[string]string{}
 	for _, m := range mounts {
 		entry, known := observed[m.volume]
-		mounting := !known && !m.labelled(pod)
+		mounting := !known && (m.listener == nil || pod.Labels[names.PodMountLabel(m.listener.UID)] != m.listener.Name)
 		errs = append(errs, r.ensureListener(ctx, pod, m, mounting), r.ensureVolume(ctx, pod, node, m, mounting, len(entry.IngressAddresses) > 0))
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
@@ -147,8 +147,8 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 			fmt.Sprintf("Listener %s exists but was not created for claim %s, so it is not changed; rename one of the two", m.listener.Name, m.claim.Name))
 		m.listener = nil
 		return nil
-	case !mounting && m.ownListener():
-		return nil
+	case !mounting && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID):
+		return nil // otherwise Stackable's listener operator created it, or it is that of an earlier claim
 	default:
 		_, err := r.Applier.Apply(ctx, desired, m.listener)
 		return err

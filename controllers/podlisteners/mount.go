@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -65,29 +64,9 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 	return m.pv.Spec.NodeAffinity, map[string]string{names.AnnotationNode: recorded}
 }
 
-// labelled reports whether the Pod has the label of the Listener.
-func (m *mount) labelled(pod *corev1.Pod) bool {
-	return m.listener != nil && pod.Labels[names.PodMountLabel(m.listener.UID)] == m.listener.Name
-}
-
 // newListener is how long a Listener may take until its status has addresses, or why there are none, before it is
 // reported: half of what the node agent waits for an object that does not exist.
 const newListener = 5 * time.Second
-
-// ownListener reports whether claim and PersistentVolume are owners of the Listener. They are from the beginning,
-// unless Stackable's listener operator created it, which the claim then does not own, or it is that of an earlier
-// claim, which the volume does not own before the first mount.
-func (m *mount) ownListener() bool {
-	return claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID)
-}
-
-// listenerRef returns the Listener as the related object of an event, or a nil interface.
-func (m *mount) listenerRef() runtime.Object {
-	if m.listener == nil {
-		return nil
-	}
-	return m.listener
-}
 
 // entry returns the desired entry of the volume. It has the addresses of the previous entry while new ones are unknown.
 func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {

@@ -17,16 +17,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// observe reads a PodListeners and its Pod. Either is nil if it does not exist.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*listenersv1alpha1.PodListeners, *corev1.Pod, error) {
-	existing, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.PodListeners{})
-	if err != nil {
-		return nil, nil, err
-	}
-	pod, err := r.pod(ctx, key, existing)
-	return existing, pod, err
-}
-
 // pod returns the Pod whose uid is in the name of a PodListeners, or nil. Its name is the recorded one, or else that in
 // the owner reference of the object. If a Pod of an object is not in the cache yet, it is read from the API server.
 func (r *Reconciler) pod(ctx context.Context, key types.NamespacedName, existing *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
@@ -108,8 +98,7 @@ func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, er
 }
 
 // observeListener reads the Listener and the class of a mount.
-func (r *Reconciler) observeListener(ctx context.Context, m *mount) error {
-	var err error
+func (r *Reconciler) observeListener(ctx context.Context, m *mount) (err error) {
 	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
 	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
 		return err
@@ -129,5 +118,5 @@ func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 	return err
 }
 
-// mountsClaims reports whether a Pod has a volume that may be a listener volume.
+// mountsClaims reports whether a Pod may have listener volumes.
 func mountsClaims(pod *corev1.Pod) bool { return len(index.PodClaims(pod)) > 0 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -66,7 +67,11 @@ type cause struct{ volume, reason string }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	existing, pod, err := r.observe(ctx, req.NamespacedName)
+	existing, err := lookup.Get(ctx, r.Client, req.NamespacedName, &listenersv1alpha1.PodListeners{})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	pod, err := r.pod(ctx, req.NamespacedName, existing)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -168,12 +173,11 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return 0, err
 	}
-	desired := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
-	observed := desired.Spec.Listeners
-	if existing != nil {
-		desired = existing.DeepCopy()
-		observed = existing.Spec.Listeners
+	desired := existing.DeepCopy()
+	if existing == nil {
+		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
 	}
+	observed := desired.Spec.Listeners
 	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil {
 		return 0, err
@@ -206,8 +210,7 @@ func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1a
 		return nil
 	}
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("updating PodListeners %s: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	return nil
@@ -289,7 +292,11 @@ func startAddresses(
 // empty text means that the reason does not hold any more.
 func (r *Reconciler) emitEvent(pod *corev1.Pod, m *mount, reason, action, text string) {
 	if r.warningDue(pod, m, reason, text) {
-		r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Printable(text, message.MaxEvent))
+		var related runtime.Object // not a pointer that is nil
+		if m.listener != nil {
+			related = m.listener
+		}
+		r.Events.Eventf(pod, related, corev1.EventTypeWarning, reason, action, "%s", message.Printable(text, message.MaxEvent))
 	}
 }
 

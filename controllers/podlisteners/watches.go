@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,9 +82,7 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 	if ref == nil {
 		return nil
 	}
-	pvc := &corev1.PersistentVolumeClaim{}
-	pvc.Namespace, pvc.Name = ref.Namespace, ref.Name
-	return r.claimToPodListeners(ctx, pvc)
+	return r.claimToPodListeners(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}})
 }
 
 func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
