@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// The pause after the Pods of a controller were restarted, before the same replicas are restarted again, because an
-// address may not settle. It doubles from the first to the last, and is the first one again after twice the last without
-// a restart, or when the operator restarts. A change restarts every Pod of a controller once, without delay.
+// The pause after the Pods of a controller were restarted, before the same replicas are restarted again: an address may
+// not settle. It doubles from the first to the last, and is the first one again after twice the last without a restart,
+// or when the operator restarts. A change restarts every Pod of a controller once, without delay.
 const (
 	firstPause = 5 * time.Minute
 	lastPause  = time.Hour
@@ -48,8 +48,7 @@ func (r *Reconciler) lastRestart(req reconcile.Request) *restart {
 	return nil
 }
 
-// recordRestart records that a Pod of a controller was evicted, which has these Pods. It forgets controllers that had no
-// restart for long.
+// recordRestart records the eviction of a Pod of a controller, which has these Pods, and forgets restarts of long ago.
 func (r *Reconciler) recordRestart(req reconcile.Request, pod *corev1.Pod, pods []corev1.Pod) {
 	r.restarts.Range(func(key, _ any) bool { r.lastRestart(key.(reconcile.Request)); return true })
 	last := r.lastRestart(req)

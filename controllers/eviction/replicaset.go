@@ -55,17 +55,13 @@ func (r *Reconciler) replicaSet(ctx context.Context, namespace string, owner *me
 // pageSize is how many Pods are in memory at a time: users choose selectors, and how large their Pods are.
 const pageSize = 20
 
-// podsOf returns the Pods of a controller with this uid and selector that have not finished, with what is needed of
-// them.
+// podsOf returns what is needed of the Pods of a controller with this uid and selector that have not finished.
 func (r *Reconciler) podsOf(ctx context.Context, namespace string, selects labels.Selector, uid types.UID) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
-	page := corev1.PodList{}
-	for first := true; first || page.Continue != ""; first = false {
-		options := []client.ListOption{
-			client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selects}, client.Limit(pageSize), client.Continue(page.Continue),
-		}
-		page = corev1.PodList{}
-		if err := r.APIReader.List(ctx, &page, options...); err != nil {
+	for next := ""; ; {
+		var page corev1.PodList
+		if err := r.APIReader.List(ctx, &page, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selects},
+			client.Limit(pageSize), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing the Pods of a controller: %w", err)
 		}
 		for i := range page.Items {
@@ -77,8 +73,10 @@ func (r *Reconciler) podsOf(ctx context.Context, namespace string, selects label
 				})
 			}
 		}
+		if next = page.Continue; next == "" {
+			return pods, nil
+		}
 	}
-	return pods, nil
 }
 
 // controllerOf returns an empty object of the kind of a controller, or nil if it is not known how many Pods that has.

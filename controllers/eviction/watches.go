@@ -76,8 +76,8 @@ func request(pod *corev1.Pod) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: string(uid)}}
 }
 
-// waiting has the names of the PodListeners of outdated Pods, by their controllers, for which events of their other Pods
-// matter. After a restart of the operator, the watch of PodListeners fills it again.
+// waiting has the names of the PodListeners of outdated Pods, by their controllers. For these, events of their other
+// Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
 type waiting struct {
 	mu          sync.Mutex
 	controllers map[reconcile.Request]sets.Set[string]

@@ -31,8 +31,7 @@ type decision struct {
 	invalid string
 }
 
-// decide decides what to do about a volume that exists. Whether a release is possible at this time is checked before it
-// begins.
+// decide decides what to do about a volume that exists, not whether a release is possible at this time.
 func (o *observed) decide(now time.Time) decision {
 	node := o.pinned()
 	d := decision{lost: node != "" && claim.NodeLost(o.nodes[node])}
@@ -94,9 +93,8 @@ func (o *observed) policy() listenersv1alpha1.PinningPolicy {
 	}
 }
 
-// releaseAfter returns how long the node must be lost before the volume is released. The second result is false if it
-// is never released automatically.
-func (o *observed) releaseAfter() (time.Duration, bool) {
+// releaseAfter returns how long the node must be lost before the volume is released; ok is false if it never is.
+func (o *observed) releaseAfter() (after time.Duration, ok bool) {
 	switch o.policy() {
 	case listenersv1alpha1.PinningPolicyPreferred:
 		return replacedNode, true

@@ -40,7 +40,7 @@ type observed struct {
 // driver, or is being deleted.
 func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName, podsOf ...client.ListOption) (*observed, error) {
 	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil || !provisioned(pvc) {
+	if err != nil || pvc == nil || !claim.IsListenerClaim(pvc) || pvc.Spec.VolumeName == "" || pvc.DeletionTimestamp != nil {
 		return nil, err
 	}
 	o := &observed{claim: pvc, nodes: map[string]*corev1.Node{}}
@@ -57,11 +57,6 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key type
 		return nil, err
 	}
 	return o, observePods(ctx, reader, o, podsOf)
-}
-
-// provisioned reports whether a claim has, or had, a volume of the driver, and is not being deleted.
-func provisioned(pvc *corev1.PersistentVolumeClaim) bool {
-	return claim.IsListenerClaim(pvc) && pvc.Spec.VolumeName != "" && pvc.DeletionTimestamp == nil
 }
 
 // observeListener reads the Listener of the claim and its class.
@@ -102,8 +97,7 @@ func observePods(ctx context.Context, reader client.Reader, o *observed, podsOf 
 	return nil
 }
 
-// concerns reports whether there may be something to do about a volume that exists: it is pinned, has an annotation of
-// this package, or a release of it is requested.
+// concerns reports whether a volume that exists is pinned, has an annotation of this package, or is to be released.
 func (o *observed) concerns() bool {
 	return o.pv.Spec.NodeAffinity != nil || o.recorded() || o.pv.Annotations[names.AnnotationReleasedFrom] != "" ||
 		o.claim.Annotations[names.AnnotationRelease] != ""

@@ -209,8 +209,8 @@ func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	return len(o.pv.Finalizers) == 0, nil
 }
 
-// annotate changes an annotation of the observed version of a volume, and observes the result. The value nil removes the
-// annotation. Any other version is a conflict.
+// annotate changes an annotation of the observed version of a volume, or removes it if the value is nil, and observes
+// the result. Any other version is a conflict.
 func (r *Reconciler) annotate(ctx context.Context, o *observed, key string, value any) error {
 	o.pv = o.pv.DeepCopy() // the cache's object must not change
 	return apply.PatchMetadata(ctx, r.Client, o.pv, names.FieldManagerLostNodes, map[string]any{

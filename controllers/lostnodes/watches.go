@@ -52,17 +52,14 @@ func podMayReleaseVolume() predicate.Predicate {
 }
 
 func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByNode: o.GetName()})
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, client.MatchingFields{index.VolumesByNode: o.GetName()})
 }
 
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim,
+		client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
 }
 
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})
-}
-
-func (r *Reconciler) volumesToClaims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, options...)
 }

@@ -44,10 +44,7 @@ func (r *Reconciler) ensureMounts(
 // the Pod before the first address is published, so that no Pod is scheduled to another node than that of a published
 // address. Otherwise it records the node at a new mount. node is nil if it does not exist.
 func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, node *corev1.Node, m *mount, mounting, published bool) error {
-	labels := map[string]string{
-		names.LabelListenerNamespace: pod.Namespace,
-		names.LabelListenerName:      m.listenerName(),
-	}
+	labels := map[string]string{names.LabelListenerNamespace: pod.Namespace, names.LabelListenerName: m.listenerName()}
 	leaving := claim.NodeLost(node) || pod.DeletionTimestamp != nil
 	affinity, annotations := m.reservation(pod.Spec.NodeName, leaving, mounting, published)
 	pinning := affinity != m.pv.Spec.NodeAffinity
@@ -75,8 +72,7 @@ func (r *Reconciler) ensureVolume(ctx context.Context, pod *corev1.Pod, node *co
 	return nil
 }
 
-// labelPod adds the labels of Listeners that a Pod does not have. It keeps those of its other mounts (contract: the
-// labels).
+// labelPod adds the labels of Listeners that a Pod lacks, and keeps those of its other mounts (contract: the labels).
 func (r *Reconciler) labelPod(ctx context.Context, pod *corev1.Pod, labels map[string]string) error {
 	labels = missingEntries(r.labels(pod), labels)
 	if len(labels) == 0 {
@@ -155,7 +151,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	}
 }
 
-// podPorts returns the ports of a Pod for the Listener of a class-based claim. Events name ports that cannot be exposed.
+// podPorts returns the ports of a Pod for the Listener of a class-based claim. Events name those that are not exposed.
 func (r *Reconciler) podPorts(pod *corev1.Pod, m *mount) []listenersv1alpha1.ListenerPort {
 	ports, problem := claim.Ports(m.claim, pod)
 	for reason, text := range map[string]string{

@@ -35,8 +35,7 @@ type mount struct {
 
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
 
-// pinnedElsewhere reports whether the volume is pinned to other nodes than this one, where the kubelet does not mount
-// it.
+// pinnedElsewhere reports whether the volume is pinned to other nodes than this one: the kubelet does not mount it.
 func (m *mount) pinnedElsewhere(node string) bool {
 	nodes := index.PinnedNodes(m.pv)
 	return len(nodes) > 0 && !slices.Contains(nodes, node)
@@ -196,8 +195,7 @@ func (m *mount) deletedListener() string {
 		m.claim.Namespace, m.listenerName(), m.volume)
 }
 
-// changedSelector returns what it means that the claim now has other annotations than when its volume was provisioned,
-// or "".
+// changedSelector explains that the claim has other annotations than its volume was provisioned with, or returns "".
 func (m *mount) changedSelector() string {
 	now, err := claim.ParseSelector(m.claim.Annotations)
 	if err != nil && !errors.Is(err, claim.ErrBothSelectors) || now == m.selector {

@@ -200,8 +200,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 }
 
-// cacheLag is for how long an object that was created and is not in the cache is not created again. It may have been
-// deleted in this time.
+// cacheLag is for how long an object that is not in the cache is not created again. It may have been deleted meanwhile.
 const cacheLag = time.Second
 
 // update changes the observed version of an object, if the desired one differs.

@@ -48,23 +48,17 @@ func podToMountChanged() predicate.Predicate {
 		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			mounted := maps.Clone(before.Labels)
+			maps.DeleteFunc(mounted, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
 			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
 				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-				len(missingEntries(after.Labels, mountLabels(before))) > 0)
+				len(missingEntries(after.Labels, mounted)) > 0)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 	}
 }
 
-// mountLabels returns the labels of a Pod that name the Listeners it mounts.
-func mountLabels(pod *corev1.Pod) map[string]string {
-	labels := maps.Clone(pod.Labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
-	return labels
-}
-
-// podToPodListeners maps a Pod to its PodListeners. The reconciler finds the Pod of a new object by the name that this
-// function records.
+// podToPodListeners maps a Pod to its PodListeners, and records its name, by which the reconciler finds it.
 func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 	r.podNames.Store(o.GetUID(), o.GetName())
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{

@@ -60,8 +60,7 @@ type Reconciler struct {
 	created *cache.Expiring
 }
 
-// cacheLag is for how long a volume that was created and is not in the cache is not created again. It may have been
-// deleted in this time.
+// cacheLag is for how long a volume that is not in the cache is not created again. It may have been deleted meanwhile.
 const cacheLag = time.Second
 
 // shortWait is how long a class-based claim may wait for its first Pod before that is reported: a StatefulSet creates
@@ -71,8 +70,7 @@ const shortWait = 5 * time.Second
 // maxPods is the number of Pods of a claim that have an event each.
 const maxPods = 10
 
-// pendingError is the reason why a claim stays pending until the claim or a watched object changes. It is reported in
-// an event of the claim, and not retried.
+// pendingError is why a claim stays pending until it or a watched object changes. It is reported, and not retried.
 type pendingError struct {
 	reason  string
 	message string
@@ -186,8 +184,7 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(key)}, nil
 }
 
-// resolve returns the key of the Listener of a claim, and checks that it exists, or can be created, and that its class
-// exists.
+// resolve returns the key of the Listener of a claim, which exists or can be created, and whose class exists.
 func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
 	selector, err := claim.ParseSelector(pvc.Annotations)
 	if err != nil {

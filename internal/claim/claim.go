@@ -44,8 +44,7 @@ var (
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 )
 
-// ParseSelector reads the annotations of a claim, or the attributes of a volume, which are the claim's annotations at
-// the time when the volume was provisioned.
+// ParseSelector reads the annotations of a claim, or the attributes of a volume, which once were those of its claim.
 func ParseSelector(annotations map[string]string) (Selector, error) {
 	class, listener := annotations[names.AnnotationListenerClass], annotations[names.AnnotationListenerName]
 	switch {
@@ -82,11 +81,8 @@ func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + st
 func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: VolumeName(claim),
-			Labels: map[string]string{
-				names.LabelListenerNamespace: claim.Namespace,
-				names.LabelListenerName:      listener,
-			},
+			Name:        VolumeName(claim),
+			Labels:      map[string]string{names.LabelListenerNamespace: claim.Namespace, names.LabelListenerName: listener},
 			Annotations: map[string]string{volumehelpers.AnnDynamicallyProvisioned: names.Driver},
 		},
 		Spec: corev1.PersistentVolumeSpec{
@@ -124,8 +120,7 @@ func VolumeSelector(pv *corev1.PersistentVolume) (Selector, error) {
 	return selector, err
 }
 
-// ListenerName returns the name of the Listener that a claim with this selector uses. The Listener of a class-based
-// claim has the name of the claim.
+// ListenerName returns the name of the Listener of a claim with this selector: that of the claim if it names a class.
 func (s Selector) ListenerName(claimName string) string {
 	if s.Class != "" {
 		return claimName

@@ -66,8 +66,7 @@ func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	return ports
 }
 
-// DuplicatePorts describes the ports of a Pod that are not exposed because a later container has one of the same name,
-// or returns "".
+// DuplicatePorts describes the ports of a Pod that a later one of the same name replaces, or returns "".
 func DuplicatePorts(pod *corev1.Pod) string {
 	exposed := map[string]string{}
 	for _, port := range PodPorts(pod) {

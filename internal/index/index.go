@@ -136,8 +136,7 @@ func VolumeListener(o client.Object) []string {
 	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
 }
 
-// VolumeNodes returns the nodes of the reservation of a listener volume: those that it is pinned to, otherwise the one
-// on which it was last mounted.
+// VolumeNodes returns the nodes that a listener volume is pinned to, or else the one on which it was last mounted.
 func VolumeNodes(o client.Object) []string {
 	pv := o.(*corev1.PersistentVolume)
 	if !claim.IsListenerVolume(pv) {
@@ -196,8 +195,7 @@ func PodClaims(o client.Object) []string {
 	return claims
 }
 
-// ClaimName returns the name of the claim of a Pod's volume, or "" if it has none. The claim of an ephemeral volume is
-// named after Pod and volume.
+// ClaimName returns the name of the claim of a Pod's volume, or "" if it has none.
 func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:

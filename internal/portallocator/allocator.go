@@ -39,8 +39,7 @@ type Allocator struct {
 // Range is where numbers are allocated.
 type Range struct {
 	utilnet.PortRange
-	// MaxPerNamespace is how many of the numbers the Listeners of a namespace may have together, or 0 if that is not
-	// limited.
+	// MaxPerNamespace is how many numbers the Listeners of a namespace may have together, or 0 for any number.
 	MaxPerNamespace int
 }
 

@@ -5,8 +5,11 @@ package requests
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -37,8 +41,7 @@ func Controller(mgr manager.Manager, name string, workers int) *builder.Builder 
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue, RateLimiter: newLimiter()})
 }
 
-// OnlyAtStart is the source of the one request of a controller that reconciles the state of the cluster as a whole, at
-// the start of the controller.
+// OnlyAtStart is the source of the one request of a controller of the cluster as a whole, at its start.
 func OnlyAtStart() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{})
@@ -51,8 +54,7 @@ func Only() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 }
 
-// Earliest returns the shortest of several waits, of which those that are not positive stand for no wait. It returns 0
-// if there is none.
+// Earliest returns the shortest of the waits that are positive, or 0 if none is.
 func Earliest(waits ...time.Duration) (earliest time.Duration) {
 	for _, wait := range waits {
 		if wait > 0 && (earliest == 0 || wait < earliest) {
@@ -62,15 +64,61 @@ func Earliest(waits ...time.Duration) (earliest time.Duration) {
 	return earliest
 }
 
-// Left returns how much is left of a wait that began when an object was created, or 0. The API server's clock has
-// written the time of the creation: one in the future says nothing but that the clocks differ, and nothing is left,
-// rather than the difference and the whole wait.
+// Left returns how much is left of a wait that began when an object was created, or 0. A creation in the future means
+// that the API server's clock differs: nothing is left, rather than the difference and the whole wait.
 func Left(created metav1.Time, wait time.Duration, now time.Time) time.Duration {
 	age := now.Sub(created.Time)
 	if age < 0 || age > wait {
 		return 0
 	}
 	return wait - age
+}
+
+// delay is how long a request waits after a conflict. The event of the newer version usually reconciles it earlier.
+const delay = 50 * time.Millisecond
+
+// Requeue returns a reconciler of the named controller that returns no error if inner failed because of nothing but
+// conflicts and namespaces that are being deleted. Both are part of normal operation: the cache follows the API server
+// with a delay, and other clients write the same objects. It requeues the request after a conflict. In a namespace that
+// is being deleted there is nothing left to do until an object changes or is deleted, of which there is an event.
+func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
+	counter := conflicts.WithLabelValues(controller) // present at zero
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		result, err := inner.Reconcile(ctx, req)
+		if err == nil || !Expected(err) {
+			return result, err
+		}
+		log.FromContext(ctx).V(1).Info("Ended early", "reason", err.Error())
+		if all(err, IsTerminating) {
+			return reconcile.Result{}, nil
+		}
+		counter.Inc()
+		return reconcile.Result{RequeueAfter: delay}, nil
+	})
+}
+
+// Expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.
+func Expected(err error) bool {
+	return all(err, func(err error) bool { return apierrors.IsConflict(err) || IsTerminating(err) })
+}
+
+// IsTerminating reports whether the API server has rejected a new object because its namespace is being deleted.
+func IsTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// all reports whether is holds for each of the errors that err joins.
+func all(err error, is func(error) bool) bool {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return is(err)
+	}
+	for _, e := range joined.Unwrap() {
+		if !all(e, is) {
+			return false
+		}
+	}
+	return true
 }
 
 // newQueue returns the work queue of a controller. Namespaces take turns: a namespace with thousands of requests delays
