@@ -60,13 +60,11 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key type
 }
 
 // observeListener reads the Listener of the claim and its class.
-func (r *Reconciler) observeListener(ctx context.Context, o *observed) error {
-	name := o.listenerName()
-	if name == "" {
+func (r *Reconciler) observeListener(ctx context.Context, o *observed) (err error) {
+	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: o.listenerName()}
+	if key.Name == "" {
 		return nil
 	}
-	var err error
-	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: name}
 	if o.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil || o.listener == nil || o.listener.Class() == "" {
 		return err
 	}

@@ -61,9 +61,7 @@ func podToMountChanged() predicate.Predicate {
 // podToPodListeners maps a Pod to its PodListeners, and records its name, by which the reconciler finds it.
 func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
 	r.podNames.Store(o.GetUID(), o.GetName())
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID()),
-	}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}}}
 }
 
 func (r *Reconciler) claimToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {

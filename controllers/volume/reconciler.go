@@ -71,10 +71,7 @@ const shortWait = 5 * time.Second
 const maxPods = 10
 
 // pendingError is why a claim stays pending until it or a watched object changes. It is reported, and not retried.
-type pendingError struct {
-	reason  string
-	message string
-}
+type pendingError struct{ reason, message string }
 
 func (e *pendingError) Error() string { return e.message }
 
@@ -219,11 +216,9 @@ func (r *Reconciler) checkListener(ctx context.Context, key types.NamespacedName
 	case err != nil:
 		return err
 	case listener == nil:
-		return pendingf(listenersv1alpha1.ReasonListenerNotFound,
-			"Listener %s does not exist; the volume is provisioned as soon as it does", key)
+		return pendingf(listenersv1alpha1.ReasonListenerNotFound, "Listener %s does not exist; the volume is provisioned as soon as it does", key)
 	case listener.Class() == "":
-		return pendingf(listenersv1alpha1.ReasonClassNotSet,
-			"Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
+		return pendingf(listenersv1alpha1.ReasonClassNotSet, "Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
 	}
 	if s := listener.Status; s != nil && (len(s.IngressAddresses) > 0 || len(s.NodePorts) > 0) {
 		return nil // these still work if the class does not exist any more
@@ -257,8 +252,7 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 		return pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
 	}
 	if len(ports) == 0 && !exposure.AddsPorts(class) {
-		return pendingf(listenersv1alpha1.ReasonNoPorts,
-			"no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
+		return pendingf(listenersv1alpha1.ReasonNoPorts, "no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
 	}
 	key := client.ObjectKeyFromObject(pvc)
 	existing, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{})

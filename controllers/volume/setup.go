@@ -60,29 +60,12 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 
 func isUnbound(o client.Object) bool { return o.(*corev1.PersistentVolumeClaim).Spec.VolumeName == "" }
 
-// created passes objects that are created.
-func created() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
-}
-
-// deleted passes objects that are deleted.
-func deleted() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-	}
-}
-
 // classToClaims maps a class to the claims of the class, and to those that name a Listener of the class.
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return append(r.claims(ctx, client.MatchingFields{index.ClaimsByClass: o.GetName()}),
 		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})...)
 }
 
-// listenerToClaims maps a Listener to the claims that name it.
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.claims(ctx, client.MatchingFields{index.ClaimsByListener: o.GetName()}, client.InNamespace(o.GetNamespace()))
 }

@@ -70,7 +70,10 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 ) (chosen map[string]int32, giveBack func(), _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	chosen, err := choose(func(number int32) bool { return a.takenByOther(number, listener) })
+	chosen, err := choose(func(number int32) bool {
+		holders := a.holders[number]
+		return len(holders) > 1 || len(holders) == 1 && holders[listener] == 0
+	})
 	if err == nil {
 		err = a.checkLimit(listener, from, chosen)
 	}
@@ -90,11 +93,6 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 	})
 	a.setPending(listener, pending)
 	return chosen, func() { a.SetPending(listener, before) }, nil
-}
-
-func (a *Allocator) takenByOther(number int32, listener types.NamespacedName) bool {
-	holders := a.holders[number]
-	return len(holders) > 1 || len(holders) == 1 && holders[listener] == 0
 }
 
 // checkLimit returns a *LimitError if the Listener would get a number of the range that its namespace may not have.
