@@ -250,22 +250,23 @@ type controller struct {
 func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []controller {
 	events := mgr.GetEventRecorder(names.EventReporter)
 	applier := apply.New(mgr.GetClient(), names.FieldManagerVolume)
+	realClock := clock.RealClock{}
 	return []controller{
 		{"confinement", nodeagent.SetupConfinement},
 		{"listener", (&listener.Reconciler{
 			Client: mgr.GetClient(), Events: events, Platform: apis, Backends: backends.All(), ClusterDomain: options.ClusterDomain,
 		}).SetupWithManager},
 		{"podlisteners", (&podlisteners.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Backends: backends.All(), Applier: applier, Clock: realClock,
 		}).SetupWithManager},
 		{"lostnodes", (&lostnodes.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: clock.RealClock{},
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Applier: applier, Clock: realClock,
 		}).SetupWithManager},
-		{"restart", (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events}).SetupWithManager},
-		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier}).SetupWithManager},
+		{"restart", (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events, Clock: realClock}).SetupWithManager},
+		{"volume", (&volume.Reconciler{Client: mgr.GetClient(), Events: events, Applier: applier, Clock: realClock}).SetupWithManager},
 		{"nodeagent", (&nodeagent.Reconciler{
 			Client: mgr.GetClient(), Namespace: options.Namespace, Image: options.NodeAgentImage, OperatorCondition: options.OperatorCondition,
-			ClusterDomain: options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis,
+			ClusterDomain: options.ClusterDomain, FirstSpec: options.FirstSpec, APIs: apis, Clock: realClock,
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},

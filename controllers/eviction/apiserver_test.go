@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,7 +79,7 @@ type set struct {
 func (s *set) startOperator(cfg *rest.Config) (stop func()) {
 	s.Helper()
 	_, stop = apiserver.RunManager(s.T, cfg, "operators", func(mgr ctrl.Manager) error {
-		return (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
+		return (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 	})
 	return stop
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ func TestAPodIsEvictedWhateverHappensToAWrite(t *testing.T) {
 	}
 	crash.Run(t, crash.Scenario{
 		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error {
-			return (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter)}).SetupWithManager(mgr)
+			return (&eviction.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 		},
 		Begin: func(t *testing.T, c client.Client, namespace string) {
 			s := &set{T: t, Client: c, namespace: namespace, gracePeriod: ptr.To[int64](0)}

@@ -58,7 +58,7 @@ func newFlapping(t *testing.T, replicas int32, ahead time.Duration) *flapping {
 		f.evicted[pod.GetName()]++
 		return f.refused
 	}}, set)
-	f.Client, f.Reconciler = c, &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, pauses: pauses{clock: f.clock}}
+	f.Client, f.Reconciler = c, &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Clock: f.clock}
 	for i := range replicas {
 		f.replace(fmt.Sprintf("web-%d", i))
 	}
@@ -246,7 +246,7 @@ func TestPodsAreReadInPages(t *testing.T) {
 		}
 		return nil
 	}}, w.set)
-	r := &Reconciler{APIReader: c, pauses: pauses{clock: clock.RealClock{}}}
+	r := &Reconciler{APIReader: c, Clock: clock.RealClock{}}
 	set, err := r.replicaSet(t.Context(), "shop", metav1.GetControllerOf(w.pod))
 	if err != nil || pages != 2 || len(set.pods) != 1 || set.pods[0].UID != w.pod.UID {
 		t.Errorf("%d pages, %v, %v", pages, set, err)

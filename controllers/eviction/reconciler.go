@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,9 +38,14 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events emits the events of Pods.
 	Events events.EventRecorder
+	// Clock is the time.
+	Clock clock.PassiveClock
 
 	waiting waiting
-	pauses  pauses
+	// restarts has the last restart of each controller, by request.
+	restarts sync.Map
+	// refusedSince has the time since which evictions of a controller's Pods are refused, by request.
+	refusedSince sync.Map
 }
 
 const (
@@ -62,6 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if len(outdated) == 0 {
+		r.refusedSince.Delete(req)
 		return reconcile.Result{}, nil
 	}
 	set, err := r.replicaSet(ctx, req.Namespace, metav1.GetControllerOf(outdated[0].pod))
@@ -76,15 +84,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{RequeueAfter: message.Repeat}, nil
 	}
-	next, blocked := set.next(outdated, r.pauses.of(req).replaced)
+	last := r.lastRestart(req)
+	next, blocked := set.next(outdated, last.replaced)
 	if next == nil {
 		log.FromContext(ctx).V(1).Info("Waiting with the next eviction", "reason", blocked)
 		return reconcile.Result{RequeueAfter: retryWaiting}, nil
 	}
-	until := r.pauses.until(req, next.pod)
-	if wait := until.Sub(r.pauses.clock.Now()); wait > 0 {
+	if wait := last.pauseOf(next.pod, r.Clock.Now()); wait > 0 {
 		r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionDelayed, fmt.Sprintf("%s; the Pods of its controller were evicted for "+
-			"an earlier change, so this one is not evicted before %s; find out why the address does not settle", next.changes, until.UTC().Format(time.RFC3339)))
+			"an earlier change, so this one is not evicted before %s; find out why the address does not settle", next.changes, r.Clock.Now().Add(wait).UTC().Format(time.RFC3339)))
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	evicted, err := r.evict(ctx, next)
@@ -92,10 +100,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	case !evicted:
-		return reconcile.Result{RequeueAfter: r.waiting.refused(req, r.pauses.clock.Now())}, nil
+		since, _ := r.refusedSince.LoadOrStore(req, r.Clock.Now())
+		return reconcile.Result{RequeueAfter: min(max(r.Clock.Since(since.(time.Time)), retryRefused), lastRetryRefused)}, nil
 	}
-	r.waiting.refused(req, time.Time{})
-	r.pauses.record(req, next.pod, set.pods)
+	r.refusedSince.Delete(req)
+	r.recordRestart(req, next.pod, set.pods)
 	return reconcile.Result{RequeueAfter: retryWaiting}, nil
 }
 
@@ -115,14 +124,10 @@ func (r *Reconciler) outdated(ctx context.Context, req reconcile.Request) ([]out
 			return nil, fmt.Errorf("reading PodListeners %s: %w", key, err)
 		}
 		changes := changesOf(object)
-		if changes == "" {
-			r.waiting.remove(req, name)
-			continue
-		}
 		switch pod, err := podOf(ctx, r.Client, object); {
 		case err != nil:
 			return nil, err
-		case pod == nil || request(pod) != req:
+		case changes == "" || pod == nil || request(pod) != req:
 			r.waiting.remove(req, name)
 		default:
 			outdated = append(outdated, outdatedPod{pod, changes})
@@ -138,14 +143,6 @@ func podOf(ctx context.Context, reader client.Reader, object *listenersv1alpha1.
 	}
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.OwnerReferences[0].Name}
 	return lookup.WithUID(ctx, reader, key, listenersv1alpha1.PodUID(object.Name), &corev1.Pod{})
-}
-
-// replacedBy returns the uid of the controller of a Pod, or of the Pod if it has none.
-func replacedBy(pod *corev1.Pod) types.UID {
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		return owner.UID
-	}
-	return pod.UID
 }
 
 // evict evicts a Pod, and reports whether it is gone. A PodDisruptionBudget that does not permit it is no error.

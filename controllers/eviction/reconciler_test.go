@@ -76,7 +76,7 @@ func (w *world) run(t *testing.T) (evicted, recorded []string, _ reconcile.Resul
 		return w.refused
 	}}, objects...)
 	recorder := events.NewFakeRecorder(10)
-	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, pauses: pauses{clock: clock.RealClock{}}}
+	r := &Reconciler{Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Clock: clock.RealClock{}}
 	requests := r.podListenersToController(t.Context(), object)
 	if len(requests) != 1 {
 		t.Fatalf("%d requests", len(requests))
@@ -183,7 +183,7 @@ func TestAnEvictionThatFailsIsAnError(t *testing.T) {
 func TestPodListenersOfAnotherPodIsIgnored(t *testing.T) {
 	w := newWorld()
 	c := fakeclient.New(t, interceptor.Funcs{}, w.pod)
-	r := &Reconciler{Client: c, APIReader: c}
+	r := &Reconciler{Client: c, APIReader: c, Clock: clock.RealClock{}}
 	for name, uid := range map[string]types.UID{"of an earlier Pod of the same name": "earlier", "without owner": ""} {
 		object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.pod), uid, "node-1")
 		if uid == "" {

@@ -55,17 +55,13 @@ func (r *Reconciler) replicaSet(ctx context.Context, namespace string, owner *me
 // pageSize is how many Pods are in memory at a time: users choose selectors, and how large their Pods are.
 const pageSize = 20
 
-// podsOf returns the Pods of a controller with this uid and selector that have not finished, with what is needed of
-// them.
+// podsOf returns what is needed of the Pods of a controller with this uid and selector that have not finished.
 func (r *Reconciler) podsOf(ctx context.Context, namespace string, selects labels.Selector, uid types.UID) ([]corev1.Pod, error) {
 	var pods []corev1.Pod
-	page := corev1.PodList{}
-	for first := true; first || page.Continue != ""; first = false {
-		options := []client.ListOption{
-			client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selects}, client.Limit(pageSize), client.Continue(page.Continue),
-		}
-		page = corev1.PodList{}
-		if err := r.APIReader.List(ctx, &page, options...); err != nil {
+	for next := ""; ; {
+		var page corev1.PodList
+		if err := r.APIReader.List(ctx, &page, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selects},
+			client.Limit(pageSize), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing the Pods of a controller: %w", err)
 		}
 		for i := range page.Items {
@@ -77,25 +73,18 @@ func (r *Reconciler) podsOf(ctx context.Context, namespace string, selects label
 				})
 			}
 		}
+		if next = page.Continue; next == "" {
+			return pods, nil
+		}
 	}
-	return pods, nil
 }
 
 // controllerOf returns an empty object of the kind of a controller, or nil if it is not known how many Pods that has.
 func controllerOf(owner *metav1.OwnerReference) client.Object {
-	if group, _, _ := strings.Cut(owner.APIVersion, "/"); group != appsv1.GroupName {
-		return nil
-	}
-	switch owner.Kind {
-	case "StatefulSet":
-		return &appsv1.StatefulSet{}
-	case "ReplicaSet":
-		return &appsv1.ReplicaSet{}
-	case "DaemonSet":
-		return &appsv1.DaemonSet{}
-	default:
-		return nil
-	}
+	group, _, _ := strings.Cut(owner.APIVersion, "/")
+	return map[string]client.Object{
+		"apps/StatefulSet": &appsv1.StatefulSet{}, "apps/ReplicaSet": &appsv1.ReplicaSet{}, "apps/DaemonSet": &appsv1.DaemonSet{},
+	}[group+"/"+owner.Kind]
 }
 
 // scaleOf returns how many Pods a controller should have, and its selector.
@@ -124,44 +113,29 @@ func (s *replicas) next(outdated []outdatedPod, replaced func(*corev1.Pod) bool)
 	for i := range outdated {
 		isOutdated[outdated[i].pod.UID] = &outdated[i]
 	}
-	var candidates []candidate
+	var candidates []*corev1.Pod
 	for i := range s.pods {
-		pod, ready := &s.pods[i], claim.PodReady(&s.pods[i])
-		switch {
+		switch pod := &s.pods[i]; {
 		case pod.DeletionTimestamp != nil:
 			return nil, fmt.Sprintf("Pod %s is being deleted", pod.Name)
 		case isOutdated[pod.UID] != nil && pod.Status.Phase == corev1.PodRunning:
-			candidates = append(candidates, candidate{isOutdated[pod.UID], ready, replaced(pod)})
-		case !ready:
+			candidates = append(candidates, pod)
+		case !claim.PodReady(pod):
 			return nil, fmt.Sprintf("Pod %s is not ready", pod.Name)
 		}
 	}
 	if len(candidates) == 0 {
 		return nil, "the Pods are not known to the API server"
 	}
-	return slices.MinFunc(candidates, candidate.compare).outdatedPod, ""
-}
-
-// candidate is an outdated Pod that may be evicted.
-type candidate struct {
-	*outdatedPod
-	ready, replaced bool
-}
-
-// compare orders candidates: first those that are not ready, then those that were not replaced, then by name,
-// descending.
-func (c candidate) compare(other candidate) int {
-	return cmp.Or(compareBool(c.ready, other.ready), compareBool(c.replaced, other.replaced), -cmp.Compare(c.pod.Name, other.pod.Name))
-}
-
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	default:
-		return 1
+	rank := func(pod *corev1.Pod) (rank int) {
+		if claim.PodReady(pod) {
+			rank += 2
+		}
+		if replaced(pod) {
+			rank++
+		}
+		return rank
 	}
+	first := slices.MinFunc(candidates, func(a, b *corev1.Pod) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(b.Name, a.Name)) })
+	return isOutdated[first.UID], ""
 }

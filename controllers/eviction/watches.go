@@ -2,10 +2,12 @@ package eviction
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -23,7 +25,6 @@ import (
 
 // SetupWithManager registers the controller and its watches. There must be one worker, see Reconcile.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
-	r.pauses.clock = clock.RealClock{}
 	isOutdated := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		return changesOf(o.(*listenersv1alpha1.PodListeners)) != ""
 	})
@@ -68,5 +69,45 @@ func (r *Reconciler) podToController(_ context.Context, o client.Object) []recon
 
 // request returns the request for the controller of a Pod, or for a Pod that has none.
 func request(pod *corev1.Pod) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: string(replacedBy(pod))}}
+	uid := pod.UID
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		uid = owner.UID
+	}
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: string(uid)}}
+}
+
+// waiting has the names of the PodListeners of outdated Pods, by their controllers. For these, events of their other
+// Pods matter. After a restart of the operator, the watch of PodListeners fills it again.
+type waiting struct {
+	mu          sync.Mutex
+	controllers map[reconcile.Request]sets.Set[string]
+}
+
+// add adds an outdated Pod of a controller.
+func (w *waiting) add(req reconcile.Request, podListeners string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.controllers == nil {
+		w.controllers = map[reconcile.Request]sets.Set[string]{}
+	}
+	if w.controllers[req] == nil {
+		w.controllers[req] = sets.New[string]()
+	}
+	w.controllers[req].Insert(podListeners)
+}
+
+// remove removes a Pod that is not outdated any more.
+func (w *waiting) remove(req reconcile.Request, podListeners string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.controllers[req].Delete(podListeners); len(w.controllers[req]) == 0 {
+		delete(w.controllers, req)
+	}
+}
+
+// podListeners returns the names of the PodListeners of a controller's outdated Pods, sorted.
+func (w *waiting) podListeners(req reconcile.Request) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return sets.List(w.controllers[req])
 }

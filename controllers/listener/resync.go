@@ -2,17 +2,14 @@ package listener
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/requests"
@@ -57,20 +54,12 @@ func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
 
 // touch changes the annotation of an object. The API server rejects the patch for a new object of the same name.
 func (r resync) touch(ctx context.Context, object exposure.Rejected) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": object.GetUID(), "annotations": map[string]any{names.AnnotationTouched: r.clock.Now().UTC().Format(time.RFC3339)},
-	}})
+	err := apply.PatchMetadata(ctx, r.client, object.DeepCopyObject().(client.Object), names.FieldManagerDefault, map[string]any{
+		"annotations": map[string]any{names.AnnotationTouched: r.clock.Now().UTC().Format(time.RFC3339)},
+	})
 	if err != nil {
-		return fmt.Errorf("encoding a patch of annotations: %w", err)
+		return client.IgnoreNotFound(err)
 	}
-	key := client.ObjectKey{Namespace: object.GetNamespace(), Name: object.GetName()}
-	err = r.client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("touching %T %s, which is rejected: %w", object.Object, key, err)
-	}
-	log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", key.String())
+	log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", client.ObjectKeyFromObject(object).String())
 	return nil
 }

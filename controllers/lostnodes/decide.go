@@ -31,8 +31,7 @@ type decision struct {
 	invalid string
 }
 
-// decide decides what to do about a volume that exists. Whether a release is possible at this time is checked before it
-// begins.
+// decide decides what to do about a volume that exists, not whether a release is possible at this time.
 func (o *observed) decide(now time.Time) decision {
 	node := o.pinned()
 	d := decision{lost: node != "" && claim.NodeLost(o.nodes[node])}
@@ -41,7 +40,8 @@ func (o *observed) decide(now time.Time) decision {
 		d.release, d.wait, d.invalid = o.decideRequest(value, now)
 	}
 	if d.release == "" && value != names.ReleaseNever && node != "" {
-		o.decideAutomatic(&d, node, now)
+		release, wait := o.decideAutomatic(node, d.lost, now)
+		d.release, d.wait = release, requests.Earliest(d.wait, wait)
 	}
 	return d
 }
@@ -63,25 +63,21 @@ func (o *observed) decideRequest(value string, now time.Time) (release string, w
 }
 
 // decideAutomatic decides whether the class demands the release of a volume that is pinned to the node.
-func (o *observed) decideAutomatic(d *decision, node string, now time.Time) {
-	after, ok := o.releaseAfter()
-	if d.lost && ok && o.recorded() {
+func (o *observed) decideAutomatic(node string, lost bool, now time.Time) (release string, wait time.Duration) {
+	if after, ok := o.releaseAfter(); lost && ok && o.recorded() {
 		since := o.lostSince(now)
 		if left := since.Add(after).Sub(now); left > 0 {
-			d.wait = requests.Earliest(d.wait, left)
-			return
+			return "", left
 		}
-		d.release = fmt.Sprintf("node %s is lost since %s", node, since.UTC().Format(time.RFC3339))
-		return
+		return fmt.Sprintf("node %s is lost since %s", node, since.UTC().Format(time.RFC3339)), 0
 	}
-	if d.lost || o.displaced == "" {
-		return
+	if lost || o.displaced == "" {
+		return "", 0
 	}
 	if left := requests.Left(o.nodes[node].CreationTimestamp, newNode, now); left > 0 {
-		d.wait = requests.Earliest(d.wait, left)
-		return
+		return "", left
 	}
-	d.release = o.displaced
+	return o.displaced, 0
 }
 
 // policy returns the policy of the class, or "" if the class is not known. A volume that was pinned before its class
@@ -97,9 +93,8 @@ func (o *observed) policy() listenersv1alpha1.PinningPolicy {
 	}
 }
 
-// releaseAfter returns how long the node must be lost before the volume is released. The second result is false if it
-// is never released automatically.
-func (o *observed) releaseAfter() (time.Duration, bool) {
+// releaseAfter returns how long the node must be lost before the volume is released; ok is false if it never is.
+func (o *observed) releaseAfter() (after time.Duration, ok bool) {
 	switch o.policy() {
 	case listenersv1alpha1.PinningPolicyPreferred:
 		return replacedNode, true

@@ -1,10 +1,12 @@
 package lostnodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -71,13 +73,8 @@ func unschedulable(pod *corev1.Pod) string {
 // names the node affinity of volumes shows that it has no room: another one may be outdated, for example about a claim
 // that was not bound yet.
 func displaces(pod *corev1.Pod, verdict string, node *corev1.Node, nodes []corev1.Node, affinities []*corev1.VolumeNodeAffinity) string {
-	elsewhere := false
-	for i := range nodes {
-		if nodes[i].Name != node.Name && refusal(pod, &nodes[i], affinities) == "" {
-			elsewhere = true
-		}
-	}
-	if !elsewhere {
+	takes := func(other corev1.Node) bool { return other.Name != node.Name && refusal(pod, &other, affinities) == "" }
+	if !slices.ContainsFunc(nodes, takes) {
 		return ""
 	}
 	if why := refusal(pod, node, affinities); why != "" {
@@ -137,7 +134,7 @@ func (r *Reconciler) otherAffinities(ctx context.Context, pod *corev1.Pod, excep
 		if err != nil || !known {
 			return nil, false, err
 		}
-		if affinity != nil && affinity.Required != nil {
+		if affinity != nil {
 			affinities = append(affinities, affinity)
 		}
 	}
@@ -151,8 +148,9 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 	switch {
 	case err != nil || pvc == nil:
 		return nil, false, err
-	case pvc.Spec.VolumeName == "":
-		known, err := r.bindsWithPod(ctx, pvc)
+	case pvc.Spec.VolumeName == "": // a claim that is bound when its Pod is scheduled does not delay that
+		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
+		known := class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
 		return nil, known, err
 	}
 	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
@@ -176,12 +174,25 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 	return pv.Spec.NodeAffinity, true, nil
 }
 
-// bindsWithPod reports whether a claim without a volume is bound when its Pod is scheduled, so that the scheduler need
-// not wait for it.
-func (r *Reconciler) bindsWithPod(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (bool, error) {
-	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
-	if err != nil || class == nil {
-		return false, err
+// stuck returns why a Pod of a pinned volume cannot be scheduled, and what to do, or "". The scheduler says that nodes
+// "didn't match PersistentVolume's node affinity", but neither which volume that is nor which node it needs.
+func (o *observed) stuck(d decision, now time.Time) string {
+	node := o.pinned()
+	if node == "" || d.release != "" || d.lost && !o.recorded() { // what follows is not known yet
+		return ""
 	}
-	return ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer, nil
+	for i := range o.pods {
+		pod := &o.pods[i]
+		verdict := unschedulable(pod)
+		switch {
+		case !namesVolumeAffinity(verdict):
+		case d.lost:
+			return fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, o.lostMessage(now))
+		default:
+			return fmt.Sprintf("Pod %s can only run on node %s, which claim %s is pinned to, and which does not take it, because %s; "+
+				"let the node take the Pod, or release the volume, which changes the address, by the annotation %s of the claim: set it to the current time (RFC 3339)",
+				pod.Name, node, o.claim.Name, cmp.Or(refusal(pod, o.nodes[node], nil), "of what the scheduler says: "+verdict), names.AnnotationRelease)
+		}
+	}
+	return ""
 }

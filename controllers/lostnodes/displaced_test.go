@@ -152,7 +152,7 @@ func checkDisplaced(t *testing.T, w *world, want string, more ...client.Object) 
 			t.Fatal(err)
 		}
 	}
-	o, err := r.observe(t.Context(), client.ObjectKeyFromObject(w.claim), fromCache)
+	o, err := r.observe(t.Context(), r.Client, client.ObjectKeyFromObject(w.claim))
 	if err != nil {
 		t.Fatal(err)
 	}

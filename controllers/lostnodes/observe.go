@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -28,29 +29,18 @@ type observed struct {
 	class    *listenersv1alpha1.ListenerClass
 	// pods are the Pods that use the claim and have not finished.
 	pods []corev1.Pod
-	// nodes has the existing nodes of the volume and of the Pods, by name.
+	// nodes has the nodes of the volume and of the Pods, by name. One that does not exist is nil.
 	nodes map[string]*corev1.Node
 	// displaced is why the node does not take a Pod that another node would take, or "".
 	displaced string
 }
 
-// source is where observe reads from.
-type source bool
-
-const (
-	fromCache     source = false
-	fromAPIServer source = true
-)
-
-// observe reads a claim and what decides about its volume. It reads Listener and class from the cache in any case. It
-// returns nil if the claim has no volume of the driver, or is being deleted.
-func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName, from source) (*observed, error) {
-	reader := client.Reader(r.Client)
-	if from == fromAPIServer {
-		reader = r.APIReader
-	}
+// observe reads a claim and what decides about its volume from the cache, which has an index of Pods, or from the API
+// server. It reads Listener and class from the cache in any case. It returns nil if the claim has no volume of the
+// driver, or is being deleted.
+func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key types.NamespacedName, podsOf ...client.ListOption) (*observed, error) {
 	pvc, err := lookup.Get(ctx, reader, key, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil || !provisioned(pvc) {
+	if err != nil || pvc == nil || !claim.IsListenerClaim(pvc) || pvc.Spec.VolumeName == "" || pvc.DeletionTimestamp != nil {
 		return nil, err
 	}
 	o := &observed{claim: pvc, nodes: map[string]*corev1.Node{}}
@@ -60,28 +50,21 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName, from
 	if o.pv != nil && !claim.IsBoundTo(o.pv, pvc) {
 		return nil, nil //nolint:nilnil // another driver's volume, or another claim's, is none of ours
 	}
-	if from == fromCache && o.pv != nil && !o.concerns() {
+	if o.pv != nil && !o.concerns() {
 		return o, nil
 	}
 	if err := r.observeListener(ctx, o); err != nil {
 		return nil, err
 	}
-	return o, r.observePods(ctx, reader, o, from)
-}
-
-// provisioned reports whether a claim has, or had, a volume of the driver, and is not being deleted.
-func provisioned(pvc *corev1.PersistentVolumeClaim) bool {
-	return claim.IsListenerClaim(pvc) && pvc.Spec.VolumeName != "" && pvc.DeletionTimestamp == nil
+	return o, observePods(ctx, reader, o, podsOf)
 }
 
 // observeListener reads the Listener of the claim and its class.
-func (r *Reconciler) observeListener(ctx context.Context, o *observed) error {
-	name := o.listenerName()
-	if name == "" {
+func (r *Reconciler) observeListener(ctx context.Context, o *observed) (err error) {
+	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: o.listenerName()}
+	if key.Name == "" {
 		return nil
 	}
-	var err error
-	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: name}
 	if o.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil || o.listener == nil || o.listener.Class() == "" {
 		return err
 	}
@@ -90,41 +73,29 @@ func (r *Reconciler) observeListener(ctx context.Context, o *observed) error {
 }
 
 // observePods reads the Pods that use the claim, and the nodes of volume and Pods.
-func (r *Reconciler) observePods(ctx context.Context, reader client.Reader, o *observed, from source) error {
+func observePods(ctx context.Context, reader client.Reader, o *observed, podsOf []client.ListOption) error {
 	var pods corev1.PodList
-	options := []client.ListOption{client.InNamespace(o.claim.Namespace)}
-	if from == fromCache {
-		options = append(options, client.MatchingFields{index.PodsByClaim: o.claim.Name})
-	}
-	if err := reader.List(ctx, &pods, options...); err != nil {
+	if err := reader.List(ctx, &pods, append(podsOf, client.InNamespace(o.claim.Namespace))...); err != nil {
 		return fmt.Errorf("listing the Pods of claim %s: %w", client.ObjectKeyFromObject(o.claim), err)
 	}
-	read := []string{o.pinned()}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if claim.PodFinished(pod) || !slices.Contains(index.PodClaims(pod), o.claim.Name) {
-			continue
-		}
-		o.pods = append(o.pods, *pod)
-		read = append(read, pod.Spec.NodeName)
+	o.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
+		return claim.PodFinished(&pod) || !slices.Contains(index.PodClaims(&pod), o.claim.Name)
+	})
+	used := sets.New(o.pinned())
+	for i := range o.pods {
+		used.Insert(o.pods[i].Spec.NodeName)
 	}
-	for _, name := range read {
-		if name == "" || o.nodes[name] != nil {
-			continue
-		}
+	for name := range used.Delete("") {
 		node, err := lookup.Get(ctx, reader, types.NamespacedName{Name: name}, &corev1.Node{})
 		if err != nil {
 			return err
 		}
-		if node != nil {
-			o.nodes[name] = node
-		}
+		o.nodes[name] = node
 	}
 	return nil
 }
 
-// concerns reports whether there may be something to do about a volume that exists: it is pinned, has an annotation of
-// this package, or a release of it is requested.
+// concerns reports whether a volume that exists is pinned, has an annotation of this package, or is to be released.
 func (o *observed) concerns() bool {
 	return o.pv.Spec.NodeAffinity != nil || o.recorded() || o.pv.Annotations[names.AnnotationReleasedFrom] != "" ||
 		o.claim.Annotations[names.AnnotationRelease] != ""
@@ -137,13 +108,11 @@ func (o *observed) interrupted() bool {
 
 // listenerName returns the name of the Listener of the claim, or "".
 func (o *observed) listenerName() string {
-	var selector claim.Selector
-	var err error
-	if o.pv != nil {
-		selector, err = claim.VolumeSelector(o.pv)
-	} else {
-		selector, err = claim.VolumeSelector(claim.Volume(o.claim, ""))
+	pv := o.pv
+	if pv == nil {
+		pv = claim.Volume(o.claim, "")
 	}
+	selector, err := claim.VolumeSelector(pv)
 	if err != nil {
 		return ""
 	}

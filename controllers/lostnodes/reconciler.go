@@ -52,7 +52,7 @@ type Reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName, fromCache)
+	o, err := r.observe(ctx, r.Client, req.NamespacedName, client.MatchingFields{index.PodsByClaim: req.Name})
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
@@ -92,12 +92,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now time.Time) error {
 	var since any
 	if lost {
-		if gone, err := r.confirmLost(ctx, o.pinned()); err != nil || !gone {
+		node, err := lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: o.pinned()}, &corev1.Node{})
+		if err != nil || !claim.NodeLost(node) {
 			return err // the cache follows
 		}
 		since = now.UTC().Format(time.RFC3339)
 	}
-	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationLostSince: since}); err != nil {
+	if err := r.annotate(ctx, o, names.AnnotationLostSince, since); err != nil {
 		return err
 	}
 	if lost {
@@ -105,12 +106,6 @@ func (r *Reconciler) record(ctx context.Context, o *observed, lost bool, now tim
 		r.emit(o, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodeLost, o.lostMessage(now))
 	}
 	return nil
-}
-
-// confirmLost reports whether a node is lost according to the API server.
-func (r *Reconciler) confirmLost(ctx context.Context, name string) (bool, error) {
-	node, err := lookup.Get(ctx, r.APIReader, types.NamespacedName{Name: name}, &corev1.Node{})
-	return err == nil && claim.NodeLost(node), err
 }
 
 // report writes what happened to the volume into the condition of the Listener. When the volume has moved, it emits an
@@ -126,7 +121,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed) error {
 	if err := r.reportCondition(ctx, o, reported); err != nil || !done {
 		return err
 	}
-	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationReleasedFrom: nil}); err != nil {
+	if err := r.annotate(ctx, o, names.AnnotationReleasedFrom, nil); err != nil {
 		return err
 	}
 	if from != to {

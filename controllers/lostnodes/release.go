@@ -2,7 +2,6 @@ package lostnodes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
@@ -42,7 +42,7 @@ const (
 //  4. The finalizer is removed. Now the claim is Lost, as it is when a volume was deleted by hand.
 //  5. The new volume is created.
 func (r *Reconciler) release(ctx context.Context, key types.NamespacedName, cached *observed, decided decision) error {
-	o, err := r.observe(ctx, key, fromAPIServer)
+	o, err := r.observe(ctx, r.APIReader, key)
 	if err != nil || o == nil || o.pv == nil || o.pv.UID != cached.pv.UID {
 		return err // the cache follows
 	}
@@ -57,7 +57,7 @@ func (r *Reconciler) release(ctx context.Context, key types.NamespacedName, cach
 	if err := r.adopt(ctx, o); err != nil {
 		return err
 	}
-	if err := r.annotate(ctx, o.pv, map[string]any{names.AnnotationReleasedFrom: o.pinned()}); err != nil {
+	if err := r.annotate(ctx, o, names.AnnotationReleasedFrom, o.pinned()); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("Releasing a volume", "PersistentVolume", o.pv.Name, "node", o.pinned(), "why", decided.release)
@@ -90,12 +90,7 @@ func (o *observed) forbidden() string {
 
 // foreignFinalizers returns the finalizers of a volume that neither Kubernetes nor the provisioner removes, or "".
 func foreignFinalizers(pv *corev1.PersistentVolume) string {
-	var foreign []string
-	for _, finalizer := range pv.Finalizers {
-		if finalizer != finalizerProtection && finalizer != finalizerProvisioner {
-			foreign = append(foreign, finalizer)
-		}
-	}
+	foreign := slices.DeleteFunc(slices.Clone(pv.Finalizers), func(f string) bool { return f == finalizerProtection || f == finalizerProvisioner })
 	return strings.Join(foreign, ", ")
 }
 
@@ -103,7 +98,7 @@ func foreignFinalizers(pv *corev1.PersistentVolume) string {
 // because a release was interrupted or the volume was deleted by hand. If a Pod on an existing node uses the claim, and
 // the class is pinned, the new volume is pinned to that node, because its address may be known.
 func (r *Reconciler) replace(ctx context.Context, key types.NamespacedName) error {
-	o, err := r.observe(ctx, key, fromAPIServer)
+	o, err := r.observe(ctx, r.APIReader, key)
 	if err != nil || o == nil || o.pv != nil && !o.interrupted() {
 		return err // the cache follows
 	}
@@ -137,13 +132,11 @@ func (r *Reconciler) create(ctx context.Context, o *observed, created *corev1.Pe
 	}
 	from := created.Annotations[names.AnnotationReleasedFrom]
 	log.FromContext(ctx).Info("Created a volume again", "PersistentVolume", created.Name, "releasedFrom", from)
-	if from == "" {
-		r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeRestored,
-			fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name))
-		return nil
+	reason, text := listenersv1alpha1.ReasonVolumeRestored, fmt.Sprintf("PersistentVolume %s did not exist any more, and was created again from its claim", created.Name)
+	if from != "" {
+		reason, text = listenersv1alpha1.ReasonVolumeReleased, fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from)
 	}
-	r.emit(o, corev1.EventTypeNormal, listenersv1alpha1.ReasonVolumeReleased,
-		fmt.Sprintf("PersistentVolume %s is released from node %s: its Pod can start on another node", created.Name, from))
+	r.emit(o, corev1.EventTypeNormal, reason, text)
 	return nil
 }
 
@@ -216,19 +209,11 @@ func (r *Reconciler) unprotect(ctx context.Context, o *observed) (bool, error) {
 	return len(o.pv.Finalizers) == 0, nil
 }
 
-// annotate changes annotations of the observed version of a volume, and updates its resource version. The value nil
-// removes one. Any other version is a conflict.
-func (r *Reconciler) annotate(ctx context.Context, pv *corev1.PersistentVolume, annotations map[string]any) error {
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pv.UID, "resourceVersion": pv.ResourceVersion, "annotations": annotations,
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding a patch of PersistentVolume %s: %w", pv.Name, err)
-	}
-	patched := pv.DeepCopy() // the cache's object must not change
-	if err := r.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, raw), client.FieldOwner(names.FieldManagerLostNodes)); err != nil {
-		return fmt.Errorf("annotating PersistentVolume %s: %w", pv.Name, err)
-	}
-	pv.ResourceVersion = patched.ResourceVersion
-	return nil
+// annotate changes an annotation of the observed version of a volume, or removes it if the value is nil, and observes
+// the result. Any other version is a conflict.
+func (r *Reconciler) annotate(ctx context.Context, o *observed, key string, value any) error {
+	o.pv = o.pv.DeepCopy() // the cache's object must not change
+	return apply.PatchMetadata(ctx, r.Client, o.pv, names.FieldManagerLostNodes, map[string]any{
+		"resourceVersion": o.pv.ResourceVersion, "annotations": map[string]any{key: value},
+	})
 }

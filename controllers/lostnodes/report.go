@@ -42,7 +42,7 @@ func (r *Reconciler) reportCondition(ctx context.Context, o *observed, pv *corev
 		return nil // without its other fields, there is no status
 	}
 	var volumes corev1.PersistentVolumeList
-	err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o.listener))})
+	err := r.Client.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o.listener).String()})
 	if err != nil {
 		return fmt.Errorf("listing the volumes of Listener %s: %w", client.ObjectKeyFromObject(o.listener), err)
 	}
@@ -78,27 +78,25 @@ func condition(volumes []corev1.PersistentVolume, before *metav1.Condition) *met
 			texts[reason] = append(texts[reason], text)
 		}
 	}
+	after := &metav1.Condition{
+		Type: listenersv1alpha1.ListenerNodesAvailable, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonNodeReturned,
+		Message: "every node that a volume is pinned to exists",
+	}
 	for _, reason := range []string{listenersv1alpha1.ReasonNodeLost, listenersv1alpha1.ReasonVolumeReleased, listenersv1alpha1.ReasonVolumeMoved} {
 		if len(texts[reason]) == 0 {
 			continue
 		}
 		slices.Sort(texts[reason])
-		status := metav1.ConditionFalse
-		if reason == listenersv1alpha1.ReasonVolumeMoved {
-			status = metav1.ConditionTrue
+		after.Reason, after.Message = reason, message.Printable(strings.Join(texts[reason], "; "), message.MaxCondition)
+		if reason != listenersv1alpha1.ReasonVolumeMoved {
+			after.Status = metav1.ConditionFalse
 		}
-		return &metav1.Condition{
-			Type: listenersv1alpha1.ListenerNodesAvailable, Status: status, Reason: reason,
-			Message: message.Printable(strings.Join(texts[reason], "; "), message.MaxCondition),
-		}
+		return after
 	}
 	if before == nil || before.Status == metav1.ConditionTrue {
 		return before
 	}
-	return &metav1.Condition{
-		Type: listenersv1alpha1.ListenerNodesAvailable, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonNodeReturned,
-		Message: "every node that a volume is pinned to exists",
-	}
+	return after
 }
 
 // history returns what happened to a volume, or "".

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -27,12 +26,10 @@ import (
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.conditions = apply.New(r.Client, names.FieldManagerLostNodes)
 	changes := predicates.NotInInitialList() // the first watch enqueues all requests at the start
-	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return claim.IsListenerClaim(o)
-	})
+	provisionedOnly := predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerClaim(o) })
 	return requests.Controller(mgr, "lostnodes", 1).
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(provisionedOnly, predicates.StatusIgnored())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(changes, predicates.StatusIgnored())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToClaims), builder.WithPredicates(changes, predicates.NodeSchedulingChanged())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, podMayReleaseVolume())).
 		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims),
@@ -54,26 +51,15 @@ func podMayReleaseVolume() predicate.Predicate {
 	}
 }
 
-func volumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
-	pv := o.(*corev1.PersistentVolume)
-	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
-}
-
 func (r *Reconciler) nodeToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByNode: o.GetName()})
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim, client.MatchingFields{index.VolumesByNode: o.GetName()})
 }
 
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.volumesToClaims(ctx, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
+	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, index.VolumeToClaim,
+		client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
 }
 
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})
-}
-
-func (r *Reconciler) volumesToClaims(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToClaim, options...)
 }

@@ -106,7 +106,7 @@ func createConfig(t *testing.T, c client.Client) *operatorv1alpha1.ListenerOpera
 func reconciler(c client.Client, namespace string) *Reconciler {
 	return &Reconciler{
 		Client: c, Namespace: namespace, Image: image,
-		apiReader: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), clock: clock.RealClock{},
+		apiReader: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: events.NewFakeRecorder(100), Clock: clock.RealClock{},
 	}
 }
 
@@ -150,7 +150,7 @@ func TestSecurityContextConstraintsFollowTheirAPI(t *testing.T) {
 	g := NewWithT(t)
 	crds.Remove(t, c, crds.SecurityContextConstraints)
 	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
-		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 	})
 	config := &operatorv1alpha1.ListenerOperator{}
 	available := func() string {
@@ -204,7 +204,7 @@ func TestOperatorInstallsRepairsAndRemovesByWatches(t *testing.T) {
 	c, namespace := fresh(t)
 	g := NewWithT(t)
 	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
-		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 	})
 	config := &operatorv1alpha1.ListenerOperator{}
 	available := func() bool {

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -175,7 +176,7 @@ func TestEachRepairIsCountedOnce(t *testing.T) {
 	g := NewWithT(t)
 	createConfig(t, c)
 	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
-		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 	})
 	driver := &storagev1.CSIDriver{ObjectMeta: objectMeta(names.Driver)}
 	class := &storagev1.StorageClass{ObjectMeta: objectMeta(names.Driver)}

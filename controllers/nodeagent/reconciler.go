@@ -56,6 +56,8 @@ type Reconciler struct {
 	FirstSpec string
 	// APIs reports which optional kinds the cluster serves.
 	APIs *platform.APIs
+	// Clock is the time.
+	Clock clock.PassiveClock
 
 	// apiReader reads without the cache.
 	apiReader client.Reader
@@ -65,7 +67,6 @@ type Reconciler struct {
 	serves  func(schema.GroupVersionKind) bool
 	applier *apply.Applier
 	events  events.EventRecorder
-	clock   clock.PassiveClock
 
 	// State of earlier reconciliations, which never run concurrently.
 
@@ -101,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, config *operatorv1alpha1.Lis
 	default:
 		done = r.install(ctx, o)
 	}
-	status, recheck := describe(o, done, r.clock.Now())
+	status, recheck := describe(o, done, r.Clock.Now())
 	if err := errors.Join(done.err, r.writeStatus(ctx, config, status), r.writeOperatorCondition(ctx, status)); err != nil {
 		return reconcile.Result{}, err
 	}

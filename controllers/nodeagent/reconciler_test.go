@@ -65,7 +65,7 @@ func newHarness(t *testing.T, intercept interceptor.Funcs, objects ...client.Obj
 	h := &harness{t: t, clock: clocktesting.NewFakePassiveClock(start), events: events.NewFakeRecorder(100)}
 	h.Reconciler = &Reconciler{
 		Client: fakeclient.Cached(c, namespace), Namespace: namespace, Image: "listener-operator:test",
-		apiReader: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, clock: h.clock,
+		apiReader: c, stackable: nothingElseRuns, serves: servesNothingOptional, applier: apply.New(c, names.FieldManagerOperator), events: h.events, Clock: h.clock,
 	}
 	return h
 }

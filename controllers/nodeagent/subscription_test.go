@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,7 +46,7 @@ func TestAgentsFollowTheOperatorDeployment(t *testing.T) {
 	g.Expect(c.Create(t.Context(), deployment)).To(Succeed())
 	config := createConfig(t, c)
 	apiserver.StartManager(t, nil, namespace, func(mgr ctrl.Manager) error {
-		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t)}).SetupWithManager(mgr)
+		return (&Reconciler{Client: mgr.GetClient(), Namespace: namespace, Image: "listener-operator:test", APIs: optionalAPIs(t), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 	})
 	agents := &appsv1.DaemonSet{}
 	pod := func() corev1.PodSpec {

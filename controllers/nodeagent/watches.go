@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,10 +37,9 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.apiReader = mgr.GetAPIReader()
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
 	r.events = mgr.GetEventRecorder(names.EventReporter)
-	r.clock = clock.RealClock{}
 	r.serves = r.APIs.Serves
 	r.stackable = func(ctx context.Context) (stackable.Installation, error) {
-		return stackable.Running(ctx, r.Client, r.clock.Now())
+		return stackable.Running(ctx, r.Client, r.Clock.Now())
 	}
 	if err := mgr.Add(&firstStart{writer: r.Client, apiReader: r.apiReader, namespace: r.Namespace, clusterDomain: r.ClusterDomain, spec: r.FirstSpec}); err != nil {
 		return fmt.Errorf("adding the step of the first start: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,7 +68,7 @@ func TestAPodGetsItsAddressesWhateverHappensToAWrite(t *testing.T) {
 func setup(mgr ctrl.Manager) error {
 	return (&podlisteners.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder(names.EventReporter),
-		Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
+		Backends: backends.All(), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr)
 }
 

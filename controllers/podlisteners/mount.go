@@ -11,14 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
-	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // mount is one listener volume of a Pod, with the objects on which its addresses depend.
@@ -35,25 +33,12 @@ type mount struct {
 	backend *exposure.Backend
 }
 
-// readSelector reads the selector of the PersistentVolume. It reports whether that is a listener volume which is bound
-// to the claim.
-func (m *mount) readSelector() bool {
-	if !claim.IsBoundTo(m.pv, m.claim) {
-		return false
-	}
-	var err error
-	m.selector, err = claim.VolumeSelector(m.pv)
-	return err == nil
-}
-
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }
 
-func (m *mount) pinned() bool { return len(index.PinnedNodes(m.pv)) > 0 }
-
-// pinnedElsewhere reports whether the volume is pinned to other nodes than this one, where the kubelet does not mount
-// it.
+// pinnedElsewhere reports whether the volume is pinned to other nodes than this one: the kubelet does not mount it.
 func (m *mount) pinnedElsewhere(node string) bool {
-	return m.pinned() && !slices.Contains(index.PinnedNodes(m.pv), node)
+	nodes := index.PinnedNodes(m.pv)
+	return len(nodes) > 0 && !slices.Contains(nodes, node)
 }
 
 // reservation returns the node affinity of the volume, nil if it is not pinned, and the annotation that records the
@@ -66,7 +51,7 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 	recorded := m.pv.Annotations[names.AnnotationNode]
 	pins := m.pv.Spec.NodeAffinity == nil && m.class != nil && m.class.Pinning() != nil
 	switch {
-	case m.pinned(), leaving && recorded == "":
+	case len(index.PinnedNodes(m.pv)) > 0, leaving && recorded == "":
 		return m.pv.Spec.NodeAffinity, nil
 	case pins && !published && !leaving:
 		return index.NodeAffinity(node), nil
@@ -78,37 +63,9 @@ func (m *mount) reservation(node string, leaving, mounting, published bool) (*co
 	return m.pv.Spec.NodeAffinity, map[string]string{names.AnnotationNode: recorded}
 }
 
-// labelled reports whether the Pod has the label of the Listener.
-func (m *mount) labelled(pod *corev1.Pod) bool {
-	return m.listener != nil && pod.Labels[names.PodMountLabel(m.listener.UID)] == m.listener.Name
-}
-
 // newListener is how long a Listener may take until its status has addresses, or why there are none, before it is
 // reported: half of what the node agent waits for an object that does not exist.
 const newListener = 5 * time.Second
-
-// maxWait returns how much longer a Listener may take that was just created, or 0.
-func (m *mount) maxWait() time.Duration {
-	if m.listener == nil {
-		return 0
-	}
-	return requests.Left(m.listener.CreationTimestamp, newListener, time.Now())
-}
-
-// ownListener reports whether claim and PersistentVolume are owners of the Listener. They are from the beginning,
-// unless Stackable's listener operator created it, which the claim then does not own, or it is that of an earlier
-// claim, which the volume does not own before the first mount.
-func (m *mount) ownListener() bool {
-	return claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID)
-}
-
-// listenerRef returns the Listener as the related object of an event, or a nil interface.
-func (m *mount) listenerRef() runtime.Object {
-	if m.listener == nil {
-		return nil
-	}
-	return m.listener
-}
 
 // entry returns the desired entry of the volume. It has the addresses of the previous entry while new ones are unknown.
 func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1alpha1.PodListener) listenersv1alpha1.PodListener {
@@ -122,23 +79,18 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 		return entry
 	}
 	status, own := m.listener.Status, m.ownAddresses(pod, node)
+	entry.Scope = listenersv1alpha1.ListenerScopeNode
+	var addresses []listenersv1alpha1.IngressAddress
 	switch {
 	case own != nil && (len(own.Addresses) > 0 || status.NodePorts == nil):
-		entry.Scope = listenersv1alpha1.ListenerScopeNode
-		if len(own.Addresses) > 0 {
-			entry.IngressAddresses = own.Addresses
-		}
+		addresses = own.Addresses
 	case status.NodePorts == nil:
-		entry.Scope = listenersv1alpha1.ListenerScopeCluster
-		entry.IngressAddresses = status.IngressAddresses
-	default:
-		entry.Scope = listenersv1alpha1.ListenerScopeNode
-		if node == nil {
-			break
-		}
-		if addresses := m.nodeAddresses(node); len(addresses) > 0 {
-			entry.IngressAddresses = addresses
-		}
+		entry.Scope, entry.IngressAddresses = listenersv1alpha1.ListenerScopeCluster, status.IngressAddresses
+	case node != nil:
+		addresses = m.nodeAddresses(node)
+	}
+	if len(addresses) > 0 {
+		entry.IngressAddresses = addresses
 	}
 	return entry
 }
@@ -243,8 +195,7 @@ func (m *mount) deletedListener() string {
 		m.claim.Namespace, m.listenerName(), m.volume)
 }
 
-// changedSelector returns what it means that the claim now has other annotations than when its volume was provisioned,
-// or "".
+// changedSelector explains that the claim has other annotations than its volume was provisioned with, or returns "".
 func (m *mount) changedSelector() string {
 	now, err := claim.ParseSelector(m.claim.Annotations)
 	if err != nil && !errors.Is(err, claim.ErrBothSelectors) || now == m.selector {

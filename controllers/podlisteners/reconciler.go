@@ -19,7 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,8 +31,10 @@ import (
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/columns"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // Reconciler writes PodListeners. Its requests are names of PodListeners objects, which need not exist.
@@ -44,12 +49,15 @@ type Reconciler struct {
 	Backends backends.List
 	// Applier writes PersistentVolumes, and the Listeners of class-based claims.
 	Applier *apply.Applier
+	// Clock is the time.
+	Clock clock.PassiveClock
 
-	// pods has the names of the Pods that requests are for.
-	pods podNames
-	// writes has the podWrites of Pods, by the name of their PodListeners. Those of one Pod are not accessed
-	// concurrently, because a request is not processed twice at a time.
-	writes sync.Map
+	// podNames has the names of the Pods with claims that were in the cache, by uid: requests have no more than that.
+	podNames sync.Map
+	// created has when PodListeners were created that the cache may not have yet, by name.
+	created sync.Map
+	// labelled has the podLabels that were added to Pods, by uid.
+	labelled sync.Map
 	// warnings are those of Pods, by the name of their PodListeners.
 	warnings message.Warnings[string, cause]
 }
@@ -59,79 +67,51 @@ type cause struct{ volume, reason string }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	existing, pod, err := r.observe(ctx, req.NamespacedName)
+	existing, err := lookup.Get(ctx, r.Client, req.NamespacedName, &listenersv1alpha1.PodListeners{})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	pod, err := r.pod(ctx, req.NamespacedName, existing)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if pod == nil {
+		uid := listenersv1alpha1.PodUID(req.Name)
 		r.warnings.Forget(req.Name)
-		r.writes.Delete(req.Name)
-		r.pods.forget(listenersv1alpha1.PodUID(req.Name))
+		r.podNames.Delete(uid)
+		r.created.Delete(req.Name)
+		r.labelled.Delete(uid)
 	}
-	var wait time.Duration
-	switch decide(existing, pod) {
-	case remove:
-		err = r.delete(ctx, existing)
-	case replace:
-		if err = r.delete(ctx, existing); err == nil {
-			wait, err = r.publish(ctx, nil, pod)
-		}
-	case publish:
-		wait, err = r.publish(ctx, existing, pod)
-	case watchScheduling:
-		wait, err = r.remindScheduler(ctx, pod)
-	case keep:
-	}
+	wait, err := r.reconcile(ctx, existing, pod)
 	if err == nil && wait == 0 {
 		wait = r.warnings.RepeatAfter(req.Name)
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
 }
 
-// decision is what to do with the PodListeners of a Pod.
-type decision int
-
-const (
-	// keep means that there is nothing to do yet, or nothing any more.
-	keep decision = iota
-	// remove means that the object matches no Pod, or a Pod that needs none.
-	remove
-	// replace means that the object does not match the Pod.
-	replace
-	// publish means that the addresses have to be written, into a new object if there is none.
-	publish
-	// watchScheduling means that the Pod will need addresses when it is bound to a node.
-	watchScheduling
-)
-
-// decide compares a PodListeners with its Pod. Either is nil if it does not exist.
-func decide(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) decision {
+// reconcile compares a PodListeners with its Pod. Either is nil if it does not exist. A new object is needed when the
+// kubelet is going to mount the volumes of the Pod, or has mounted them. wait is when to look again, or 0.
+func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) (wait time.Duration, _ error) {
 	switch {
 	case pod == nil || !mountsClaims(pod):
-		return remove
-	case existing == nil || pod.Spec.NodeName == "":
-		return decideNew(pod)
-	case existing.DeletionTimestamp != nil:
-		return remove // it is created again when it is deleted
-	case deletedWhileWaiting(pod, existing):
-		return remove
-	case !matches(existing, pod):
-		return replace
-	default:
-		return publish
-	}
-}
-
-// decideNew decides whether a Pod without PodListeners needs one: the kubelet is going to mount its volumes, or has
-// mounted them. A Pod that is not bound to a node yet is reconciled again when it is.
-func decideNew(pod *corev1.Pod) decision {
-	switch {
+		return 0, r.delete(ctx, existing)
+	case existing != nil && pod.Spec.NodeName != "":
+		if existing.DeletionTimestamp != nil || deletedWhileWaiting(pod, existing) {
+			return 0, r.delete(ctx, existing) // it is created again when it is deleted
+		}
+		if !matches(existing, pod) {
+			if err := r.delete(ctx, existing); err != nil {
+				return 0, err
+			}
+			existing = nil
+		}
+		return r.publish(ctx, existing, pod)
 	case pod.DeletionTimestamp != nil || claim.PodFinished(pod):
-		return keep
+		return 0, nil
 	case pod.Spec.NodeName == "":
-		return watchScheduling
+		return r.remindScheduler(ctx, pod)
 	default:
-		return publish
+		return r.publish(ctx, nil, pod)
 	}
 }
 
@@ -151,15 +131,9 @@ func matches(existing *listenersv1alpha1.PodListeners, pod *corev1.Pod) bool {
 // an address. The node agent stops waiting when the object is deleted; otherwise the wait would delay the deletion of
 // the Pod.
 func deletedWhileWaiting(pod *corev1.Pod, existing *listenersv1alpha1.PodListeners) bool {
-	if pod.DeletionTimestamp == nil || pod.Status.Phase != corev1.PodPending {
-		return false
-	}
-	for _, entry := range existing.Spec.Listeners {
-		if len(entry.IngressAddresses) == 0 {
-			return true
-		}
-	}
-	return len(existing.Spec.Listeners) == 0
+	entries := slices.Collect(maps.Values(existing.Spec.Listeners))
+	return pod.DeletionTimestamp != nil && pod.Status.Phase == corev1.PodPending &&
+		(len(entries) == 0 || slices.ContainsFunc(entries, func(l listenersv1alpha1.PodListener) bool { return len(l.IngressAddresses) == 0 }))
 }
 
 // delete deletes the observed version of an object, unless it is nil or is being deleted. It removes finalizers, except
@@ -168,37 +142,26 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 	if existing == nil {
 		return nil
 	}
-	existing, err := r.removeFinalizers(ctx, existing)
-	if err != nil || existing == nil || existing.DeletionTimestamp != nil {
-		return err
-	}
-	err = r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", client.ObjectKeyFromObject(existing), err)
-	}
-	withdrawn.Inc()
-	r.setCreated(existing.Name, time.Time{})
-	return nil
-}
-
-// removeFinalizers removes the finalizers of an object, except those of Kubernetes, and returns the object as it is
-// then, or nil if it does not exist any more.
-func (r *Reconciler) removeFinalizers(ctx context.Context, existing *listenersv1alpha1.PodListeners) (*listenersv1alpha1.PodListeners, error) {
-	desired := existing.DeepCopy()
-	desired.Finalizers = slices.DeleteFunc(desired.Finalizers, func(f string) bool {
+	key, object := client.ObjectKeyFromObject(existing), existing.DeepCopy()
+	object.Finalizers = slices.DeleteFunc(object.Finalizers, func(f string) bool {
 		return f != metav1.FinalizerDeleteDependents && f != metav1.FinalizerOrphanDependents
 	})
-	if len(desired.Finalizers) == len(existing.Finalizers) {
-		return existing, nil
+	if len(object.Finalizers) < len(existing.Finalizers) {
+		patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
+		if err := r.Client.Patch(ctx, object, patch, client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing the finalizers of PodListeners %s: %w", key, err)
+		}
 	}
-	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	switch err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault)); {
-	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // an object that does not exist is no error
-	case err != nil:
-		return nil, fmt.Errorf("removing the finalizers of PodListeners %s: %w", client.ObjectKeyFromObject(existing), err)
+	if object.DeletionTimestamp != nil {
+		return nil
 	}
-	return desired, nil
+	err := r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", key, err)
+	}
+	withdrawn.Inc()
+	r.created.Delete(key.Name)
+	return nil
 }
 
 // publish labels the Pod and its volumes, writes the addresses that lead to the Pod, and emits events about missing
@@ -210,13 +173,12 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	if err != nil || existing == nil && len(mounts) == 0 {
 		return 0, err
 	}
-	desired := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
-	observed := desired.Spec.Listeners
-	if existing != nil {
-		desired = existing.DeepCopy()
-		observed = existing.Spec.Listeners
+	desired := existing.DeepCopy()
+	if existing == nil {
+		desired = listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, pod.Spec.NodeName)
 	}
-	node, err := r.node(ctx, pod.Spec.NodeName)
+	observed := desired.Spec.Listeners
+	node, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pod.Spec.NodeName}, &corev1.Node{})
 	if err != nil {
 		return 0, err
 	}
@@ -229,7 +191,7 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	desired.Spec.Summary = columns.Volumes(desired.Spec.Listeners)
 	switch {
 	case existing != nil:
-		r.setCreated(existing.Name, time.Time{}) // if it is deleted now, it is created again
+		r.created.Delete(existing.Name) // if it is deleted now, it is created again
 		return 0, r.update(ctx, existing, desired)
 	case wait > 0:
 		return wait, nil // usually, the Listener changes earlier, which is watched
@@ -238,14 +200,16 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 }
 
+// cacheLag is for how long an object that is not in the cache is not created again. It may have been deleted meanwhile.
+const cacheLag = time.Second
+
 // update changes the observed version of an object, if the desired one differs.
 func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1alpha1.PodListeners) error {
 	if equality.Semantic.DeepEqual(desired.Spec, existing.Spec) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(existing, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault))
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := r.Client.Patch(ctx, desired, patch, client.FieldOwner(names.FieldManagerDefault)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("updating PodListeners %s: %w", client.ObjectKeyFromObject(existing), err)
 	}
 	return nil
@@ -254,13 +218,15 @@ func (r *Reconciler) update(ctx context.Context, existing, desired *listenersv1a
 // create creates an object. One that exists already is reconciled when the cache has it, and a namespace that is being
 // deleted takes no new objects. wait is when to create the object again unless the cache has it then, or 0.
 func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodListeners) (wait time.Duration, _ error) {
-	if wait := time.Until(r.podWrites(desired.Name).created.Add(cacheLag)); wait > 0 {
-		return wait, nil
+	if last, ok := r.created.Load(desired.Name); ok {
+		if wait := cacheLag - r.Clock.Since(last.(time.Time)); wait > 0 {
+			return wait, nil
+		}
 	}
 	err := r.Client.Create(ctx, desired, client.FieldOwner(names.FieldManagerDefault))
 	switch {
 	case err == nil:
-		r.setCreated(desired.Name, time.Now())
+		r.created.Store(desired.Name, r.Clock.Now())
 		return 0, nil
 	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return 0, nil
@@ -269,55 +235,71 @@ func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodL
 	}
 }
 
-// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. wait
-// is how long those may be missing without a reason, or 0.
+// entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. Those
+// whose claims or PersistentVolumes were not observed keep their entries. wait is how long addresses may be missing
+// without a reason, or 0.
 func (r *Reconciler) entries(
-	observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []mount,
+	observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []*mount,
 ) (desired map[string]listenersv1alpha1.PodListener, wait time.Duration) {
 	desired = map[string]listenersv1alpha1.PodListener{}
-	for i := range mounts {
-		m := &mounts[i]
+	for i := range pod.Spec.Volumes {
+		if entry, ok := observed[pod.Spec.Volumes[i].Name]; ok {
+			desired[pod.Spec.Volumes[i].Name] = entry
+		}
+	}
+	for _, m := range mounts {
 		entry := m.entry(pod, node, observed[m.volume])
 		desired[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
-			r.warningDue(pod, m, listenersv1alpha1.ReasonWaitingForAddress, "")
+			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, actionMount, "")
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonListenerNotFound, actionMount, m.deletedListener())
 		} else if action, text := m.waitReason(pod, node); text != "" {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, action,
 				fmt.Sprintf("Volume %q waits for an address of Listener %s/%s: %s", m.volume, pod.Namespace, m.listenerName(), text))
-		} else {
-			wait = max(wait, m.maxWait())
+		} else if m.listener != nil {
+			wait = max(wait, requests.Left(m.listener.CreationTimestamp, newListener, r.Clock.Now()))
 		}
 	}
-	keepUnobserved(desired, observed, pod, mounts)
 	return desired, wait
 }
 
-// emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one, which is repeated later.
+// startAddresses returns the addresses that a Pod started with, by volume, for the volumes whose class restarts Pods
+// when they change. Those of a Pod that has run before they were recorded are not known: then the present ones count,
+// which must not be taken for changed ones. While the class is not known, nothing changes.
+func startAddresses(
+	recorded map[string][]listenersv1alpha1.IngressAddress, entries map[string]listenersv1alpha1.PodListener, mounts []*mount,
+) map[string][]listenersv1alpha1.IngressAddress {
+	start := map[string][]listenersv1alpha1.IngressAddress{}
+	for volume := range entries {
+		if addresses, ok := recorded[volume]; ok {
+			start[volume] = addresses
+		}
+	}
+	for _, m := range mounts {
+		switch now := entries[m.volume].IngressAddresses; {
+		case m.class == nil:
+		case !m.class.RestartsPods():
+			delete(start, m.volume)
+		case len(start[m.volume]) == 0 && len(now) > 0:
+			start[m.volume] = now
+		}
+	}
+	return start
+}
+
+// emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one, which is repeated later. An
+// empty text means that the reason does not hold any more.
 func (r *Reconciler) emitEvent(pod *corev1.Pod, m *mount, reason, action, text string) {
-	if !r.warningDue(pod, m, reason, text) {
-		return
+	if r.warningDue(pod, m, reason, text) {
+		var related runtime.Object // not a pointer that is nil
+		if m.listener != nil {
+			related = m.listener
+		}
+		r.Events.Eventf(pod, related, corev1.EventTypeWarning, reason, action, "%s", message.Printable(text, message.MaxEvent))
 	}
-	r.Events.Eventf(pod, m.listenerRef(), corev1.EventTypeWarning, reason, action, "%s", message.Printable(text, message.MaxEvent))
 }
 
-// warningDue records the text of a warning about a volume, and reports whether it is to be emitted. An empty text means
-// that the reason does not hold any more.
+// warningDue records the text of a warning about a volume, and reports whether it is to be emitted.
 func (r *Reconciler) warningDue(pod *corev1.Pod, m *mount, reason, text string) bool {
-	return r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), cause{m.volume, reason}, text, time.Now())
-}
-
-// keepUnobserved keeps the entries of volumes of the Pod whose claims or PersistentVolumes were not observed.
-func keepUnobserved(desired, observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, mounts []mount) {
-	seen := map[string]bool{}
-	for i := range mounts {
-		seen[mounts[i].volume] = true
-	}
-	inPod := map[string]bool{}
-	for i := range pod.Spec.Volumes {
-		inPod[pod.Spec.Volumes[i].Name] = true
-	}
-	kept := maps.Clone(observed)
-	maps.DeleteFunc(kept, func(volume string, _ listenersv1alpha1.PodListener) bool { return seen[volume] || !inPod[volume] })
-	maps.Copy(desired, kept)
+	return r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), cause{m.volume, reason}, text, r.Clock.Now())
 }

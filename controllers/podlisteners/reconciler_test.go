@@ -1,8 +1,6 @@
 package podlisteners_test
 
 import (
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -28,6 +27,7 @@ import (
 	"github.com/listener-operator/listener-operator/controllers/podlisteners"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/counter"
@@ -148,12 +148,20 @@ func (w *world) objects() []client.Object {
 	return objects
 }
 
+// newReconciler returns a Reconciler that reads what the cache has of the objects of c.
+func newReconciler(c client.WithWatch, recorder events.EventRecorder) *podlisteners.Reconciler {
+	return &podlisteners.Reconciler{
+		Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Backends: backends.All(),
+		Applier: apply.New(c, names.FieldManagerVolume), Clock: clock.RealClock{},
+	}
+}
+
 // run reconciles once and returns the client, the events and the error.
 func (w *world) run(t *testing.T, intercept interceptor.Funcs) (client.Client, chan string, error) {
 	t.Helper()
 	c := fakeclient.New(t, intercept, w.objects()...)
 	recorder := events.NewFakeRecorder(10)
-	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+	r := newReconciler(c, recorder)
 	if w.pod != nil {
 		r.Receive(t.Context(), w.pod)
 	}
@@ -527,7 +535,7 @@ func TestPodListenersIsWrittenOnceForAListenerThatIsBeingExposed(t *testing.T) {
 				},
 			}, w.objects()...)
 			recorder := events.NewFakeRecorder(10)
-			r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: recorder, Applier: apply.New(c, names.FieldManagerVolume)}
+			r := newReconciler(c, recorder)
 			reconcileOnce := func() time.Duration {
 				t.Helper()
 				result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
@@ -660,7 +668,7 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 func TestDeletedPodListenersAreCreatedAgainWhileTheirPodExists(t *testing.T) {
 	w := newWorld()
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+	r := newReconciler(c, events.NewFakeRecorder(10))
 	request := r.Receive(t.Context(), w.pod)
 	reconcileAfter := func(err error) {
 		t.Helper()
@@ -812,7 +820,7 @@ func TestPodsThatShareAClaimDoNotOverwriteEachOthersPorts(t *testing.T) {
 		}
 		return c.Apply(ctx, o, options...)
 	}}, append(w.objects(), second)...)
-	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(100), Applier: apply.New(c, names.FieldManagerVolume)}
+	r := newReconciler(c, events.NewFakeRecorder(100))
 	for range 5 {
 		for _, pod := range []*corev1.Pod{w.pod, second} {
 			if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), pod)); err != nil {
@@ -1113,7 +1121,7 @@ func TestEventIsEmittedOnceUntilItsTextChanges(t *testing.T) {
 	w := newWorld()
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 	var got recordedEvents
-	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+	r := newReconciler(c, &got)
 	reconcileAfter := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -1166,7 +1174,7 @@ func TestEventIsRepeatedWhileItsCauseLasts(t *testing.T) {
 		w.class, w.listener.Status.NodePorts = nil, nil
 		c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 		var got recordedEvents
-		r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+		r := newReconciler(c, &got)
 		for range 4 {
 			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
 			if err != nil {
@@ -1210,7 +1218,7 @@ func TestSilentMistakesGetAnEvent(t *testing.T) {
 			tc.change(w)
 			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
 			var got recordedEvents
-			r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: &got, Applier: apply.New(c, names.FieldManagerVolume)}
+			r := newReconciler(c, &got)
 			for range 2 {
 				if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
 					t.Fatal(err)
@@ -1241,7 +1249,7 @@ func TestNextReconcileRecoversFromAnyFailedWrite(t *testing.T) {
 			Status: &listenersv1alpha1.ListenerStatus{ObservedGeneration: 1, NodePorts: portMap},
 		}
 		c := fakeclient.New(t, fakeclient.FailWrite(n, broken), w.objects()...)
-		r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+		r := newReconciler(c, events.NewFakeRecorder(10))
 		_, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
 		if !errors.Is(err, broken) {
 			t.Errorf("write %d: the error is not returned: %v", n, err)

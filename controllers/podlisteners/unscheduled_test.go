@@ -1,8 +1,6 @@
 package podlisteners_test
 
 import (
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-
 	"context"
 	"testing"
 	"time"
@@ -14,8 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/listener-operator/listener-operator/controllers/podlisteners"
-	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
@@ -56,7 +52,7 @@ func TestSchedulerIsRemindedOfBoundClaims(t *testing.T) {
 			w.pv.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
 			tc.change(w)
 			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-			r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(1), Applier: apply.New(c, names.FieldManagerVolume)}
+			r := newReconciler(c, events.NewFakeRecorder(1))
 			r.Receive(t.Context(), w.pod)
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey})
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,28 +48,20 @@ func podToMountChanged() predicate.Predicate {
 		CreateFunc: func(e event.CreateEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			mounted := maps.Clone(before.Labels)
+			maps.DeleteFunc(mounted, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
 			return mountsClaims(after) && (before.Spec.NodeName != after.Spec.NodeName ||
 				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-				len(missingEntries(after.Labels, mountLabels(before))) > 0)
+				len(missingEntries(after.Labels, mounted)) > 0)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool { return mountsClaims(e.Object.(*corev1.Pod)) },
 	}
 }
 
-// mountLabels returns the labels of a Pod that name the Listeners it mounts.
-func mountLabels(pod *corev1.Pod) map[string]string {
-	labels := maps.Clone(pod.Labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool { return !strings.HasPrefix(key, names.PodMountLabelPrefix) })
-	return labels
-}
-
-// podToPodListeners maps a Pod to its PodListeners. The reconciler finds the Pod of a new object by the name that this
-// function records.
+// podToPodListeners maps a Pod to its PodListeners, and records its name, by which the reconciler finds it.
 func (r *Reconciler) podToPodListeners(_ context.Context, o client.Object) []reconcile.Request {
-	r.pods.record(o)
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID()),
-	}}}
+	r.podNames.Store(o.GetUID(), o.GetName())
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: listenersv1alpha1.PodListenersName(o.GetUID())}}}
 }
 
 func (r *Reconciler) claimToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
@@ -81,14 +74,12 @@ func (r *Reconciler) volumeToPodListeners(ctx context.Context, o client.Object) 
 	if ref == nil {
 		return nil
 	}
-	pvc := &corev1.PersistentVolumeClaim{}
-	pvc.Namespace, pvc.Name = ref.Namespace, ref.Name
-	return r.claimToPodListeners(ctx, pvc)
+	return r.claimToPodListeners(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}})
 }
 
 func (r *Reconciler) listenerToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return index.Requests[corev1.PersistentVolumeList](ctx, r.Client, r.volumeToPodListeners,
-		client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(client.ObjectKeyFromObject(o))})
+		client.MatchingFields{index.VolumesByListener: client.ObjectKeyFromObject(o).String()})
 }
 
 func (r *Reconciler) classToPodListeners(ctx context.Context, o client.Object) []reconcile.Request {

@@ -1,8 +1,6 @@
 package podlisteners_test
 
 import (
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
-
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,9 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
-	"github.com/listener-operator/listener-operator/controllers/podlisteners"
-	"github.com/listener-operator/listener-operator/internal/apply"
-	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/fakeclient"
 )
 
@@ -166,7 +161,7 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(w.pod), before); err != nil {
 			t.Fatal(err)
 		}
-		r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+		r := newReconciler(c, events.NewFakeRecorder(10))
 		request := r.Receive(t.Context(), w.pod)
 		for _, step := range []struct {
 			name  string
@@ -196,7 +191,7 @@ func TestWritesThatTheCacheDoesNotHaveYetAreNotRepeated(t *testing.T) {
 func TestALabelThatWasRemovedIsAddedAgain(t *testing.T) {
 	w := newWorld()
 	c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
-	r := &podlisteners.Reconciler{Backends: backends.All(), Client: fakeclient.Cached(c, "operators"), APIReader: c, Events: events.NewFakeRecorder(10), Applier: apply.New(c, names.FieldManagerVolume)}
+	r := newReconciler(c, events.NewFakeRecorder(10))
 	request := r.Receive(t.Context(), w.pod)
 	pod := &corev1.Pod{}
 	for range 2 {

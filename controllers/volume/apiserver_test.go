@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,7 +58,7 @@ func newCluster(t *testing.T) *cluster {
 		c.Expect(client.IgnoreAlreadyExists(c.api.Create(t.Context(), o))).To(Succeed())
 	}
 	apiserver.StartManager(t, nil, "operators", func(mgr ctrl.Manager) error {
-		return (&Reconciler{Client: mgr.GetClient(), Events: c.events, Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume)}).SetupWithManager(mgr)
+		return (&Reconciler{Client: mgr.GetClient(), Events: c.events, Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{}}).SetupWithManager(mgr)
 	})
 	return c
 }

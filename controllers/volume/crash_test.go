@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +23,7 @@ func TestAClaimIsProvisionedWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
 		Setup: func(_ *testing.T, mgr ctrl.Manager, _ string) error {
 			return (&Reconciler{
-				Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume),
+				Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Applier: apply.New(mgr.GetClient(), names.FieldManagerVolume), Clock: clock.RealClock{},
 			}).SetupWithManager(mgr)
 		},
 		Begin: func(t *testing.T, c client.Client, namespace string) {

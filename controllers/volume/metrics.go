@@ -2,7 +2,6 @@ package volume
 
 import (
 	"context"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,26 +28,13 @@ func showFrequentReasons(context.Context) error {
 	return nil
 }
 
-// waiting counts the claims that wait. The zero value is empty.
-type waiting struct {
-	mu      sync.Mutex
-	reasons map[types.NamespacedName]string
-}
-
-// set sets why a claim waits. An empty reason means that it does not.
-func (w *waiting) set(claim types.NamespacedName, reason string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if before := w.reasons[claim]; before != "" {
-		waitingClaims.WithLabelValues(before).Dec()
+// setWaiting sets why a claim waits. An empty reason means that it does not.
+func (r *Reconciler) setWaiting(claim types.NamespacedName, reason string) {
+	if before, ok := r.waiting.LoadAndDelete(claim); ok {
+		waitingClaims.WithLabelValues(before.(string)).Dec()
 	}
-	delete(w.reasons, claim)
-	if reason == "" {
-		return
+	if reason != "" {
+		r.waiting.Store(claim, reason)
+		waitingClaims.WithLabelValues(reason).Inc()
 	}
-	if w.reasons == nil {
-		w.reasons = map[types.NamespacedName]string{}
-	}
-	w.reasons[claim] = reason
-	waitingClaims.WithLabelValues(reason).Inc()
 }

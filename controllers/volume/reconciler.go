@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -47,16 +49,18 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Applier writes Listeners of earlier claims.
 	Applier *apply.Applier
+	// Clock is the time.
+	Clock clock.PassiveClock
 
 	// warnings are those of claims that cannot be provisioned.
 	warnings message.Warnings[types.NamespacedName, string]
-	waiting  waiting
+	// waiting has the reasons why claims wait, by their names.
+	waiting sync.Map
 	// created has the uids of the claims whose volumes the cache may not have yet.
 	created *cache.Expiring
 }
 
-// cacheLag is for how long a volume that was created and is not in the cache is not created again. It may have been
-// deleted in this time.
+// cacheLag is for how long a volume that is not in the cache is not created again. It may have been deleted meanwhile.
 const cacheLag = time.Second
 
 // shortWait is how long a class-based claim may wait for its first Pod before that is reported: a StatefulSet creates
@@ -66,12 +70,8 @@ const shortWait = 5 * time.Second
 // maxPods is the number of Pods of a claim that have an event each.
 const maxPods = 10
 
-// pendingError is the reason why a claim stays pending until the claim or a watched object changes. It is reported in
-// an event of the claim, and not retried.
-type pendingError struct {
-	reason  string
-	message string
-}
+// pendingError is why a claim stays pending until it or a watched object changes. It is reported, and not retried.
+type pendingError struct{ reason, message string }
 
 func (e *pendingError) Error() string { return e.message }
 
@@ -90,13 +90,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return r.report(ctx, pvc, pending)
 	}
 	if err != nil {
-		if class != nil && !requests.Expected(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), time.Now()) {
+		if class != nil && !requests.Expected(err) && r.warnings.Due(req.NamespacedName, "error", err.Error(), r.Clock.Now()) {
 			r.Events.Eventf(pvc, nil, corev1.EventTypeWarning, "ProvisioningFailed", "Provision", "%s", message.Printable(err.Error(), message.MaxEvent))
 		}
 		return reconcile.Result{}, err
 	}
 	r.warnings.Forget(req.NamespacedName)
-	r.waiting.set(req.NamespacedName, "")
+	r.setWaiting(req.NamespacedName, "")
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
@@ -154,13 +154,13 @@ func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolume
 func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) (reconcile.Result, error) {
 	key, kind := client.ObjectKeyFromObject(pvc), corev1.EventTypeWarning
 	if pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer {
-		r.waiting.set(key, "")
-		if left := requests.Left(pvc.CreationTimestamp, shortWait, time.Now()); left > 0 {
+		r.setWaiting(key, "")
+		if left := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now()); left > 0 {
 			return reconcile.Result{RequeueAfter: left}, nil
 		}
 		kind = corev1.EventTypeNormal
 	} else {
-		r.waiting.set(key, pending.reason)
+		r.setWaiting(key, pending.reason)
 	}
 	pods, err := r.consumers(ctx, pvc)
 	if err != nil {
@@ -171,7 +171,7 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	for i := range pods {
 		text = append(text, string(pods[i].UID)) // a new Pod has the event, too
 	}
-	if r.warnings.Due(key, "", strings.Join(text, " "), time.Now()) {
+	if r.warnings.Due(key, "", strings.Join(text, " "), r.Clock.Now()) {
 		r.Events.Eventf(pvc, nil, kind, pending.reason, "Provision", "%s", message.Printable(pending.message, message.MaxEvent))
 		for i := range pods {
 			r.Events.Eventf(&pods[i], pvc, kind, pending.reason, "Provision", "%s",
@@ -181,8 +181,7 @@ func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	return reconcile.Result{RequeueAfter: r.warnings.RepeatAfter(key)}, nil
 }
 
-// resolve returns the key of the Listener of a claim, and checks that it exists, or can be created, and that its class
-// exists.
+// resolve returns the key of the Listener of a claim, which exists or can be created, and whose class exists.
 func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (types.NamespacedName, error) {
 	selector, err := claim.ParseSelector(pvc.Annotations)
 	if err != nil {
@@ -212,87 +211,70 @@ func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeCl
 
 // checkListener returns an error unless a Listener exists, and has addresses or a class that exists.
 func (r *Reconciler) checkListener(ctx context.Context, key types.NamespacedName) error {
-	var listener listenersv1alpha1.Listener
-	switch err := r.Client.Get(ctx, key, &listener); {
-	case apierrors.IsNotFound(err):
-		return pendingf(listenersv1alpha1.ReasonListenerNotFound,
-			"Listener %s does not exist; the volume is provisioned as soon as it does", key)
+	listener, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{})
+	switch {
 	case err != nil:
-		return fmt.Errorf("reading Listener %s: %w", key, err)
+		return err
+	case listener == nil:
+		return pendingf(listenersv1alpha1.ReasonListenerNotFound, "Listener %s does not exist; the volume is provisioned as soon as it does", key)
 	case listener.Class() == "":
-		return pendingf(listenersv1alpha1.ReasonClassNotSet,
-			"Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
+		return pendingf(listenersv1alpha1.ReasonClassNotSet, "Listener %s has no spec.className; the volume is provisioned as soon as it has one", key)
 	}
 	if s := listener.Status; s != nil && (len(s.IngressAddresses) > 0 || len(s.NodePorts) > 0) {
 		return nil // these still work if the class does not exist any more
 	}
-	_, err := r.class(ctx, listener.Class())
+	_, err = r.class(ctx, listener.Class())
 	return err
 }
 
 // class returns the class with the name. The error is a pendingError if it does not exist.
 func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1.ListenerClass, error) {
-	var class listenersv1alpha1.ListenerClass
-	switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, &class); {
-	case apierrors.IsNotFound(err):
-		return nil, pendingf(listenersv1alpha1.ReasonClassNotFound,
-			"ListenerClass %q does not exist; the volume is provisioned as soon as it does", name)
-	case err != nil:
-		return nil, fmt.Errorf("reading ListenerClass %s: %w", name, err)
+	class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: name}, &listenersv1alpha1.ListenerClass{})
+	if err != nil || class != nil {
+		return class, err
 	}
-	return &class, nil
+	return nil, pendingf(listenersv1alpha1.ReasonClassNotFound, "ListenerClass %q does not exist; the volume is provisioned as soon as it does", name)
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
 // the claim. One of an earlier claim becomes that of this claim at once, before it is garbage-collected.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
-	pod, err := r.consumer(ctx, pvc)
+	pods, err := r.consumers(ctx, pvc)
 	if err != nil {
 		return err
 	}
-	if pod == nil {
+	if len(pods) == 0 {
 		return pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for the first Pod that mounts the claim to be created")
 	}
+	pod := &pods[0]
 	ports, problem := claim.Ports(pvc, pod)
 	if problem != "" {
 		return pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
 	}
 	if len(ports) == 0 && !exposure.AddsPorts(class) {
-		return pendingf(listenersv1alpha1.ReasonNoPorts,
-			"no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
+		return pendingf(listenersv1alpha1.ReasonNoPorts, "no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
 	}
-	var existing listenersv1alpha1.Listener
-	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(pvc), &existing); {
-	case apierrors.IsNotFound(err):
-		switch problem, err := tenancy.Check(ctx, r.Client, class, pvc.Namespace); {
-		case err != nil:
-			return err
-		case problem != "":
-			return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
-				"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
-		}
-		return nil
+	key := client.ObjectKeyFromObject(pvc)
+	existing, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{})
+	switch {
 	case err != nil:
-		return fmt.Errorf("reading Listener %s: %w", client.ObjectKeyFromObject(pvc), err)
-	case !claim.OwnedBy(&existing, pvc):
+		return err
+	case existing == nil:
+		problem, err := tenancy.Check(ctx, r.Client, class, pvc.Namespace)
+		if err != nil || problem == "" {
+			return err
+		}
+		return pendingf(listenersv1alpha1.ReasonNamespaceNotAllowed,
+			"%s; name another class, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
+	case !claim.OwnedBy(existing, pvc):
 		return pendingf(listenersv1alpha1.ReasonForeignListener,
 			"Listener %s exists but was not created for this claim, so it is not changed; use the annotation %s, or rename one of the two",
-			client.ObjectKeyFromObject(pvc), names.AnnotationListenerName)
+			key, names.AnnotationListenerName)
 	case existing.DeletionTimestamp != nil:
-		return pendingf(listenersv1alpha1.ReasonListenerTerminating,
-			"Listener %s of an earlier claim is still being deleted", client.ObjectKeyFromObject(pvc))
+		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s of an earlier claim is still being deleted", key)
 	}
-	_, err = r.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports, pod.Labels), &existing)
+	_, err = r.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports, pod.Labels), existing)
 	return err
-}
-
-// consumer returns a Pod that mounts the claim and is not being deleted, or nil.
-func (r *Reconciler) consumer(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (*corev1.Pod, error) {
-	pods, err := r.consumers(ctx, pvc)
-	if err != nil || len(pods) == 0 {
-		return nil, err
-	}
-	return &pods[0], nil
 }
 
 // consumers returns the Pods that mount the claim and are not being deleted.

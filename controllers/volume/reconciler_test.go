@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -30,6 +31,7 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
@@ -101,7 +103,7 @@ func (w *world) reconciler(t *testing.T, intercept interceptor.Funcs) (*Reconcil
 	w.api = c
 	recorder := events.NewFakeRecorder(10)
 	return &Reconciler{
-		Client: fakeclient.Cached(c, "operators"), Events: recorder, Applier: apply.New(c, names.FieldManagerVolume), created: cache.NewExpiring(),
+		Client: fakeclient.Cached(c, "operators"), Events: recorder, Applier: apply.New(c, names.FieldManagerVolume), Clock: clock.RealClock{}, created: cache.NewExpiring(),
 	}, recorder.Events
 }
 
@@ -505,12 +507,12 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 		toClaims handler.MapFunc
 		want     []string
 	}{
-		"class":                   {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, r.classToClaims, []string{"by-class", "by-name"}},
-		"Listener":                {listener, r.listenerToClaims, []string{"by-name"}},
-		"namespace":               {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, r.namespaceToClaims, []string{"by-class", "by-name", "of-storage-class", "other"}},
-		"StorageClass":            {&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver}, r.storageClassToClaims, []string{"of-storage-class"}},
-		"volume":                  {volumeOf("by-class", names.Driver), volumeToClaim, []string{"by-class"}},
-		"volume of another owner": {volumeOf("by-class", "other.example"), volumeToClaim, nil},
+		"class":                    {&listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "public"}}, r.classToClaims, []string{"by-class", "by-name"}},
+		"Listener":                 {listener, r.listenerToClaims, []string{"by-name"}},
+		"namespace":                {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, r.namespaceToClaims, []string{"by-class", "by-name", "of-storage-class", "other"}},
+		"StorageClass":             {&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "listeners"}, Provisioner: names.Driver}, r.storageClassToClaims, []string{"of-storage-class"}},
+		"volume":                   {volumeOf("by-class"), index.VolumeToClaim, []string{"by-class"}},
+		"volume of another driver": {&corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{ClaimRef: &corev1.ObjectReference{Name: "by-class"}}}, index.VolumeToClaim, nil},
 	} {
 		var got []string
 		for _, request := range tc.toClaims(t.Context(), tc.object) {
@@ -522,11 +524,9 @@ func TestWaitingClaimsAreRequeued(t *testing.T) {
 	}
 }
 
-// volumeOf returns a listener volume of a claim, from a provisioner.
-func volumeOf(name, provisioner string) *corev1.PersistentVolume {
-	pv := claim.Volume(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid"}}, name)
-	pv.Annotations["pv.kubernetes.io/provisioned-by"] = provisioner
-	return pv
+// volumeOf returns the volume that is provisioned for a claim.
+func volumeOf(name string) *corev1.PersistentVolume {
+	return claim.Volume(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: "uid"}}, name)
 }
 
 func TestOnlyClaimsThatNeedAVolumeOfTheDriverAreProvisioned(t *testing.T) {
@@ -607,7 +607,7 @@ func TestReleasedVolumesAreDeleted(t *testing.T) {
 		}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pv := volumeOf("web", names.Driver)
+			pv := volumeOf("web")
 			pv.Status.Phase = corev1.VolumeReleased
 			tc.change(pv)
 			c := fakeclient.New(t, interceptor.Funcs{}, pv)
@@ -663,7 +663,7 @@ func TestAVolumeThatTheCacheLacksIsNotCreatedTwice(t *testing.T) {
 
 // The cache may not show yet that a volume has to be retained.
 func TestAVolumeThatWasChangedSinceIsNotDeleted(t *testing.T) {
-	pv := volumeOf("web", names.Driver)
+	pv := volumeOf("web")
 	pv.Status.Phase = corev1.VolumeReleased
 	c := fakeclient.New(t, interceptor.Funcs{}, pv)
 	stale := &corev1.PersistentVolume{}

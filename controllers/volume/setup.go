@@ -2,11 +2,10 @@ package volume
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -31,60 +30,35 @@ const workers = 16
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.created = cache.NewExpiring()
 	changes := predicates.NotInInitialList() // all claims are handled at the start
-	err := requests.Controller(mgr, "volume", workers).
-		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound())).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
-			builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
-		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
-		// A class-based claim waits for nothing else of the Listener of its name, which is usually its own.
-		Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deleted())).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created())).
-		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
-			builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
-		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created())).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToClaim), builder.WithPredicates(deleted())).
-		Complete(requests.Requeue("volume", r))
-	if err != nil {
-		return fmt.Errorf("watching claims: %w", err)
-	}
-	err = requests.Controller(mgr, "releasedvolume", workers).
-		For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).
-		Complete(requests.Requeue("releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()})))
-	if err != nil {
-		return fmt.Errorf("watching volumes: %w", err)
-	}
-	if err := mgr.Add(manager.RunnableFunc(showFrequentReasons)); err != nil {
-		return fmt.Errorf("adding the metrics of claims: %w", err)
-	}
-	return nil
-}
-
-// unbound passes claims without a volume, and those that have just got one.
-func unbound() predicate.Predicate {
-	return predicate.Funcs{
+	created := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }}
+	deleted := predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	unbound := predicate.Funcs{ // also when they have just got a volume
 		CreateFunc: func(e event.CreateEvent) bool { return isUnbound(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool { return isUnbound(e.ObjectOld) },
 		DeleteFunc: func(e event.DeleteEvent) bool { return isUnbound(e.Object) },
 	}
+	return errors.Join(
+		requests.Controller(mgr, "volume", workers).
+			For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(unbound)).
+			Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToClaims),
+				builder.WithPredicates(changes, predicate.GenerationChangedPredicate{})).
+			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(r.listenerToClaims), builder.WithPredicates(changes)).
+			// A class-based claim waits for nothing else of the Listener of its name, which is usually its own.
+			Watches(&listenersv1alpha1.Listener{}, handler.EnqueueRequestsFromMapFunc(index.Request), builder.WithPredicates(deleted)).
+			Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(index.PodToClaims), builder.WithPredicates(changes, created)).
+			WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToClaims),
+				builder.WithPredicates(changes, predicate.LabelChangedPredicate{})).
+			Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.storageClassToClaims), builder.WithPredicates(changes, created)).
+			Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(index.VolumeToClaim), builder.WithPredicates(deleted)).
+			Complete(requests.Requeue("volume", r)),
+		requests.Controller(mgr, "releasedvolume", workers).
+			For(&corev1.PersistentVolume{}, builder.WithPredicates(predicate.NewPredicateFuncs(concernsDeleter))).
+			Complete(requests.Requeue("releasedvolume", reconcile.AsReconciler(mgr.GetClient(), deleter{mgr.GetClient()}))),
+		mgr.Add(manager.RunnableFunc(showFrequentReasons)),
+	)
 }
 
 func isUnbound(o client.Object) bool { return o.(*corev1.PersistentVolumeClaim).Spec.VolumeName == "" }
-
-// created passes objects that are created.
-func created() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
-}
-
-// deleted passes objects that are deleted.
-func deleted() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(event.UpdateEvent) bool { return false },
-	}
-}
 
 // classToClaims maps a class to the claims of the class, and to those that name a Listener of the class.
 func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []reconcile.Request {
@@ -92,7 +66,6 @@ func (r *Reconciler) classToClaims(ctx context.Context, o client.Object) []recon
 		index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, r.listenerToClaims, client.MatchingFields{index.ListenersByClass: o.GetName()})...)
 }
 
-// listenerToClaims maps a Listener to the claims that name it.
 func (r *Reconciler) listenerToClaims(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.claims(ctx, client.MatchingFields{index.ClaimsByListener: o.GetName()}, client.InNamespace(o.GetNamespace()))
 }
@@ -110,15 +83,6 @@ func (r *Reconciler) storageClassToClaims(ctx context.Context, o client.Object) 
 		}
 		return unboundToItself(ctx, pvc)
 	})
-}
-
-// volumeToClaim maps a volume, for example one that was deleted by hand before its claim was bound, to its claim.
-func volumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
-	pv := o.(*corev1.PersistentVolume)
-	if !isProvisioned(pv) || pv.Spec.ClaimRef == nil {
-		return nil
-	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
 }
 
 func (r *Reconciler) claims(ctx context.Context, options ...client.ListOption) []reconcile.Request {

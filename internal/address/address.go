@@ -16,8 +16,7 @@ func IsIP(s string) bool {
 	return err == nil && ip.Zone() == ""
 }
 
-// IsHostname reports whether s is a host name in the DNS. Upper case is accepted, because host names of nodes may have
-// it.
+// IsHostname reports whether s is a host name in the DNS. It may have upper case, as host names of nodes may.
 func IsHostname(s string) bool {
 	return len(validation.IsDNS1123Subdomain(strings.ToLower(s))) == 0
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	volumehelpers "k8s.io/component-helpers/storage/volume"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/message"
@@ -43,8 +44,7 @@ var (
 		names.AnnotationListenerClass, names.AnnotationListenerName)
 )
 
-// ParseSelector reads the annotations of a claim, or the attributes of a volume, which are the claim's annotations at
-// the time when the volume was provisioned.
+// ParseSelector reads the annotations of a claim, or the attributes of a volume, which once were those of its claim.
 func ParseSelector(annotations map[string]string) (Selector, error) {
 	class, listener := annotations[names.AnnotationListenerClass], annotations[names.AnnotationListenerName]
 	switch {
@@ -79,14 +79,10 @@ func VolumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + st
 // Volume returns the PersistentVolume of a claim that uses the Listener of this name. Its attributes are the current
 // annotations of the claim (contract: provisioning).
 func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.PersistentVolume {
-	mode := corev1.PersistentVolumeFilesystem
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: VolumeName(claim),
-			Labels: map[string]string{
-				names.LabelListenerNamespace: claim.Namespace,
-				names.LabelListenerName:      listener,
-			},
+			Name:        VolumeName(claim),
+			Labels:      map[string]string{names.LabelListenerNamespace: claim.Namespace, names.LabelListenerName: listener},
 			Annotations: map[string]string{volumehelpers.AnnDynamicallyProvisioned: names.Driver},
 		},
 		Spec: corev1.PersistentVolumeSpec{
@@ -97,7 +93,7 @@ func Volume(claim *corev1.PersistentVolumeClaim, listener string) *corev1.Persis
 			AccessModes:                   claim.Spec.AccessModes,
 			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			VolumeMode:                    &mode,
+			VolumeMode:                    ptr.To(corev1.PersistentVolumeFilesystem),
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver:           names.Driver,
 				VolumeHandle:     VolumeName(claim),
@@ -124,8 +120,7 @@ func VolumeSelector(pv *corev1.PersistentVolume) (Selector, error) {
 	return selector, err
 }
 
-// ListenerName returns the name of the Listener that a claim with this selector uses. The Listener of a class-based
-// claim has the name of the claim.
+// ListenerName returns the name of the Listener of a claim with this selector: that of the claim if it names a class.
 func (s Selector) ListenerName(claimName string) string {
 	if s.Class != "" {
 		return claimName
@@ -190,17 +185,10 @@ func NodeReady(node *corev1.Node) bool {
 // OwnedBy reports whether a Listener was created for the claim, or for an earlier claim of the same name, rather than
 // by a user. Such a Listener has owners, all of which are PersistentVolumes or claims of that name.
 func OwnedBy(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
-	for _, owner := range listener.OwnerReferences {
-		switch {
-		case owner.APIVersion != "v1":
-			return false
-		case owner.Kind == "PersistentVolume":
-		case owner.Kind == "PersistentVolumeClaim" && owner.Name == claim.Name:
-		default:
-			return false
-		}
+	foreign := func(o metav1.OwnerReference) bool {
+		return o.APIVersion != "v1" || o.Kind != "PersistentVolume" && (o.Kind != "PersistentVolumeClaim" || o.Name != claim.Name)
 	}
-	return len(listener.OwnerReferences) > 0
+	return len(listener.OwnerReferences) > 0 && !slices.ContainsFunc(listener.OwnerReferences, foreign)
 }
 
 // HasOwner reports whether the object with this uid is an owner of a Listener.
@@ -223,28 +211,32 @@ var podLabels = []string{appsv1.StatefulSetPodNameLabel, appsv1.PodIndexLabel}
 func Listener(
 	claim *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, class string, ports []listenersv1alpha1.ListenerPort, labels map[string]string,
 ) *unstructured.Unstructured {
+	owner := func(kind, name string, uid types.UID) any {
+		return map[string]any{"apiVersion": "v1", "kind": kind, "name": name, "uid": string(uid)}
+	}
 	owners := []any{owner("PersistentVolumeClaim", claim.Name, claim.UID)}
 	if pv != nil {
 		owners = append(owners, owner("PersistentVolume", pv.Name, pv.UID))
 	}
+	list := []any{}
+	for _, p := range ports {
+		port := map[string]any{"name": p.Name, "port": int64(p.Port)}
+		if p.Protocol != nil {
+			port["protocol"] = string(*p.Protocol)
+		}
+		list = append(list, port)
+	}
 	desired := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": listenersv1alpha1.GroupVersion.String(),
 		"kind":       "Listener",
-		"metadata": map[string]any{
-			"name":            claim.Name,
-			"namespace":       claim.Namespace,
-			"ownerReferences": owners,
-		},
-		"spec": map[string]any{
-			"className":                class,
-			"ports":                    portList(ports),
-			"publishNotReadyAddresses": true,
-		},
+		"metadata":   map[string]any{"name": claim.Name, "namespace": claim.Namespace, "ownerReferences": owners},
+		"spec":       map[string]any{"className": class, "ports": list, "publishNotReadyAddresses": true},
 	}}
-	all := maps.Clone(labels)
-	maps.DeleteFunc(all, func(label, _ string) bool { return !slices.Contains(podLabels, label) })
-	if all == nil {
-		all = map[string]string{}
+	all := map[string]string{}
+	for _, key := range podLabels {
+		if value, ok := labels[key]; ok {
+			all[key] = value
+		}
 	}
 	maps.Copy(all, claim.Labels)
 	if len(all) > 0 {
@@ -253,18 +245,32 @@ func Listener(
 	return desired
 }
 
-func owner(kind, name string, uid types.UID) any {
-	return map[string]any{"apiVersion": "v1", "kind": kind, "name": name, "uid": string(uid)}
+// DidYouMean returns a question about the first annotation of a claim whose key nearly is one of those of
+// ParseSelector, or "". It begins with a separator, and continues the text of ErrNoSelector.
+func DidYouMean(annotations map[string]string) string {
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if meant := nearest(key); meant != "" {
+			return fmt.Sprintf("; it has the annotation %s: did you mean %s?", key, meant)
+		}
+	}
+	return ""
 }
 
-func portList(ports []listenersv1alpha1.ListenerPort) []any {
-	list := make([]any, 0, len(ports))
-	for _, p := range ports {
-		port := map[string]any{"name": p.Name, "port": int64(p.Port)}
-		if p.Protocol != nil {
-			port["protocol"] = string(*p.Protocol)
-		}
-		list = append(list, port)
+// nearest returns the key that the author of a similar one probably meant, or "". A key is similar if its domain begins
+// with "listener" or its name contains that word, in any spelling.
+func nearest(key string) string {
+	lower := strings.ToLower(key)
+	name := lower[strings.IndexByte(lower, '/')+1:]
+	switch {
+	case key == names.AnnotationListenerClass, key == names.AnnotationListenerName:
+		return ""
+	case !strings.HasPrefix(lower, "listener") && !strings.Contains(name, "listener"):
+		return ""
+	case strings.Contains(name, "class"):
+		return names.AnnotationListenerClass
+	case strings.Contains(name, "name"), strings.Contains(name, "listener"):
+		return names.AnnotationListenerName
+	default:
+		return ""
 	}
-	return list
 }

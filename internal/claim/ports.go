@@ -24,10 +24,11 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 		return all, ""
 	}
 	byName := map[string]listenersv1alpha1.ListenerPort{}
+	var existing, missing []string
 	for _, p := range all {
 		byName[p.Name] = p
+		existing = append(existing, p.Name)
 	}
-	var missing []string
 	listed := sets.New[string]()
 	for name := range strings.SplitSeq(annotation, ",") {
 		name = strings.TrimSpace(name)
@@ -43,7 +44,7 @@ func Ports(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) (ports []listen
 	}
 	if len(missing) > 0 {
 		problem = fmt.Sprintf("the annotation %s lists %s, but the containers of Pod %s have only the ports %s; correct the annotation",
-			names.AnnotationPorts, strings.Join(missing, ", "), pod.Name, namesOf(all))
+			names.AnnotationPorts, strings.Join(missing, ", "), pod.Name, strings.Join(existing, ", "))
 	}
 	return ports, problem
 }
@@ -65,8 +66,7 @@ func PodPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 	return ports
 }
 
-// DuplicatePorts describes the ports of a Pod that are not exposed because a later container has one of the same name,
-// or returns "".
+// DuplicatePorts describes the ports of a Pod that a later one of the same name replaces, or returns "".
 func DuplicatePorts(pod *corev1.Pod) string {
 	exposed := map[string]string{}
 	for _, port := range PodPorts(pod) {
@@ -105,12 +105,4 @@ func containerPorts(pod *corev1.Pod) []listenersv1alpha1.ListenerPort {
 
 func describe(port listenersv1alpha1.ListenerPort) string {
 	return fmt.Sprintf("%d/%s", port.Port, cmp.Or(ptr.Deref(port.Protocol, ""), corev1.ProtocolTCP))
-}
-
-func namesOf(ports []listenersv1alpha1.ListenerPort) string {
-	all := make([]string, 0, len(ports))
-	for _, p := range ports {
-		all = append(all, p.Name)
-	}
-	return strings.Join(all, ", ")
 }

@@ -9,16 +9,15 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -31,7 +30,7 @@ import (
 const (
 	// ListenersByClass finds Listeners by the name of their class.
 	ListenersByClass = "listener.class"
-	// VolumesByListener finds PersistentVolumes by their Listener; see VolumeListenerKey.
+	// VolumesByListener finds PersistentVolumes by the string of their Listener's key.
 	VolumesByListener = "volume.listener"
 	// VolumesByNode finds listener volumes by the node of their reservation.
 	VolumesByNode = "volume.node"
@@ -62,7 +61,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		name    string
 		extract client.IndexerFunc
 	}{
-		{&listenersv1alpha1.Listener{}, ListenersByClass, ListenerClass},
+		{&listenersv1alpha1.Listener{}, ListenersByClass, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.Listener).Class()) }},
 		{&corev1.PersistentVolume{}, VolumesByListener, VolumeListener},
 		{&corev1.PersistentVolume{}, VolumesByNode, VolumeNodes},
 		{&corev1.PersistentVolumeClaim{}, ClaimsByClass, unbound(names.AnnotationListenerClass)},
@@ -71,7 +70,7 @@ func Register(ctx context.Context, indexer client.FieldIndexer) error {
 		{&corev1.Service{}, ServicesByHost, ServiceHost},
 		{&corev1.Pod{}, stackable.Field, stackable.Index},
 		{&listenersv1alpha1.PodListeners{}, PodListenersByListener, PodListenersListeners},
-		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, PodListenersNode},
+		{&listenersv1alpha1.PodListeners{}, PodListenersByNode, func(o client.Object) []string { return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName) }},
 	} {
 		if err := indexer.IndexField(ctx, i.object, i.name, i.extract); err != nil {
 			return fmt.Errorf("adding index %s: %w", i.name, err)
@@ -118,14 +117,13 @@ func PodToClaims(_ context.Context, o client.Object) []reconcile.Request {
 	return requests
 }
 
-// ListenerClass returns the name of the class of a Listener.
-func ListenerClass(o client.Object) []string {
-	return nonEmpty(o.(*listenersv1alpha1.Listener).Class())
-}
-
-// VolumeListenerKey returns the value of VolumesByListener for a Listener.
-func VolumeListenerKey(listener types.NamespacedName) string {
-	return listener.String()
+// VolumeToClaim is the map function of a listener volume to the request for its claim.
+func VolumeToClaim(_ context.Context, o client.Object) []reconcile.Request {
+	pv := o.(*corev1.PersistentVolume)
+	if !claim.IsListenerVolume(pv) || pv.Spec.ClaimRef == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}}}
 }
 
 // VolumeListener returns the Listener of a PersistentVolume, by its labels.
@@ -135,11 +133,10 @@ func VolumeListener(o client.Object) []string {
 	if namespace == "" || name == "" {
 		return nil
 	}
-	return []string{VolumeListenerKey(types.NamespacedName{Namespace: namespace, Name: name})}
+	return []string{types.NamespacedName{Namespace: namespace, Name: name}.String()}
 }
 
-// VolumeNodes returns the nodes of the reservation of a listener volume: those that it is pinned to, otherwise the one
-// on which it was last mounted.
+// VolumeNodes returns the nodes that a listener volume is pinned to, or else the one on which it was last mounted.
 func VolumeNodes(o client.Object) []string {
 	pv := o.(*corev1.PersistentVolume)
 	if !claim.IsListenerVolume(pv) {
@@ -198,8 +195,7 @@ func PodClaims(o client.Object) []string {
 	return claims
 }
 
-// ClaimName returns the name of the claim of a Pod's volume, or "" if it has none. The claim of an ephemeral volume is
-// named after Pod and volume.
+// ClaimName returns the name of the claim of a Pod's volume, or "" if it has none.
 func ClaimName(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:
@@ -218,11 +214,6 @@ func PodListenersListeners(o client.Object) []string {
 		listeners = append(listeners, nonEmpty(l.ListenerName)...)
 	}
 	return listeners
-}
-
-// PodListenersNode returns the name of the node of a PodListeners.
-func PodListenersNode(o client.Object) []string {
-	return nonEmpty(o.(*listenersv1alpha1.PodListeners).Spec.NodeName)
 }
 
 // ServiceHost returns the name for external-dns of a Service that a Listener controls.

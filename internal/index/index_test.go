@@ -82,7 +82,11 @@ func TestVolumesAndPodListenersAreIndexedByTheirListener(t *testing.T) {
 	if diff := cmp.Diff([]string{"web"}, index.PodListenersListeners(podListeners)); diff != "" {
 		t.Errorf("of the PodListeners (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"node-1"}, index.PodListenersNode(podListeners)); diff != "" {
+	indexer := extractors{}
+	if err := index.Register(t.Context(), indexer); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"node-1"}, indexer[index.PodListenersByNode](podListeners)); diff != "" {
 		t.Errorf("by node (-want +got):\n%s", diff)
 	}
 }

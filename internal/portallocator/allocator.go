@@ -5,6 +5,7 @@ package portallocator
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -38,8 +39,7 @@ type Allocator struct {
 // Range is where numbers are allocated.
 type Range struct {
 	utilnet.PortRange
-	// MaxPerNamespace is how many of the numbers the Listeners of a namespace may have together, or 0 if that is not
-	// limited.
+	// MaxPerNamespace is how many numbers the Listeners of a namespace may have together, or 0 for any number.
 	MaxPerNamespace int
 }
 
@@ -70,7 +70,10 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 ) (chosen map[string]int32, giveBack func(), _ error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	chosen, err := choose(func(number int32) bool { return a.takenByOther(number, listener) })
+	chosen, err := choose(func(number int32) bool {
+		holders := a.holders[number]
+		return len(holders) > 1 || len(holders) == 1 && holders[listener] == 0
+	})
 	if err == nil {
 		err = a.checkLimit(listener, from, chosen)
 	}
@@ -80,30 +83,16 @@ func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose f
 	}
 	a.waiting.Delete(listener)
 	before := a.pending[listener]
-	objects := func(number int32) int { // of the Listener that have the number
-		n := a.holders[number][listener]
-		if Numbers(before).Has(number) {
-			n--
+	wasPending, pending := Numbers(before), maps.Clone(chosen)
+	maps.DeleteFunc(pending, func(_ string, number int32) bool { // that an object of the Listener has
+		objects := a.holders[number][listener]
+		if wasPending.Has(number) {
+			objects--
 		}
-		return n
-	}
-	pending := maps.Clone(chosen)
-	maps.DeleteFunc(pending, func(_ string, number int32) bool { return objects(number) > 0 })
-	if a.setPending(listener, pending) {
-		a.notify()
-	}
-	return chosen, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.setPending(listener, before) {
-			a.notify()
-		}
-	}, nil
-}
-
-func (a *Allocator) takenByOther(number int32, listener types.NamespacedName) bool {
-	holders := a.holders[number]
-	return len(holders) > 1 || len(holders) == 1 && holders[listener] == 0
+		return objects > 0
+	})
+	a.setPending(listener, pending)
+	return chosen, func() { a.SetPending(listener, before) }, nil
 }
 
 // checkLimit returns a *LimitError if the Listener would get a number of the range that its namespace may not have.
@@ -151,48 +140,38 @@ func (a *Allocator) Pending(listener types.NamespacedName) map[string]int32 {
 func (a *Allocator) SetPending(listener types.NamespacedName, numbers map[string]int32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.setPending(listener, numbers) {
-		a.notify()
-	}
+	a.setPending(listener, numbers)
 }
 
-// setPending reports whether a number is free now.
-func (a *Allocator) setPending(listener types.NamespacedName, numbers map[string]int32) (freed bool) {
+func (a *Allocator) setPending(listener types.NamespacedName, numbers map[string]int32) {
 	before := a.pending[listener]
 	delete(a.pending, listener)
 	if len(numbers) > 0 {
 		a.pending[listener] = maps.Clone(numbers)
 	}
 	a.hold(listener, Numbers(numbers))
-	return a.release(listener, Numbers(before))
+	a.release(listener, Numbers(before))
 }
 
-// replace replaces an object by a later version. Either is nil if it does not exist. It returns the waiting Listeners
-// if a number is free now.
-func (a *Allocator) replace(before, after client.Object) []types.NamespacedName {
+// replace replaces an object by a later version. Either is nil if it does not exist.
+func (a *Allocator) replace(before, after client.Object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	freed := false
-	var listener types.NamespacedName
 	if after != nil {
-		listener = client.ObjectKeyFromObject(after)
-		has := a.numbers(after)
-		a.hold(listener, has)
-		if has.IsSuperset(Numbers(a.pending[listener])) {
+		listener, numbers := client.ObjectKeyFromObject(after), a.numbers(after)
+		a.hold(listener, numbers)
+		if numbers.IsSuperset(Numbers(a.pending[listener])) {
 			a.setPending(listener, nil)
 		}
-	} else {
-		listener = client.ObjectKeyFromObject(before)
-		a.waiting.Delete(listener)
-		freed = a.setPending(listener, nil)
 	}
 	if before != nil {
-		freed = a.release(listener, a.numbers(before)) || freed
+		listener := client.ObjectKeyFromObject(before)
+		if after == nil {
+			a.waiting.Delete(listener)
+			a.setPending(listener, nil)
+		}
+		a.release(listener, a.numbers(before))
 	}
-	if !freed {
-		return nil
-	}
-	return a.waiting.UnsortedList()
 }
 
 // hold makes an object of a Listener one that has the numbers.
@@ -205,9 +184,9 @@ func (a *Allocator) hold(listener types.NamespacedName, numbers sets.Set[int32])
 	}
 }
 
-// release makes an object of a Listener one that no longer has the numbers, and reports whether no other one of the
-// Listener has one of them.
-func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int32]) (freed bool) {
+// release makes an object of a Listener one that no longer has the numbers. If the Listener then has one of them no
+// longer, Freed requests the waiting Listeners.
+func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int32]) {
 	for number := range numbers {
 		holders := a.holders[number]
 		if holders[listener] == 0 {
@@ -216,53 +195,40 @@ func (a *Allocator) release(listener types.NamespacedName, numbers sets.Set[int3
 		if holders[listener]--; holders[listener] > 0 {
 			continue
 		}
-		freed = true
 		if delete(holders, listener); len(holders) == 0 {
 			delete(a.holders, number)
 		}
+		select {
+		case a.freed <- event.GenericEvent{}:
+		default: // it will
+		}
 	}
-	return freed
 }
 
 // Numbers returns the numbers of ports by name.
 func Numbers(ports map[string]int32) sets.Set[int32] {
-	numbers := sets.New[int32]()
-	for _, number := range ports {
-		numbers.Insert(number)
-	}
-	return numbers
+	return sets.New(slices.Collect(maps.Values(ports))...)
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// Handler returns an event handler that keeps the numbers current, and requests the waiting Listeners when one is free.
+// Handler returns an event handler that keeps the numbers current.
 func (a *Allocator) Handler() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, a.replace(nil, e.Object)) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, a.replace(e.ObjectOld, e.ObjectNew)) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, a.replace(e.Object, nil)) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { a.replace(nil, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { a.replace(e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { a.replace(e.Object, nil) },
 	}
 }
 
-// Freed returns a source that requests the waiting Listeners when a number is free that no object in the cache had.
+// Freed returns a source that requests the waiting Listeners when a number is free.
 func (a *Allocator) Freed() source.Source {
-	return source.Channel(a.freed, handler.Funcs{GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) {
+	return source.Channel(a.freed, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) (requests []reconcile.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		add(q, a.waiting.UnsortedList())
-	}})
-}
-
-// notify makes Freed request the waiting Listeners.
-func (a *Allocator) notify() {
-	select {
-	case a.freed <- event.GenericEvent{}:
-	default: // it will
-	}
-}
-
-func add(q queue, listeners []types.NamespacedName) {
-	for _, listener := range listeners {
-		q.Add(reconcile.Request{NamespacedName: listener})
-	}
+		for listener := range a.waiting {
+			requests = append(requests, reconcile.Request{NamespacedName: listener})
+		}
+		return requests
+	}))
 }

@@ -129,13 +129,15 @@ func (m *model) step(t *testing.T, a *Allocator, random *rand.Rand, listener typ
 		was := m.objects[listener]
 		m.objects[listener] = []int32{number}
 		m.settle(listener)
-		return fmt.Sprintf("the object of %s gets %d instead of %v", listener, number, was), sets.New(a.replace(service(listener, was...), service(listener, number))...)
+		a.replace(service(listener, was...), service(listener, number))
+		return fmt.Sprintf("the object of %s gets %d instead of %v", listener, number, was), requested(a)
 	case 1:
 		was := m.objects[listener]
 		delete(m.objects, listener)
 		delete(m.pending, listener)
 		m.waiting.Delete(listener)
-		return fmt.Sprintf("the object of %s with %v is deleted", listener, was), sets.New(a.replace(service(listener, was...), nil)...)
+		a.replace(service(listener, was...), nil)
+		return fmt.Sprintf("the object of %s with %v is deleted", listener, was), requested(a)
 	default:
 		return m.allocate(t, a, listener, number, from, random.IntN(2) == 0)
 	}

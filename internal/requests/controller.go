@@ -5,8 +5,11 @@ package requests
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -37,8 +41,7 @@ func Controller(mgr manager.Manager, name string, workers int) *builder.Builder 
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, NewQueue: newQueue, RateLimiter: newLimiter()})
 }
 
-// OnlyAtStart is the source of the one request of a controller that reconciles the state of the cluster as a whole, at
-// the start of the controller.
+// OnlyAtStart is the source of the one request of a controller of the cluster as a whole, at its start.
 func OnlyAtStart() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{})
@@ -51,8 +54,7 @@ func Only() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 }
 
-// Earliest returns the shortest of several waits, of which those that are not positive stand for no wait. It returns 0
-// if there is none.
+// Earliest returns the shortest of the waits that are positive, or 0 if none is.
 func Earliest(waits ...time.Duration) (earliest time.Duration) {
 	for _, wait := range waits {
 		if wait > 0 && (earliest == 0 || wait < earliest) {
@@ -62,13 +64,110 @@ func Earliest(waits ...time.Duration) (earliest time.Duration) {
 	return earliest
 }
 
-// Left returns how much is left of a wait that began when an object was created, or 0. The API server's clock has
-// written the time of the creation: one in the future says nothing but that the clocks differ, and nothing is left,
-// rather than the difference and the whole wait.
+// Left returns how much is left of a wait that began when an object was created, or 0. A creation in the future means
+// that the API server's clock differs: nothing is left, rather than the difference and the whole wait.
 func Left(created metav1.Time, wait time.Duration, now time.Time) time.Duration {
 	age := now.Sub(created.Time)
 	if age < 0 || age > wait {
 		return 0
 	}
 	return wait - age
+}
+
+// delay is how long a request waits after a conflict. The event of the newer version usually reconciles it earlier.
+const delay = 50 * time.Millisecond
+
+// Requeue returns a reconciler of the named controller that returns no error if inner failed because of nothing but
+// conflicts and namespaces that are being deleted. Both are part of normal operation: the cache follows the API server
+// with a delay, and other clients write the same objects. It requeues the request after a conflict. In a namespace that
+// is being deleted there is nothing left to do until an object changes or is deleted, of which there is an event.
+func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
+	counter := conflicts.WithLabelValues(controller) // present at zero
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		result, err := inner.Reconcile(ctx, req)
+		if err == nil || !Expected(err) {
+			return result, err
+		}
+		log.FromContext(ctx).V(1).Info("Ended early", "reason", err.Error())
+		if all(err, IsTerminating) {
+			return reconcile.Result{}, nil
+		}
+		counter.Inc()
+		return reconcile.Result{RequeueAfter: delay}, nil
+	})
+}
+
+// Expected reports whether err consists of nothing but conflicts and rejections by namespaces that are being deleted.
+func Expected(err error) bool {
+	return all(err, func(err error) bool { return apierrors.IsConflict(err) || IsTerminating(err) })
+}
+
+// IsTerminating reports whether the API server has rejected a new object because its namespace is being deleted.
+func IsTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// all reports whether is holds for each of the errors that err joins.
+func all(err error, is func(error) bool) bool {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return is(err)
+	}
+	for _, e := range joined.Unwrap() {
+		if !all(e, is) {
+			return false
+		}
+	}
+	return true
+}
+
+// newQueue returns the work queue of a controller. Namespaces take turns: a namespace with thousands of requests delays
+// a request of another one by no more than a single request of its own. Within a namespace, requests are in the order
+// in which they were added. client-go's work queue, which it orders, hands out no request to two workers.
+func newQueue(controller string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{
+		Name: controller, Queue: &turns{requests: map[string][]reconcile.Request{}},
+	})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
+		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: controller, Queue: ordered}),
+	})
+}
+
+// turns implements workqueue.Queue. Each method takes constant time.
+type turns struct {
+	// namespaces are those with requests, in the order of their turns.
+	namespaces []string
+	// requests are those of each namespace, in the order of their arrival.
+	requests map[string][]reconcile.Request
+	length   int
+}
+
+// Touch implements workqueue.Queue. A request that is added again keeps its place.
+func (t *turns) Touch(reconcile.Request) {}
+
+// Push implements workqueue.Queue.
+func (t *turns) Push(r reconcile.Request) {
+	if len(t.requests[r.Namespace]) == 0 {
+		t.namespaces = append(t.namespaces, r.Namespace)
+	}
+	t.requests[r.Namespace] = append(t.requests[r.Namespace], r)
+	t.length++
+}
+
+// Len implements workqueue.Queue.
+func (t *turns) Len() int { return t.length }
+
+// Pop implements workqueue.Queue. Callers make sure that there is a request.
+func (t *turns) Pop() reconcile.Request {
+	namespace := t.namespaces[0]
+	t.namespaces = t.namespaces[1:]
+	next, rest := t.requests[namespace][0], t.requests[namespace][1:]
+	if len(rest) == 0 {
+		delete(t.requests, namespace)
+	} else {
+		t.requests[namespace] = rest
+		t.namespaces = append(t.namespaces, namespace)
+	}
+	t.length--
+	return next
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/lookup"
 )
 
 // Namespace returns an object for the metadata of a namespace, or for a watch of all.
@@ -25,12 +26,8 @@ func Namespace() *metav1.PartialObjectMetadata {
 // Terminating reports whether a namespace is being deleted. reader must read namespaces from the cache. In one that
 // does not exist any more, or not yet, the API server decides.
 func Terminating(ctx context.Context, reader client.Reader, namespace string) (bool, error) {
-	object := Namespace()
-	err := reader.Get(ctx, client.ObjectKey{Name: namespace}, object)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading namespace %s: %w", namespace, err)
-	}
-	return err == nil && object.DeletionTimestamp != nil, nil
+	object, err := lookup.Get(ctx, reader, client.ObjectKey{Name: namespace}, Namespace())
+	return object != nil && object.DeletionTimestamp != nil, err
 }
 
 // Check returns why Listeners and claims of a namespace may not use a class, or "" if they may. The error is that of

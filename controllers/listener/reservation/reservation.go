@@ -66,7 +66,7 @@ type reader struct {
 func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) ([]string, error) {
 	key := client.ObjectKeyFromObject(r.listener)
 	var volumes corev1.PersistentVolumeList
-	if err := r.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: index.VolumeListenerKey(key)}); err != nil {
+	if err := r.List(ctx, &volumes, client.MatchingFields{index.VolumesByListener: key.String()}); err != nil {
 		return nil, fmt.Errorf("listing volumes of listener %s: %w", key, err)
 	}
 	reserved := sets.New[string]()
