@@ -77,7 +77,7 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 func (x *exclusive) reserve(planned exposure.Object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	key := namespacedName(planned)
+	key := client.ObjectKeyFromObject(planned)
 	x.before[key], x.known[key] = x.known[key], planned
 }
 
@@ -137,7 +137,7 @@ func (x *exclusive) all(ctx context.Context) map[types.NamespacedName]exposure.O
 	defer x.mu.Unlock()
 	objects := map[types.NamespacedName]exposure.Object{}
 	for _, object := range x.kinds.readable(ctx, x.kind) {
-		key := namespacedName(object)
+		key := client.ObjectKeyFromObject(object)
 		if known := x.known[key]; known != nil && known.GetUID() == object.GetUID() && known.GetGeneration() > object.GetGeneration() {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -238,5 +238,5 @@ func precedes(a, b *listenersv1alpha1.Listener, objects []client.Object) bool {
 }
 
 func isAccepted(l *listenersv1alpha1.Listener) bool {
-	return l.Status != nil && meta.IsStatusConditionTrue(l.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+	return condition(l, listenersv1alpha1.ListenerAccepted).Status == metav1.ConditionTrue
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -27,17 +26,10 @@ import (
 const idlePeriod = time.Minute
 
 // reportedIdle reports whether the status says already that nothing responds, for another reason than the nodes.
-func reportedIdle(status *listenersv1alpha1.ListenerStatus) bool {
-	if status == nil {
-		return false
-	}
-	ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
-	return ready != nil && ready.Status == metav1.ConditionTrue && isIdle(ready.Reason) && ready.Reason != listenersv1alpha1.ReasonNodesNotReady
-}
-
-// isIdle reports whether a reason of the condition Ready states that nothing responds.
-func isIdle(reason string) bool {
-	return reason == listenersv1alpha1.ReasonReserved || isFault(reason)
+func reportedIdle(listener *listenersv1alpha1.Listener) bool {
+	ready := condition(listener, listenersv1alpha1.ListenerReady)
+	return ready.Status == metav1.ConditionTrue && ready.Reason != listenersv1alpha1.ReasonNodesNotReady &&
+		(ready.Reason == listenersv1alpha1.ReasonReserved || isFault(ready.Reason))
 }
 
 // isFault reports whether a reason of the condition Ready states that nothing responds because something is wrong.

@@ -126,8 +126,8 @@ func (w *objectWriter) deleteAll(ctx context.Context, backend *exposure.Backend,
 }
 
 // delete deletes an object that the Listener controls, in the version that the cluster serves.
-func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, object metav1.Object, o *outcome) error {
-	kind, key := backend.Kind, namespacedName(object)
+func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, object client.Object, o *outcome) error {
+	kind, key := backend.Kind, client.ObjectKeyFromObject(object)
 	identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: object.GetUID()}}
 	identity.SetGroupVersionKind(kind.GroupKind().WithVersion(cmp.Or(w.kinds.version(kind), kind.Version)))
 	if err := w.applier.Delete(ctx, identity); err != nil && !meta.IsNoMatchError(err) {

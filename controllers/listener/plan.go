@@ -1,9 +1,12 @@
 package listener
 
 import (
+	"errors"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -125,4 +128,57 @@ func serviceOf(desired *corev1ac.ServiceApplyConfiguration) *corev1.Service {
 		})
 	}
 	return service
+}
+
+// allocate gives the ports of the planned Service numbers of their own if the class has Listeners share the address of
+// a load balancer. release is for the case that the API server rejects the Service. The status gets the numbers when
+// the Service has them, so that none is reserved that no Service has.
+//
+// The Listener keeps the numbers that it has, also while a previous exposure depends on the type of the Service.
+func (p *plan) allocate(s *snapshot, ports *sharedPorts) (release func(), err error) {
+	release = func() {}
+	switch {
+	case !p.sharesAddress(s):
+		return release, nil
+	case s.class.SharedPortRange() == "":
+		p.sharedPorts = p.presentSharedPorts(s, func(int32) bool { return false })
+	default:
+		p.sharedPorts, release, err = sharedPortRange(s.class).allocate(ports.Allocator, s.key(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
+			numbers := p.presentSharedPorts(s, taken)
+			allocated, without := exposure.AllocatePorts(p.serviceNow, numbers, from, taken)
+			maps.Copy(numbers, allocated)
+			return numbers, without
+		})
+		if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
+			p.refusal, release, err = refusal, func() {}, nil
+		}
+	}
+	p.serviceNow = exposure.WithPorts(p.serviceNow, p.sharedPorts)
+	return release, err
+}
+
+// presentSharedPorts returns the numbers, by port name, that the Listener has for the ports of the Service. One that
+// had no Service may have lost them to another Listener.
+func (p *plan) presentSharedPorts(s *snapshot, taken func(int32) bool) map[string]int32 {
+	numbers := map[string]int32{}
+	for i := range p.serviceNow.Spec.Ports {
+		name := ptr.Deref(p.serviceNow.Spec.Ports[i].Name, "")
+		if number, ok := s.sharedPorts[name]; ok && !taken(number) {
+			numbers[name] = number
+		}
+	}
+	return numbers
+}
+
+// sharesAddress reports whether the Service shares the address of its load balancer with others: because the class says
+// so or, while a previous exposure depends on the type of the Service, because it does.
+func (p *plan) sharesAddress(s *snapshot) bool {
+	switch {
+	case ptr.Deref(p.serviceNow.Spec.Type, "") != corev1.ServiceTypeLoadBalancer:
+		return false
+	case s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
+		return s.class.SharedPortRange() != ""
+	default:
+		return len(s.sharedPorts) > 0
+	}
 }

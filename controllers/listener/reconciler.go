@@ -197,7 +197,7 @@ func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration
 		r.idle.Delete(s.listener.UID)
 		return 0
 	}
-	if !reportedIdle(s.listener.Status) {
+	if !reportedIdle(s.listener) {
 		if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
 			return remaining
 		}

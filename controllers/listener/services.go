@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -71,7 +72,9 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outc
 			return cmp.Or(rejection, err) // a number that the API server rejects may be deallocated soon
 		}
 		rejection = w.applyOnce(ctx, s, withTargetPorts(s, o.service, exposure.WithNodePorts(p.serviceNow, requested)), o)
-		releaseRejected(rejection, release)
+		if isRejection(rejection) {
+			release()
+		}
 		rejected, numbers := rejectedNodePorts(rejection, requested)
 		switch {
 		case rejection == nil:
@@ -98,37 +101,21 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outc
 
 // allocate returns the node ports to request, by port name: those that the Service lost and, if the class has a range,
 // numbers of the range for other ports that have none, except those that the API server refused. release is for the
-// case that the API server rejects them. The error is a *exposure.Refusal if there are none.
+// case that the API server rejects them.
 func (w *serviceWriter) allocate(s *snapshot, desired *corev1ac.ServiceApplyConfiguration, lost map[string]int32, refused sets.Set[int32],
 ) (requested map[string]int32, release func(), _ error) {
 	if s.class.NodePortRange() == "" {
 		return lost, func() {}, nil
 	}
-	from, err := nodePortRange(s.class)
-	if err != nil {
-		return nil, nil, err
-	}
-	requested, release, err = w.nodePorts.Allocate(s.key(), from, func(taken func(int32) bool) (map[string]int32, error) {
-		allocated, without := exposure.AllocateNodePorts(desired, s.service, lost, from.PortRange, func(number int32) bool {
+	return nodePortRange(s.class).allocate(w.nodePorts, s.key(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
+		allocated, without := exposure.AllocateNodePorts(desired, s.service, lost, from, func(number int32) bool {
 			return refused.Has(number) || taken(number)
 		})
-		if without != "" {
-			return nil, exposure.Refuse(listenersv1alpha1.ReasonNodePortsExhausted, "no node port is left for port %s: other Services and Listeners have all of %s; "+
-				"extend spec.nodePorts.range of ListenerClass %s, or delete Listeners", without, s.class.NodePortRange(), s.class.Name)
+		if without == "" {
+			maps.Copy(allocated, lost)
 		}
-		maps.Copy(allocated, lost)
-		return allocated, nil
+		return allocated, without
 	})
-	if err != nil {
-		return nil, nil, portRefusal(err, s.listener, s.class, "nodePorts.maxPortsPerNamespace", from)
-	}
-	return requested, release, nil
-}
-
-func releaseRejected(err error, release func()) {
-	if isRejection(err) {
-		release()
-	}
 }
 
 // applyOnce applies a Service and records the result.

@@ -3,11 +3,15 @@ package listener
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -18,8 +22,10 @@ import (
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
@@ -33,30 +39,29 @@ const workers = 8
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.initialize(clock.RealClock{})
-	m := &mapper{client: r.Client, backends: r.Backends, kinds: r.kinds, hosts: r.hosts, exclusive: r.objects.exclusive}
 	notInitial := predicates.NotInInitialList() // at the start, all Listeners are reconciled
 	controlled := requests.Controller(mgr, "listener", workers).
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
 		// By name rather than by owner, because the deletion of a foreign Service matters, too.
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(m.serviceToListeners), builder.WithPredicates(notInitial)).
+		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.serviceToListeners), builder.WithPredicates(notInitial)).
 		Watches(&corev1.Service{}, r.nodePorts.Handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
 		WatchesRawSource(r.nodePorts.Freed()).
 		WatchesRawSource(r.ports.Freed()).
-		Watches(&listenersv1alpha1.Listener{}, m.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(m.classToListeners),
+		Watches(&listenersv1alpha1.Listener{}, r.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
 		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
 			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, podMattersToListener())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.nodeToListeners),
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToListeners),
 			builder.WithPredicates(notInitial, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))).
-		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(m.namespaceToListeners),
+		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToListeners),
 			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
-		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(m.configurationToListeners),
-			builder.WithPredicates(notInitial, clusterDomainChanged()))
+		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.configurationToListeners),
+			builder.WithPredicates(notInitial, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain })))
 	for _, x := range r.objects.exclusive {
 		controlled = controlled.WatchesRawSource(x.waiting.source())
 	}
@@ -65,7 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			if r.kinds.readers[kind.GroupVersionKind] != nil {
 				continue // another backend reads it, too
 			}
-			view, err := r.view(m, backend, kind)
+			view, err := r.view(backend, kind)
 			if err != nil {
 				return err
 			}
@@ -77,7 +82,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 }
 
 // view returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.
-func (r *Reconciler) view(m *mapper, backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
+func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
 	o, err := r.kinds.newObject(kind)
 	if err != nil {
 		return nil, err
@@ -86,13 +91,13 @@ func (r *Reconciler) view(m *mapper, backend *exposure.Backend, kind *exposure.K
 		Scheme:  r.Client.Scheme(),
 		Object:  o,
 		Cache:   cache.ByObject{Transform: trimForeign(r.kinds, kind)},
-		Changed: func(ctx context.Context) []reconcile.Request { return m.listeners(ctx) },
+		Changed: func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
 	}
 	if kind == backend.Reads {
-		options.Handler = handler.EnqueueRequestsFromMapFunc(m.referenceToListeners(kind.GroupVersionKind))
-		options.Predicates = []predicate.Predicate{trimmedChanged()}
+		options.Handler = handler.EnqueueRequestsFromMapFunc(r.referenceToListeners(kind.GroupVersionKind))
+		options.Predicates = []predicate.Predicate{changed(unversioned)}
 	} else {
-		options.Handler = handler.EnqueueRequestsFromMapFunc(m.objectToListeners(backend))
+		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(backend))
 		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
 		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByController: index.Controller}
 		if kind.Hosts != nil {
@@ -133,4 +138,65 @@ func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
 		trimmed.SetOwnerReferences(object.GetOwnerReferences())
 		return trimmed, nil
 	}
+}
+
+// changed passes objects that are created or deleted, and those of which a change has changed the value.
+func changed[T client.Object](value func(T) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(value(e.ObjectOld.(T)), value(e.ObjectNew.(T)))
+	}}
+}
+
+// unversioned returns an object without what differs between any two versions of it.
+func unversioned(o client.Object) any {
+	o = o.DeepCopyObject().(client.Object)
+	o.SetResourceVersion("")
+	o.SetGeneration(0)
+	return o
+}
+
+// controlledOrDeleted passes objects that a Listener controls or has controlled, and the deletion of any object, which
+// may have had a name that a Listener needs. If objects are exclusive, it passes changes of any of them, too.
+func controlledOrDeleted(exclusive bool) predicate.Predicate {
+	controlled := func(o client.Object) bool { return controllingListener(o) != nil }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return controlled(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew) },
+	}
+}
+
+// podMattersToListener passes Pods with claims that are created or deleted, begin to terminate, have just finished, or
+// whose labels changed, which a Listener may select, but for those that name a mounted Listener.
+func podMattersToListener() predicate.Predicate {
+	return predicate.And(
+		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }),
+		changed(func(pod *corev1.Pod) any {
+			labels := maps.Clone(pod.Labels)
+			maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
+			return []any{pod.DeletionTimestamp.IsZero(), claim.PodFinished(pod), labels}
+		}),
+	)
+}
+
+// specLabelsOrStatusChanged passes Listeners whose spec, deletion timestamp or labels, which the Service inherits,
+// changed, and those whose status another writer has overwritten. It does not pass what this controller writes.
+func specLabelsOrStatusChanged() predicate.Predicate {
+	return predicate.Or(
+		predicate.GenerationChangedPredicate{},
+		predicate.LabelChangedPredicate{},
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			listener := o.(*listenersv1alpha1.Listener)
+			return listener.Status == nil || listener.Status.ObservedGeneration != listener.Generation
+		}),
+	)
+}
+
+// reservationChanged passes listener volumes that are created, deleted or released, or have another Listener or node.
+func reservationChanged() predicate.Predicate {
+	return predicate.And(
+		predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerVolume(o.(*corev1.PersistentVolume)) }),
+		changed(func(pv *corev1.PersistentVolume) any {
+			return []any{index.VolumeListener(pv), index.VolumeNodes(pv), pv.Status.Phase == corev1.VolumeReleased}
+		}),
+	)
 }
