@@ -31,7 +31,7 @@ type exclusive struct {
 
 	mu sync.Mutex
 	// known are the objects of Listeners as they are being written, were last written, or read, while the Listener
-	// exists.
+	// exists. Those that were deleted are nil.
 	known map[types.NamespacedName]exposure.Object
 	// before is what was known of those that are being written.
 	before map[types.NamespacedName]exposure.Object
@@ -57,6 +57,8 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	if p.addObjects(s, others); p.objectsRefusal != nil {
 		return nil
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for _, desired := range p.objects {
 		planned, err := x.kinds.typed(x.kind, desired)
 		if err != nil {
@@ -68,17 +70,11 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 			planned.SetCreationTimestamp(before.GetCreationTimestamp())
 			planned.SetGeneration(before.GetGeneration() + 1)
 		}
-		x.reserve(planned)
+		key := client.ObjectKeyFromObject(planned)
+		x.before[key], x.known[key] = x.known[key], planned
 	}
 	x.waiting.remove(s.key())
 	return nil
-}
-
-func (x *exclusive) reserve(planned exposure.Object) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	key := client.ObjectKeyFromObject(planned)
-	x.before[key], x.known[key] = x.known[key], planned
 }
 
 // written records an object that was written, or nil if it was deleted.
@@ -86,9 +82,7 @@ func (x *exclusive) written(key types.NamespacedName, o exposure.Object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.before, key)
-	if delete(x.known, key); o != nil {
-		x.known[key] = o
-	}
+	x.known[key] = o
 }
 
 // restore ends the reservation of an object that was not written. It reports whether there was one.
@@ -100,9 +94,7 @@ func (x *exclusive) restore(key types.NamespacedName) bool {
 		return false
 	}
 	delete(x.before, key)
-	if delete(x.known, key); before != nil {
-		x.known[key] = before
-	}
+	x.known[key] = before
 	return true
 }
 
@@ -150,7 +142,7 @@ func (x *exclusive) all(ctx context.Context) map[types.NamespacedName]exposure.O
 	for key, known := range x.known {
 		switch {
 		case objects[key] != nil:
-		case x.orphaned(ctx, known):
+		case known == nil, x.orphaned(ctx, known):
 			delete(x.known, key)
 		default:
 			objects[key] = known

@@ -205,9 +205,7 @@ func (h *hosts) entitled(ctx context.Context, key types.NamespacedName, host str
 	if p.refusal != nil {
 		return nil, nil //nolint:nilnil // it is not
 	}
-	if kind := s.backend.Kind; kind != nil && kind.Hosts != nil {
-		p.addObjects(s, exposure.Others{})
-	}
+	p.addObjects(s, exposure.Others{})
 	ofObjects, err := h.objectHosts(s, p)
 	if err != nil || !slices.Contains(slices.Concat(serviceHosts(s, p), ofObjects), host) {
 		return nil, err

@@ -54,9 +54,12 @@ func (w *objectWriter) release(s *snapshot, p *plan, othersMayHave bool) {
 // applyObject applies one object, unless an object of the same name exists that the Listener does not control.
 func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exposure.Desired, o *outcome) (*exposure.Refusal, error) {
 	kind := s.backend.Kind
-	existing, err := w.existing(ctx, s, desired, o)
-	if err != nil {
-		return nil, err
+	existing := client.Object(o.objects[s.backend.Name][desired.GetName()])
+	if existing == nil { // one that the cache does not have yet is not written to, as with Services
+		var err error
+		if existing, err = w.kinds.get(ctx, kind, client.ObjectKeyFromObject(desired)); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case existing == nil:
@@ -74,7 +77,8 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 	if sent {
 		err = w.record(s, desired, o)
 	}
-	if message, ok := rejection(err); ok {
+	if status := rejection(err); status != nil {
+		message := status.Message
 		if kind.Remedy != nil && kind.Remedy(message) != "" {
 			message += "; " + kind.Remedy(message)
 		}
@@ -96,29 +100,15 @@ func (w *objectWriter) record(s *snapshot, desired exposure.Desired, o *outcome)
 	return nil
 }
 
-// existing returns the object with the name of the desired one, or nil. One that the cache does not have yet is not
-// written to, as with Services.
-func (w *objectWriter) existing(ctx context.Context, s *snapshot, desired exposure.Desired, o *outcome) (client.Object, error) {
-	if own, ok := o.objects[s.backend.Name][desired.GetName()]; ok {
-		return own, nil
+// deleteUnplanned deletes the objects of a backend, but for the planned ones.
+func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Backend, planned []exposure.Desired, o *outcome) error {
+	keep := sets.New[string]()
+	for _, desired := range planned {
+		keep.Insert(desired.GetName())
 	}
-	return w.kinds.get(ctx, s.backend.Kind, client.ObjectKeyFromObject(desired))
-}
-
-// deleteUnplanned deletes the objects of the backend of the class that are not planned.
-func (w *objectWriter) deleteUnplanned(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	planned := sets.New[string]()
-	for _, desired := range p.objects {
-		planned.Insert(desired.GetName())
-	}
-	return w.deleteAll(ctx, s.backend, planned, o)
-}
-
-// deleteAll deletes the objects of a backend, but for some.
-func (w *objectWriter) deleteAll(ctx context.Context, backend *exposure.Backend, except sets.Set[string], o *outcome) error {
 	var errs []error
 	for name, object := range o.objects[backend.Name] {
-		if !except.Has(name) && object.GetDeletionTimestamp().IsZero() {
+		if !keep.Has(name) && object.GetDeletionTimestamp().IsZero() {
 			errs = append(errs, w.delete(ctx, backend, object, o))
 		}
 	}

@@ -29,31 +29,24 @@ func (r *previous) remove(ctx context.Context, s *snapshot, p *plan, o *outcome,
 	if s.serviceTerminating() {
 		return 0, nil
 	}
-	if err := r.objects.deleteUnplanned(ctx, s, p, o); err != nil {
+	if err := r.objects.deleteUnplanned(ctx, s.backend, p.objects, o); err != nil {
 		return 0, err
 	}
 	backends := slices.DeleteFunc(slices.Clone(s.others), func(b *exposure.Backend) bool { return len(o.objects[b.Name]) == 0 })
-	remaining := r.remaining(s, a, len(backends) > 0 || p.keepsType)
-	if !a.desired.Complete || remaining > 0 {
+	if !a.desired.Complete || len(backends) == 0 && !p.keepsType {
+		r.complete.Delete(s.listener.UID)
+		return 0, nil
+	}
+	// The opening of a node port and the reload of a router cannot be watched, and clients need time to learn a new address.
+	if remaining := r.gracePeriod - r.complete.age(s.listener.UID, s.backend.Name); remaining > 0 {
 		return remaining, nil
 	}
 	var errs []error
 	for _, backend := range backends {
-		errs = append(errs, r.objects.deleteAll(ctx, backend, nil, o))
+		errs = append(errs, r.objects.deleteUnplanned(ctx, backend, nil, o))
 	}
 	if p.keepsType {
 		errs = append(errs, r.services.applyOnce(ctx, s, p.service, o))
 	}
 	return 0, errors.Join(errs...)
-}
-
-// remaining returns how long the previous exposure, if there is one, has to stay. There is a grace period because
-// neither the opening of a node port nor the reload of a router can be watched, and clients need time to learn a new
-// address.
-func (r *previous) remaining(s *snapshot, a addresses, exists bool) time.Duration {
-	if !exists || !a.desired.Complete {
-		r.complete.Delete(s.listener.UID)
-		return 0
-	}
-	return r.gracePeriod - r.complete.age(s.listener.UID, s.backend.Name)
 }

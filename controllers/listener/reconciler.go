@@ -79,7 +79,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.hosts = newHosts(r.reader)
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{
-		client: r.Client, applier: applier, foreign: foreignPorts{r.Client, r.Events}, nodePorts: r.nodePorts, releasing: newPeriods(c),
+		client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c),
 	}
 	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: map[string]*exclusive{}}
 	for _, backend := range r.Backends {
@@ -187,22 +187,16 @@ func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err e
 // which it is reported, or 0. Kubernetes has waited before it says that a node is not ready.
 func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
 	if nodes, all := notReady(o); all {
-		r.idle.Delete(s.listener.UID)
 		o.idleReason = listenersv1alpha1.ReasonNodesNotReady
 		o.idleMessage = "nothing responds there, because no node of its addresses is ready: " + columns.Names(nodes)
-		return 0
-	}
-	reason, message := nothingListens(s, p, o)
-	if reason == "" {
-		r.idle.Delete(s.listener.UID)
-		return 0
-	}
-	if !reportedIdle(s.listener) {
-		if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
-			return remaining
+	} else if reason, message := nothingListens(s, p, o); reason != "" {
+		if !reportedIdle(s.listener) {
+			if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
+				return remaining
+			}
 		}
+		o.idleReason, o.idleMessage = reason, message
 	}
 	r.idle.Delete(s.listener.UID)
-	o.idleReason, o.idleMessage = reason, message
 	return 0
 }

@@ -3,21 +3,20 @@ package listener
 import (
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -25,6 +24,8 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/message"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
 )
 
@@ -44,7 +45,7 @@ const (
 type serviceWriter struct {
 	client  client.Client
 	applier *apply.Applier
-	foreign foreignPorts
+	events  events.EventRecorder
 	// nodePorts has the node ports that are not available.
 	nodePorts *portallocator.Allocator
 	// releasing is since when Listeners wait until the API server has deallocated the node ports of the deleted
@@ -65,23 +66,23 @@ type serviceWriter struct {
 func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
 	lost := exposure.LostNodePorts(p.serviceNow, s.service, lastNodePorts(s.listener.Status))
 	refused := sets.New[int32]()
-	var rejection error
+	var failure error
 	for {
 		requested, release, err := w.allocate(s, p.serviceNow, lost, refused)
 		if err != nil {
-			return cmp.Or(rejection, err) // a number that the API server rejects may be deallocated soon
+			return cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
 		}
-		rejection = w.applyOnce(ctx, s, withTargetPorts(s, o.service, exposure.WithNodePorts(p.serviceNow, requested)), o)
-		if isRejection(rejection) {
+		failure = w.applyOnce(ctx, s, withTargetPorts(s, o.service, exposure.WithNodePorts(p.serviceNow, requested)), o)
+		if rejection(failure) != nil {
 			release()
 		}
-		rejected, numbers := rejectedNodePorts(rejection, requested)
+		rejected, numbers := rejectedNodePorts(failure, requested, s.class.NodePortRange() != "")
 		switch {
-		case rejection == nil:
+		case failure == nil:
 			w.releasing.Delete(s.listener.UID)
 			return w.applyTargetPorts(ctx, s, p, o)
-		case len(rejected) == 0, s.class.NodePortRange() != "" && (!numbers || len(refused) >= maxRejected):
-			return rejection
+		case len(rejected) == 0, s.class.NodePortRange() != "" && len(refused) >= maxRejected:
+			return failure
 		}
 		if numbers {
 			if o.releasing, err = w.untilReleased(ctx, s.listener.UID, rejected, lost); err != nil || o.releasing > 0 {
@@ -138,8 +139,43 @@ func (w *serviceWriter) applyOnce(ctx context.Context, s *snapshot, service *cor
 			return fmt.Errorf("reading the applied service %s: %w", s.key(), err)
 		}
 	}
-	o.service, err = w.foreign.remove(ctx, s.listener, o.service, service)
-	return err
+	return w.removeForeignPorts(ctx, s, service, o)
+}
+
+// removeForeignPorts removes the ports of the Service that the applied one does not have. Server-side apply keeps them,
+// and they would expose more of the Pods than the class allows, and be published.
+func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, applied *corev1ac.ServiceApplyConfiguration, o *outcome) error {
+	own := sets.New[string]()
+	for i := range applied.Spec.Ports {
+		p := &applied.Spec.Ports[i]
+		own.Insert(fmt.Sprintf("%d/%s", ptr.Deref(p.Port, 0), ptr.Deref(p.Protocol, corev1.ProtocolTCP)))
+	}
+	operations := []map[string]any{{"op": "replace", "path": "/metadata/resourceVersion", "value": o.service.ResourceVersion}}
+	var foreign []string
+	for i, p := range slices.Backward(o.service.Spec.Ports) {
+		if port := fmt.Sprintf("%d/%s", p.Port, p.Protocol); !own.Has(port) {
+			operations = append(operations, map[string]any{"op": "remove", "path": fmt.Sprintf("/spec/ports/%d", i)})
+			foreign = append(foreign, port)
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("encoding a patch of service %s: %w", s.key(), err)
+	}
+	service := &corev1.Service{}
+	service.Namespace, service.Name = o.service.Namespace, o.service.Name
+	if err := w.client.Patch(ctx, service, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(names.FieldManagerService)); err != nil {
+		return fmt.Errorf("removing ports of others from service %s: %w", s.key(), err)
+	}
+	o.service = service
+	text := message.Printable(strings.Join(foreign, ", "), message.MaxEvent/2)
+	log.FromContext(ctx).Info("Removed ports that others had added to the Service", "ports", text)
+	w.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonForeignPortsRemoved, "Reconcile",
+		"another client had added the ports %s to the Service; add them to spec.ports of the Listener instead", text)
+	return nil
 }
 
 // applyTargetPorts applies the Service again if its node ports have to lead to the container ports of the same numbers,
@@ -170,39 +206,6 @@ func targetsNodePorts(s *snapshot, existing *corev1.Service, desired *corev1ac.S
 	default:
 		return existing != nil && slices.ContainsFunc(existing.Spec.Ports, func(p corev1.ServicePort) bool { return exposure.TargetsNodePort(&p) })
 	}
-}
-
-// rejectedNodePorts returns the messages of the API server about the requested node ports that it rejects, by port
-// name. numbers reports whether the messages are about the numbers, for example because they are allocated. If they are
-// not, a policy may forbid the requested node ports, or the rejection has nothing to do with them; then all count
-// as rejected. Server errors, which may pass, reject none.
-func rejectedNodePorts(err error, requested map[string]int32) (rejected map[string]string, numbers bool) {
-	rejected = map[string]string{}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || len(requested) == 0 || isUnrelated(err) {
-		return nil, false
-	}
-	switch status.Status().Code {
-	case http.StatusBadRequest, http.StatusForbidden, http.StatusUnprocessableEntity:
-	default:
-		return nil, false
-	}
-	if details := status.Status().Details; details != nil {
-		for _, cause := range details.Causes {
-			for name, number := range requested {
-				if strings.HasSuffix(cause.Field, "].nodePort") && strings.Contains(cause.Message, fmt.Sprintf(" %d:", number)) {
-					rejected[name] = cause.Message
-				}
-			}
-		}
-	}
-	if len(rejected) > 0 {
-		return rejected, true
-	}
-	for name := range requested {
-		rejected[name] = status.Status().Message
-	}
-	return rejected, false
 }
 
 // untilReleased returns how long to wait for rejected node ports, of those that the Service lost, that no Service has:

@@ -112,13 +112,13 @@ func (r *reader) snapshot(ctx context.Context, listener *listenersv1alpha1.Liste
 			return nil, err
 		}
 	}
+	s.others = slices.DeleteFunc(slices.Clone(r.backends), func(b *exposure.Backend) bool { return b == s.backend })
 	var err error
 	s.sharedPorts, err = r.sharedPorts.of(ctx, listener, s.class)
 	return s, err
 }
 
 func (r *reader) readClass(ctx context.Context, s *snapshot) error {
-	s.others = r.backends
 	if s.listener.Class() == "" {
 		return nil
 	}
@@ -136,7 +136,6 @@ func (r *reader) readClass(ctx context.Context, s *snapshot) error {
 		return nil
 	}
 	s.class, s.backend = class, r.backends.Of(class)
-	s.others = slices.DeleteFunc(slices.Clone(r.backends), func(b *exposure.Backend) bool { return b.Name == s.backend.Name })
 	return nil
 }
 
@@ -232,17 +231,13 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if err := r.client.List(ctx, &pods, client.InNamespace(s.listener.Namespace), client.MatchingFields{index.PodsByClaim: s.listener.Name}); err != nil {
 		return fmt.Errorf("listing pods of claim %s: %w", s.key(), err)
 	}
-	var running, all []string
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		all = append(all, pod.Name)
-		if pod.DeletionTimestamp.IsZero() && !claim.PodFinished(pod) {
-			running = append(running, pod.Name)
-		}
+	mounting := pods.Items
+	running := slices.DeleteFunc(slices.Clone(mounting), func(pod corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() || claim.PodFinished(&pod) })
+	if len(running) > 0 {
+		mounting = running
 	}
-	s.pods = running
-	if len(running) == 0 {
-		s.pods = all
+	for i := range mounting {
+		s.pods = append(s.pods, mounting[i].Name)
 	}
 	slices.Sort(s.pods)
 	return nil
