@@ -24,7 +24,7 @@ func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
 	if s.class == nil || o.service == nil || s.serviceTerminating() {
 		return addresses{}
 	}
-	desired := exposedBy(s.backend, forAddresses(s, p, o, s.backend), s, o)
+	desired := exposedBy(s.backend, s.forBackend(s.backend, o.present, p.service), s, o)
 	if desired.Complete {
 		return addresses{desired: desired, published: desired}
 	}
@@ -38,17 +38,11 @@ func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
 	return addresses{desired: desired, published: published}
 }
 
-func forAddresses(s *snapshot, p *plan, o *outcome, backend *exposure.Backend) *exposure.Listener {
-	l := s.forBackend(backend, o.present)
-	l.Desired = p.service
-	return l
-}
-
 // previousAddresses returns the addresses that the objects of another backend, or the type that the Service still has,
 // provide. ok is false if there are none.
 func previousAddresses(s *snapshot, p *plan, o *outcome) (exposed exposure.Exposed, ok bool) {
 	for _, backend := range s.others {
-		l := forAddresses(s, p, o, backend)
+		l := s.forBackend(backend, o.present, p.service)
 		switch {
 		case !backend.PlainService && len(l.Objects) == 0:
 			continue

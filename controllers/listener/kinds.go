@@ -66,15 +66,12 @@ func (k *kinds) list(ctx context.Context, kind *exposure.Kind, options ...client
 	if err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
 	}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return nil, fmt.Errorf("reading a list of kind %s: %w", kind.Kind, err)
-	}
-	objects := make([]exposure.Object, 0, len(items))
-	for _, item := range items {
-		objects = append(objects, item.(exposure.Object))
-	}
-	return objects, nil
+	var objects []exposure.Object
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		objects = append(objects, o.(exposure.Object))
+		return nil
+	})
+	return objects, err
 }
 
 // readable returns what list returns or, if the objects cannot be read, none: once they can be, all Listeners are

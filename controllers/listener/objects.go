@@ -3,17 +3,23 @@ package listener
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // objectWriter writes the objects of the backends.
@@ -128,5 +134,59 @@ func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, ob
 	}
 	log.FromContext(ctx).Info("Deleted an object that exposed the Listener", "kind", kind.Kind, "object", key.String())
 	delete(o.objects[backend.Name], key.Name)
+	return nil
+}
+
+// The time from one touch of a rejected object to the next one. It doubles from the first to the last.
+const (
+	firstTouch = 10 * time.Second
+	lastTouch  = 5 * time.Minute
+)
+
+// resync makes other controllers look again at objects that they have rejected.
+type resync struct {
+	client client.Client
+	clock  clock.PassiveClock
+}
+
+// trigger changes the objects that another controller has rejected, when their time has come, so that it looks at
+// them again: what it rejected them for, the content of a Secret, neither it nor the operator watches. It returns the
+// time until the next touch, or 0 if there is none.
+func (r resync) trigger(ctx context.Context, rejected []exposure.Rejected) (next time.Duration, _ error) {
+	var errs []error
+	for _, object := range rejected {
+		wait := untilTouch(object, r.clock.Now())
+		if wait <= 0 {
+			errs = append(errs, r.touch(ctx, object))
+			continue // the change starts another reconciliation
+		}
+		next = requests.Earliest(next, wait)
+	}
+	return next, errors.Join(errs...)
+}
+
+func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
+	from, interval := object.Since.Time, firstTouch
+	touched, err := time.Parse(time.RFC3339, object.GetAnnotations()[names.AnnotationTouched])
+	if err == nil && !touched.Before(from) {
+		from, interval = touched, min(max(touched.Sub(from), firstTouch), lastTouch)
+	}
+	return from.Add(interval).Sub(now)
+}
+
+// touch changes the annotation of an object. The API server rejects the patch for a new object of the same name.
+func (r resync) touch(ctx context.Context, object exposure.Rejected) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": object.GetUID(), "annotations": map[string]any{names.AnnotationTouched: r.clock.Now().UTC().Format(time.RFC3339)},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch of annotations: %w", err)
+	}
+	key := client.ObjectKeyFromObject(object)
+	err = r.client.Patch(ctx, object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(names.FieldManagerDefault))
+	if err != nil {
+		return client.IgnoreNotFound(fmt.Errorf("touching %T %s, which is rejected: %w", object.Object, key, err))
+	}
+	log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", key.String())
 	return nil
 }

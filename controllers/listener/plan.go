@@ -50,7 +50,7 @@ func newPlan(s *snapshot) *plan {
 		p.serviceNow, p.refusal = exposure.Service(classWithTypeOf(s.service, s.class), s.listener)
 	}
 	if p.refusal == nil {
-		p.serviceNow, p.refusal = host.WithAnnotations(s.forBackend(s.backend, s.present), p.serviceNow)
+		p.serviceNow, p.refusal = host.WithAnnotations(s.forBackend(s.backend, s.present, p.service), p.serviceNow)
 	}
 	if p.refusal == nil && p.keepsType { // a stale cache must not restore a type that was just removed
 		p.serviceNow.WithResourceVersion(s.service.ResourceVersion)
@@ -113,7 +113,7 @@ func (p *plan) addObjects(s *snapshot, others exposure.Others) {
 	}
 	if s.backend.Kind != nil {
 		now := present{service: serviceOf(p.serviceNow), objects: s.objects}
-		p.objects, p.objectsRefusal = s.backend.Objects(s.forBackend(s.backend, now), others)
+		p.objects, p.objectsRefusal = s.backend.Objects(s.forBackend(s.backend, now, p.service), others)
 	}
 }
 

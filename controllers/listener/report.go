@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,6 +127,6 @@ func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after
 	if s.class.TargetsNodePorts() {
 		users += ", and programs have to listen on"
 	}
-	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", client.ObjectKeyFromObject(s.listener), users, strings.Join(changes, "; "))
+	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", s.key(), users, strings.Join(changes, "; "))
 	r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Printable(text, message.MaxEvent))
 }

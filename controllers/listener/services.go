@@ -72,7 +72,8 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outc
 		if err != nil {
 			return cmp.Or(failure, err) // a number that the API server rejects may be deallocated soon
 		}
-		failure = w.applyOnce(ctx, s, withTargetPorts(s, o.service, exposure.WithNodePorts(p.serviceNow, requested)), o)
+		desired, _ := withTargetPorts(s, o.service, exposure.WithNodePorts(p.serviceNow, requested))
+		failure = w.applyOnce(ctx, s, desired, o)
 		if rejection(failure) != nil {
 			release()
 		}
@@ -181,31 +182,24 @@ func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, app
 // applyTargetPorts applies the Service again if its node ports have to lead to the container ports of the same numbers,
 // which the API server may just have allocated.
 func (w *serviceWriter) applyTargetPorts(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	if !targetsNodePorts(s, o.service, p.serviceNow) {
-		return nil
+	if desired, ok := withTargetPorts(s, o.service, p.serviceNow); ok {
+		return w.applyOnce(ctx, s, desired, o)
 	}
-	return w.applyOnce(ctx, s, exposure.WithTargetPorts(p.serviceNow, o.service), o)
+	return nil
 }
 
-// withTargetPorts returns a Service with target ports that are the node ports of the existing one, if they have to be.
-func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.ServiceApplyConfiguration) *corev1ac.ServiceApplyConfiguration {
-	if !targetsNodePorts(s, existing, desired) {
-		return desired
+// withTargetPorts returns a Service whose node ports, which may be those of the existing one, lead to the container
+// ports of the same numbers, if they have to: because the class says so or, while a previous exposure depends on the
+// type of the Service, because they do. Otherwise it returns the desired Service, and false.
+func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.ServiceApplyConfiguration) (*corev1ac.ServiceApplyConfiguration, bool) {
+	have := s.class.TargetsNodePorts()
+	if s.class.Spec.ServiceType != listenersv1alpha1.ServiceTypeNodePort {
+		have = existing != nil && slices.ContainsFunc(existing.Spec.Ports, func(p corev1.ServicePort) bool { return exposure.TargetsNodePort(&p) })
 	}
-	return exposure.WithTargetPorts(desired, existing)
-}
-
-// targetsNodePorts reports whether the node ports of the Service have to lead to the container ports of the same
-// numbers: because the class says so or, while a previous exposure depends on the type of the Service, because they do.
-func targetsNodePorts(s *snapshot, existing *corev1.Service, desired *corev1ac.ServiceApplyConfiguration) bool {
-	switch {
-	case ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort:
-		return false
-	case s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort:
-		return s.class.TargetsNodePorts()
-	default:
-		return existing != nil && slices.ContainsFunc(existing.Spec.Ports, func(p corev1.ServicePort) bool { return exposure.TargetsNodePort(&p) })
+	if !have || ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort {
+		return desired, false
 	}
+	return exposure.WithTargetPorts(desired, existing), true
 }
 
 // untilReleased returns how long to wait for rejected node ports, of those that the Service lost, that no Service has:

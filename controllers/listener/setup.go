@@ -39,31 +39,28 @@ const workers = 8
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.initialize(clock.RealClock{})
-	notInitial := predicates.NotInInitialList() // at the start, all Listeners are reconciled
 	controlled := requests.Controller(mgr, "listener", workers).
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
-		// By name rather than by owner, because the deletion of a foreign Service matters, too.
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.serviceToListeners), builder.WithPredicates(notInitial)).
-		Watches(&corev1.Service{}, r.nodePorts.Handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
+		Watches(&corev1.Service{}, r.nodePorts.Handler()).
 		WatchesRawSource(r.nodePorts.Freed()).
-		WatchesRawSource(r.ports.Freed()).
-		Watches(&listenersv1alpha1.Listener{}, r.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(r.classToListeners),
-			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
-		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
-			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, podMattersToListener())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodeToListeners),
-			builder.WithPredicates(notInitial, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))).
-		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(r.namespaceToListeners),
-			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
-		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(r.configurationToListeners),
-			builder.WithPredicates(notInitial, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain })))
+		WatchesRawSource(r.ports.Freed())
+	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
+		changes = append(changes, predicates.NotInInitialList()) // at the start, all Listeners are reconciled
+		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
+	}
+	watch(&corev1.Service{}, r.serviceToListeners) // by name rather than by owner, because the deletion of a foreign Service matters, too
+	watch(&listenersv1alpha1.ListenerClass{}, r.classToListeners, predicate.GenerationChangedPredicate{})
+	watch(&corev1.PersistentVolume{}, volumeToListeners, reservationChanged())
+	watch(&listenersv1alpha1.PodListeners{}, podListenersToListeners, predicate.GenerationChangedPredicate{})
+	watch(&corev1.Pod{}, podToListeners, podMattersToListener())
+	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))
+	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
+	watch(&operatorv1alpha1.ListenerOperator{}, r.configurationToListeners, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
 	for _, x := range r.objects.exclusive {
-		controlled = controlled.WatchesRawSource(x.waiting.source())
+		controlled.WatchesRawSource(x.waiting.source())
 	}
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
@@ -75,7 +72,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 				return err
 			}
 			r.kinds.readers[kind.GroupVersionKind] = view
-			controlled = controlled.WatchesRawSource(view)
+			controlled.WatchesRawSource(view)
 		}
 	}
 	return controlled.Complete(requests.Requeue("listener", reconcile.AsReconciler(r.Client, r)))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,10 +66,10 @@ type present struct {
 	objects map[string]map[string]exposure.Object
 }
 
-// forBackend returns the input of a backend, with what exposes the Listener now.
-func (s *snapshot) forBackend(b *exposure.Backend, now present) *exposure.Listener {
+// forBackend returns the input of a backend, with what exposes the Listener now, and the Service that has to.
+func (s *snapshot) forBackend(b *exposure.Backend, now present, desired *corev1ac.ServiceApplyConfiguration) *exposure.Listener {
 	l := &exposure.Listener{
-		Listener: s.listener, Class: s.class, Service: now.service, Pods: s.pods, ClusterDomain: s.clusterDomain,
+		Listener: s.listener, Class: s.class, Desired: desired, Service: now.service, Pods: s.pods, ClusterDomain: s.clusterDomain,
 		Referenced: s.referenced[b.Name], NamespaceLabels: s.namespaceLabels,
 		Objects: slices.Collect(maps.Values(now.objects[b.Name])),
 	}

@@ -148,35 +148,22 @@ func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolu
 	return nodes, nil
 }
 
-// lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known and the volume may be
-// mounted again.
+// lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known, so that the address
+// does not change while its Pod is replaced. There is none if the volume will never be mounted again, because its claim
+// does not exist any more, or belongs to a Pod that has finished or does not exist any more.
 func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
-	unused, err := r.permanentlyUnused(ctx, volume)
-	if err != nil || unused {
-		return nil, err
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		pvc, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID, &corev1.PersistentVolumeClaim{})
+		if err != nil || pvc == nil {
+			return nil, err
+		}
+		if owner := claim.EphemeralPod(pvc); owner != nil {
+			if pod, err := r.pod(ctx, pvc.Namespace, owner); err != nil || pod == nil || claim.PodFinished(pod) {
+				return nil, err
+			}
+		}
 	}
 	return index.VolumeNodes(volume), nil
-}
-
-// permanentlyUnused reports whether a volume that no Pod mounts will never be mounted again, because its claim does not
-// exist any more or belongs to a Pod that has finished or does not exist any more. Any other volume keeps its
-// reservation, so that the address does not change while its Pod is replaced.
-func (r reader) permanentlyUnused(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
-	ref := volume.Spec.ClaimRef
-	if ref == nil {
-		return false, nil
-	}
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	pvc, err := lookup.WithUID(ctx, r, key, ref.UID, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil {
-		return err == nil, err
-	}
-	owner := claim.EphemeralPod(pvc)
-	if owner == nil {
-		return false, nil
-	}
-	pod, err := r.pod(ctx, pvc.Namespace, owner)
-	return pod == nil || claim.PodFinished(pod), err
 }
 
 // owner returns the Pod of a PodListeners, or nil if it does not exist. One that does not name its Pod as the owner is
