@@ -97,14 +97,10 @@ func allocatedNodePorts(o client.Object) sets.Set[int32] {
 
 // lastNodePorts returns the last node ports of a Listener's Service, by port name.
 func lastNodePorts(status *listenersv1alpha1.ListenerStatus) map[string]int32 {
-	switch {
-	case status == nil:
-		return nil
-	case len(status.NodePorts) > 0:
+	if len(status.NodePorts) > 0 {
 		return status.NodePorts
-	default:
-		return status.LastNodePorts
 	}
+	return status.LastNodePorts
 }
 
 // sharedPorts has the numbers that Listeners have at shared addresses. No other Listener of the cluster has them,

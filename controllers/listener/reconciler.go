@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,9 +64,11 @@ type Reconciler struct {
 	hosts     *hosts
 	services  *serviceWriter
 	objects   *objectWriter
-	previous  *previous
 	reporter  *reporter
 	resync    resync
+	// complete is since when the addresses of a backend are complete, until the previous exposure is removed. The state
+	// is the backend's name.
+	complete periods
 	// idle is since when nothing responds at the addresses of Listeners, until that is reported, after idlePeriod.
 	idle       periods
 	idlePeriod time.Duration
@@ -87,7 +90,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 			r.objects.exclusive[backend.Name] = newExclusive(r.Client, r.kinds, backend.Kind)
 		}
 	}
-	r.previous = &previous{services: r.services, objects: r.objects, complete: newPeriods(c), gracePeriod: cmp.Or(r.GracePeriod, gracePeriod)}
+	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 	r.resync = resync{r.Client, c}
 	r.idle, r.idlePeriod = newPeriods(c), idlePeriod
@@ -119,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o, a)); err != nil || o.refusal != nil {
 		return reconcile.Result{}, err
 	}
-	remaining, err := r.previous.remove(ctx, s, p, o, a)
+	remaining, err := r.removePrevious(ctx, s, p, o, a)
 	resyncIn, resyncErr := r.resync.trigger(ctx, a.desired.Rejected)
 	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
@@ -199,4 +202,33 @@ func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration
 	}
 	r.idle.Delete(s.listener.UID)
 	return 0
+}
+
+// removePrevious removes what no longer exposes the Listener. Objects of the class's own backend are deleted immediately.
+// Everything else is the previous exposure, which is removed when its grace period ends. It returns the rest of the
+// grace period, or 0 if there is no previous exposure or the addresses are not complete yet.
+func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o *outcome, a addresses) (time.Duration, error) {
+	if s.serviceTerminating() {
+		return 0, nil
+	}
+	if err := r.objects.deleteUnplanned(ctx, s.backend, p.objects, o); err != nil {
+		return 0, err
+	}
+	backends := slices.DeleteFunc(slices.Clone(s.others), func(b *exposure.Backend) bool { return len(o.objects[b.Name]) == 0 })
+	if !a.desired.Complete || len(backends) == 0 && !p.keepsType {
+		r.complete.Delete(s.listener.UID)
+		return 0, nil
+	}
+	// The opening of a node port and the reload of a router cannot be watched, and clients need time to learn a new address.
+	if remaining := r.GracePeriod - r.complete.age(s.listener.UID, s.backend.Name); remaining > 0 {
+		return remaining, nil
+	}
+	var errs []error
+	for _, backend := range backends {
+		errs = append(errs, r.objects.deleteUnplanned(ctx, backend, nil, o))
+	}
+	if p.keepsType {
+		errs = append(errs, r.services.applyOnce(ctx, s, p.service, o))
+	}
+	return 0, errors.Join(errs...)
 }

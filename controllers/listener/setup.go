@@ -2,11 +2,13 @@ package listener
 
 import (
 	"context"
-	"fmt"
 	"maps"
+	"reflect"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -16,9 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	corev1 "k8s.io/api/core/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -48,7 +47,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(r.nodePorts.Freed()).
 		WatchesRawSource(r.ports.Freed())
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
-		changes = append(changes, predicates.NotInInitialList()) // at the start, all Listeners are reconciled
+		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
 		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
 	}
 	watch(&corev1.Service{}, r.serviceToListeners) // by name rather than by owner, because the deletion of a foreign Service matters, too
@@ -87,7 +86,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 	options := platform.ViewOptions{
 		Scheme:  r.Client.Scheme(),
 		Object:  o,
-		Cache:   cache.ByObject{Transform: trimForeign(r.kinds, kind)},
+		Cache:   cache.ByObject{Transform: trimForeign(kind)},
 		Changed: func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
 	}
 	if kind == backend.Reads {
@@ -101,16 +100,12 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 			options.Indexes[index.ObjectsByHost] = index.ObjectHosts(kind.Hosts)
 		}
 	}
-	view, err := r.Platform.View(options)
-	if err != nil {
-		return nil, fmt.Errorf("watching objects of kind %s: %w", kind.Kind, err)
-	}
-	return view, nil
+	return r.Platform.View(options)
 }
 
 // trimForeign reduces objects that no Listener controls, of which a cluster may have many, to what the backend needs,
 // or else to what identifies them.
-func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
+func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		object, ok := o.(client.Object)
 		if !ok {
@@ -124,10 +119,7 @@ func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
 			kind.Trim(object.(exposure.Object))
 			return object, nil
 		}
-		trimmed, err := k.newObject(kind)
-		if err != nil {
-			return nil, err
-		}
+		trimmed := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 		trimmed.SetNamespace(object.GetNamespace())
 		trimmed.SetName(object.GetName())
 		trimmed.SetUID(object.GetUID())
@@ -137,7 +129,7 @@ func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
 	}
 }
 
-// changed passes objects that are created or deleted, and those of which a change has changed the value.
+// changed passes objects that are created or deleted, and updates that change what value returns.
 func changed[T client.Object](value func(T) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(value(e.ObjectOld.(T)), value(e.ObjectNew.(T)))
