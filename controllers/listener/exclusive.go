@@ -30,8 +30,7 @@ type exclusive struct {
 	planning sync.Mutex
 
 	mu sync.Mutex
-	// known are the objects of Listeners as they are being written, were last written, or read, while the Listener
-	// exists. Those that were deleted are nil.
+	// known are the objects of Listeners as they are being written, were last written, or read. Deleted ones are nil.
 	known map[types.NamespacedName]exposure.Object
 	// before is what was known of those that are being written.
 	before map[types.NamespacedName]exposure.Object
@@ -44,8 +43,7 @@ func newExclusive(reader client.Reader, k *kinds, kind *exposure.Kind) *exclusiv
 	}
 }
 
-// plan adds the objects to a plan, and reserves what they exclude others from before they are written: each of them is
-// written or restored after that.
+// plan adds the objects to a plan, and reserves what they exclude others from, until each is written or restored.
 func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	x.planning.Lock()
 	defer x.planning.Unlock()
@@ -98,8 +96,7 @@ func (x *exclusive) restore(key types.NamespacedName) bool {
 	return true
 }
 
-// others returns the objects that the Listener does not control: those in the cache, and those of other Listeners that
-// are not in the cache yet, or not any more.
+// others returns the objects that the Listener does not control, including those that the cache does not show.
 func (x *exclusive) others(ctx context.Context, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
 	for _, object := range x.all(ctx) {
 		if !controls(listener, object) {

@@ -213,8 +213,7 @@ func (h *hosts) entitled(ctx context.Context, key types.NamespacedName, host str
 	return listener, nil
 }
 
-// precedes reports whether a Listener had a host before another one, by the objects with this host: accepted Listeners
-// precede others, and then earlier objects later ones.
+// precedes reports whether a has had the host of the objects before b: if it is accepted, or its objects are earlier.
 func precedes(a, b *listenersv1alpha1.Listener, objects []client.Object) bool {
 	since := func(l *listenersv1alpha1.Listener) (first time.Time, ok bool) {
 		for _, object := range objects {

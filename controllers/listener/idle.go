@@ -34,9 +34,7 @@ func reportedIdle(listener *listenersv1alpha1.Listener) bool {
 
 // isFault reports whether a reason of the condition Ready states that nothing responds because something is wrong.
 func isFault(reason string) bool {
-	return slices.Contains([]string{
-		listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonNodesNotReady,
-	}, reason)
+	return slices.Contains([]string{listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonNodesNotReady}, reason)
 }
 
 // nothingListens returns why nothing can respond at an address of the Listener, or empty strings: no Pod mounts it, no

@@ -18,8 +18,7 @@ import (
 // kindReader reads objects of a kind that the cluster may not serve.
 type kindReader interface {
 	client.Reader
-	// Version returns the version of the kind that the cluster serves, or "" if it does not serve the kind. If it does,
-	// reading can still fail while the API does not respond.
+	// Version returns the version of the kind that the cluster serves, or "" if none. Reading may fail nevertheless.
 	Version() string
 }
 
@@ -74,8 +73,7 @@ func (k *kinds) list(ctx context.Context, kind *exposure.Kind, options ...client
 	return objects, err
 }
 
-// readable returns what list returns or, if the objects cannot be read, none: once they can be, all Listeners are
-// reconciled.
+// readable returns what list returns, or nothing while that fails. All Listeners are reconciled when it works again.
 func (k *kinds) readable(ctx context.Context, kind *exposure.Kind, options ...client.ListOption) []exposure.Object {
 	objects, err := k.list(ctx, kind, options...)
 	if err != nil {

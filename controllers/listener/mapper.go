@@ -24,8 +24,7 @@ func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []re
 	return append(r.hosts.waiting.requests(index.ServiceHost(o)...), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 }
 
-// classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be one that
-// these do not have any more.
+// classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be free now.
 func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return append(r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()}), r.hosts.waiting.all()...)
 }
@@ -34,12 +33,6 @@ func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []re
 // that wait for exclusive objects, because what these belong to may select namespaces, too.
 func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.waitingForOthers()...)
-}
-
-// configurationToListeners maps the ListenerOperator to all Listeners, because it depends on their classes which of
-// them publish a name in the cluster domain.
-func (r *Reconciler) configurationToListeners(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.listeners(ctx)
 }
 
 // listeners returns a request for each of the selected Listeners.
@@ -81,8 +74,7 @@ func (r *Reconciler) waitingForOthers() []reconcile.Request {
 	return requests
 }
 
-// referenceToListeners maps an object that backends only read to the Listeners whose class or whose objects refer to
-// it: the class need not refer to it any more.
+// referenceToListeners maps an object that backends only read to the Listeners whose class or objects refer to it.
 func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
@@ -144,8 +136,7 @@ func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Req
 	return requests
 }
 
-// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims, which have the names of
-// the claims.
+// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims, which have their names.
 func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := index.PodToClaims(ctx, o)
 	for label, name := range o.GetLabels() {

@@ -45,8 +45,7 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outco
 	w.release(s, p, !o.applied)
 }
 
-// release ends the reservations of planned objects that were not written: because they are already as planned or, if
-// others may have them now, because they could not be.
+// release ends the reservations of planned objects that were not written, and lets others have them if they may.
 func (w *objectWriter) release(s *snapshot, p *plan, othersMayHave bool) {
 	x, released := w.exclusive[s.backend.Name], false
 	for _, desired := range p.objects {

@@ -16,14 +16,13 @@ type outcome struct {
 	// err is what is tried again. It may come with a refusal, if the API server may later accept what it rejects now,
 	// for example a node port that is in use. Without one, the API server has not decided.
 	err error
-	// applied states that all objects of the backend are as planned. terminating is one that is not, because it is
-	// being deleted, or empty.
+	// applied states that the backend's objects are as planned. terminating is one that is being deleted, or empty.
 	applied     bool
 	terminating string
 	// sharedPorts are the numbers that the Listener has at a shared address, by port name.
 	sharedPorts map[string]int32
-	// rejectedNodePorts are the messages of the API server about node ports that it rejects, by port name. releasing is
-	// the time until they are requested again, or 0.
+	// rejectedNodePorts are the messages of the API server about rejected node ports, by port name. releasing is the
+	// time until they are requested again, or 0.
 	rejectedNodePorts map[string]string
 	releasing         time.Duration
 	// placement is where the Pods of the Listener are now.

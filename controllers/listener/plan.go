@@ -17,8 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// plan is what has to exist for a Listener. It follows from a snapshot, the numbers that its ports have at a shared
-// address, and the objects of others.
+// plan is what has to exist for a Listener, by a snapshot, the numbers of its shared ports, and the objects of others.
 type plan struct {
 	// service is the Service by the class and the overrides, or nil with a refusal.
 	service *corev1ac.ServiceApplyConfiguration
@@ -26,8 +25,7 @@ type plan struct {
 	// of the existing Service: keepsType states that.
 	serviceNow *corev1ac.ServiceApplyConfiguration
 	keepsType  bool
-	// sharedPorts are the numbers of the ports of serviceNow at a shared address, by port name, or nil if it has no
-	// such address.
+	// sharedPorts are the numbers of the ports of serviceNow at a shared address, by port name, or nil without one.
 	sharedPorts map[string]int32
 	// refusal is why there can be no Service, or nil.
 	refusal *exposure.Refusal
@@ -132,9 +130,7 @@ func serviceOf(desired *corev1ac.ServiceApplyConfiguration) *corev1.Service {
 
 // allocate gives the ports of the planned Service numbers of their own if the class has Listeners share the address of
 // a load balancer. release is for the case that the API server rejects the Service. The status gets the numbers when
-// the Service has them, so that none is reserved that no Service has.
-//
-// The Listener keeps the numbers that it has, also while a previous exposure depends on the type of the Service.
+// the Service has them, so that none is reserved that no Service has. The Listener keeps the numbers that it has.
 func (p *plan) allocate(s *snapshot, ports *sharedPorts) (release func(), err error) {
 	release = func() {}
 	switch {
@@ -143,12 +139,13 @@ func (p *plan) allocate(s *snapshot, ports *sharedPorts) (release func(), err er
 	case s.class.SharedPortRange() == "":
 		p.sharedPorts = p.presentSharedPorts(s, func(int32) bool { return false })
 	default:
-		p.sharedPorts, release, err = sharedPortRange(s.class).allocate(ports.Allocator, s.key(), func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
+		choose := func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
 			numbers := p.presentSharedPorts(s, taken)
 			allocated, without := exposure.AllocatePorts(p.serviceNow, numbers, from, taken)
 			maps.Copy(numbers, allocated)
 			return numbers, without
-		})
+		}
+		p.sharedPorts, release, err = sharedPortRange(s.class).allocate(ports.Allocator, s.key(), choose)
 		if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 			p.refusal, release, err = refusal, func() {}, nil
 		}
@@ -157,8 +154,7 @@ func (p *plan) allocate(s *snapshot, ports *sharedPorts) (release func(), err er
 	return release, err
 }
 
-// presentSharedPorts returns the numbers, by port name, that the Listener has for the ports of the Service. One that
-// had no Service may have lost them to another Listener.
+// presentSharedPorts returns the numbers that the Listener still has for the ports of the Service, by port name.
 func (p *plan) presentSharedPorts(s *snapshot, taken func(int32) bool) map[string]int32 {
 	numbers := map[string]int32{}
 	for i := range p.serviceNow.Spec.Ports {

@@ -113,12 +113,7 @@ type sharedPorts struct {
 	recovered bool
 }
 
-func newSharedPorts(reader client.Reader) *sharedPorts {
-	return &sharedPorts{Allocator: portallocator.New(recordedSharedPorts), client: reader}
-}
-
-// recordedSharedPorts returns the numbers in the status of a Listener. Those of one without a Service are not reserved:
-// no quota counts them.
+// recordedSharedPorts returns the numbers in the status of a Listener with a Service: no quota counts other ones.
 func recordedSharedPorts(o client.Object) sets.Set[int32] {
 	listener, ok := o.(*listenersv1alpha1.Listener)
 	if !ok || listener.Status == nil || listener.Status.ServiceName == nil {
@@ -135,9 +130,7 @@ func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listen
 		}
 	}
 	pending := p.Pending(client.ObjectKeyFromObject(listener))
-	if listener.Status != nil {
-		numbers = maps.Clone(listener.Status.SharedPorts)
-	}
+	numbers = maps.Clone(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).SharedPorts)
 	if numbers == nil {
 		return pending, nil
 	}
@@ -145,8 +138,7 @@ func (p *sharedPorts) of(ctx context.Context, listener *listenersv1alpha1.Listen
 	return numbers, nil
 }
 
-// recover makes the numbers of Services known, once in a process, that are not in the status of their Listener, because
-// an earlier process ended in between.
+// recover learns, once, the numbers of Services that an earlier process has not written to a status.
 func (p *sharedPorts) recover(ctx context.Context) error {
 	p.recovery.Lock()
 	defer p.recovery.Unlock()
@@ -172,8 +164,7 @@ func (p *sharedPorts) recover(ctx context.Context) error {
 	return nil
 }
 
-// unrecorded returns the ports of a Service, by name, that are in the range of the class of its Listener, if the status
-// of the Listener does not have them all.
+// unrecorded returns the ports of a Service, by name, in the range of its class that the status of its Listener lacks.
 func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (map[string]int32, error) {
 	listener, class := &listenersv1alpha1.Listener{}, &listenersv1alpha1.ListenerClass{}
 	err := p.client.Get(ctx, client.ObjectKeyFromObject(service), listener)

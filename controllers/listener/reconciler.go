@@ -41,8 +41,7 @@ import (
 
 // Reconciler reconciles Listeners. SetupWithManager makes it usable.
 type Reconciler struct {
-	// Client reads from the manager's cache, which must have the indexes of internal/index and contain all Services,
-	// and writes.
+	// Client writes, and reads from the manager's cache, which has all Services and the indexes of internal/index.
 	Client client.Client
 	// Events records changes of a Listener's conditions.
 	Events events.EventRecorder
@@ -53,8 +52,7 @@ type Reconciler struct {
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
 	// GracePeriod is how long a previous exposure stays after the addresses of the current one are complete. Defaults
-	// to ten seconds: longer than a router takes to reload, five seconds by default, and than a node takes to open a
-	// port.
+	// to ten seconds, which is longer than a router takes to reload, and than a node takes to open a port.
 	GracePeriod time.Duration
 
 	kinds     *kinds
@@ -66,8 +64,7 @@ type Reconciler struct {
 	objects   *objectWriter
 	reporter  *reporter
 	resync    resync
-	// complete is since when the addresses of a backend are complete, until the previous exposure is removed. The state
-	// is the backend's name.
+	// complete is since when the addresses of a backend, by its name, are complete while a previous exposure exists.
 	complete periods
 	// idle is since when nothing responds at the addresses of Listeners, until that is reported, after idlePeriod.
 	idle       periods
@@ -77,7 +74,8 @@ type Reconciler struct {
 // initialize sets all unexported fields.
 func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.kinds = &kinds{scheme: r.Client.Scheme(), readers: map[schema.GroupVersionKind]kindReader{}}
-	r.nodePorts, r.ports = portallocator.New(allocatedNodePorts), newSharedPorts(r.Client)
+	r.nodePorts = portallocator.New(allocatedNodePorts)
+	r.ports = &sharedPorts{Allocator: portallocator.New(recordedSharedPorts), client: r.Client}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
 	r.hosts = newHosts(r.reader)
 	applier := apply.New(r.Client, names.FieldManagerService)
@@ -97,8 +95,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
-// can resolve are reported as conditions; the returned error is for problems that may resolve themselves. The previous
-// exposure is removed last, after its grace period.
+// can resolve are reported as conditions; the returned error is for problems that may resolve themselves.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.Listener) (reconcile.Result, error) {
 	if !listener.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // its objects are garbage-collected with it
@@ -175,8 +172,7 @@ func (r *Reconciler) reserve(ctx context.Context, s *snapshot, p *plan) (release
 	return releasePorts, err
 }
 
-// locate finds out where the Pods of the Listener are now: the Pod for which it was created may just have been
-// labelled.
+// locate finds out where the Pods of the Listener are now, after the plan: its Pod may just have been labelled.
 func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err error) {
 	if s.class == nil {
 		return nil
@@ -204,9 +200,8 @@ func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration
 	return 0
 }
 
-// removePrevious removes what no longer exposes the Listener. Objects of the class's own backend are deleted immediately.
-// Everything else is the previous exposure, which is removed when its grace period ends. It returns the rest of the
-// grace period, or 0 if there is no previous exposure or the addresses are not complete yet.
+// removePrevious removes what no longer exposes the Listener: objects of the class's own backend immediately, and all
+// others, which are the previous exposure, after the grace period. It returns what is left of that, or 0.
 func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o *outcome, a addresses) (time.Duration, error) {
 	if s.serviceTerminating() {
 		return 0, nil
@@ -219,7 +214,7 @@ func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o
 		r.complete.Delete(s.listener.UID)
 		return 0, nil
 	}
-	// The opening of a node port and the reload of a router cannot be watched, and clients need time to learn a new address.
+	// The opening of a node port or the reload of a router cannot be watched, and clients need time to learn addresses.
 	if remaining := r.GracePeriod - r.complete.age(s.listener.UID, s.backend.Name); remaining > 0 {
 		return remaining, nil
 	}

@@ -69,9 +69,8 @@ func isFinal(err error) bool {
 }
 
 // rejectedNodePorts returns the messages of the API server about the requested node ports that it rejects, by port
-// name. numbers reports whether the messages are about the numbers, for example because they are allocated. If they are
-// not, a policy may forbid the requested node ports, or the rejection has nothing to do with them; then all count
-// as rejected, unless only numbers do. Server errors, which may pass, reject none.
+// name. numbers reports whether they are about the numbers, for example because these are allocated. Otherwise a policy
+// may forbid node ports, and all count as rejected, unless onlyNumbers. Server errors, which may pass, reject none.
 func rejectedNodePorts(err error, requested map[string]int32, onlyNumbers bool) (rejected map[string]string, numbers bool) {
 	status := rejection(err)
 	if status == nil || status.Code == http.StatusInternalServerError {

@@ -71,10 +71,9 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 	}
 }
 
-// conditionChanged reports whether a condition changed in a way that users should be informed of: its status or reason,
-// or its message if it describes what is missing. A Listener that is not ready because it is not accepted needs no
-// second event, and a new one, or one whose Pods start, none that says nothing but what is expected: each event is a
-// write, and the condition says the same. before is empty if the condition is new.
+// conditionChanged reports whether a condition, which was empty if it is new, changed in a way that needs an event: its
+// status or reason, or its message if that describes what is missing. A Listener that is not accepted needs no second
+// event, and one that is new or whose Pods start none that is expected: each is a write, and says the same.
 func conditionChanged(before, after metav1.Condition, warns, expected bool) bool {
 	switch {
 	case after.Reason == listenersv1alpha1.ReasonNotAccepted:

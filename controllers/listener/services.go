@@ -31,13 +31,11 @@ import (
 
 const (
 	// releaseTimeout is how long the controller waits for node ports that the API server reports as allocated although
-	// no Service has them. The API server deallocates the node ports of a Service only after it has deleted the
-	// Service.
+	// no Service has them: it deallocates those of a Service only after it has deleted the Service.
 	releaseTimeout = 10 * time.Second
 	// releaseInterval is the time until the first of the repeated requests. The intervals double.
 	releaseInterval = 100 * time.Millisecond
-	// maxRejected is the number of node ports of a range that the API server may reject, although no Service in the
-	// cache has them, until the Service is retried later.
+	// maxRejected is how many node ports of a range the API server may reject until the Service is retried later.
 	maxRejected = 16
 )
 
@@ -48,15 +46,13 @@ type serviceWriter struct {
 	events  events.EventRecorder
 	// nodePorts has the node ports that are not available.
 	nodePorts *portallocator.Allocator
-	// releasing is since when Listeners wait until the API server has deallocated the node ports of the deleted
-	// Service.
+	// releasing is since when Listeners wait for the node ports of their deleted Service.
 	releasing periods
 }
 
 // apply applies the planned Service. If the Service lost its node ports, because it was deleted or had another type, it
 // requests them again. If the class has a range of node ports, it requests numbers of the range for the ports that have
 // none. Instead of those that the API server rejects, it requests others of the range, or Kubernetes allocates them.
-// The error may be a *exposure.Refusal: the range is exhausted.
 //
 // Only this one request contains them. The next apply gives up the ownership of these fields, and the API server keeps
 // the node ports of a Service although an apply does not contain them.
@@ -102,8 +98,7 @@ func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outc
 }
 
 // allocate returns the node ports to request, by port name: those that the Service lost and, if the class has a range,
-// numbers of the range for other ports that have none, except those that the API server refused. release is for the
-// case that the API server rejects them.
+// numbers of the range for other ports that have none, except the refused ones. release gives them back.
 func (w *serviceWriter) allocate(s *snapshot, desired *corev1ac.ServiceApplyConfiguration, lost map[string]int32, refused sets.Set[int32],
 ) (requested map[string]int32, release func(), _ error) {
 	if s.class.NodePortRange() == "" {
@@ -179,8 +174,7 @@ func (w *serviceWriter) removeForeignPorts(ctx context.Context, s *snapshot, app
 	return nil
 }
 
-// applyTargetPorts applies the Service again if its node ports have to lead to the container ports of the same numbers,
-// which the API server may just have allocated.
+// applyTargetPorts applies the Service again if it has to target its node ports, which may just have been allocated.
 func (w *serviceWriter) applyTargetPorts(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
 	if desired, ok := withTargetPorts(s, o.service, p.serviceNow); ok {
 		return w.applyOnce(ctx, s, desired, o)
@@ -202,9 +196,8 @@ func withTargetPorts(s *snapshot, existing *corev1.Service, desired *corev1ac.Se
 	return exposure.WithTargetPorts(desired, existing), true
 }
 
-// untilReleased returns how long to wait for rejected node ports, of those that the Service lost, that no Service has:
-// the API server deallocates the node ports of a Service only after it has deleted the Service. It returns 0 if other
-// Services have them all, or if the wait has timed out, which starts with the first call.
+// untilReleased returns how long to wait for rejected node ports that the Service lost, and that no Service has. It
+// returns 0 if other Services have them all, or if the wait has timed out, which starts with the first call.
 func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, rejected map[string]string, lost map[string]int32) (time.Duration, error) {
 	var all corev1.ServiceList
 	if err := w.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

@@ -31,8 +31,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// workers is the number of concurrent reconciliations. Most of them only read the cache; the others wait for the API
-// server.
+// workers is how many reconciliations run at a time. Most only read the cache; the others wait for the API server.
 const workers = 8
 
 // SetupWithManager registers the controller and its watches.
@@ -57,7 +56,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	watch(&corev1.Pod{}, podToListeners, podMattersToListener())
 	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))
 	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
-	watch(&operatorv1alpha1.ListenerOperator{}, r.configurationToListeners, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
+	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain
+	watch(&operatorv1alpha1.ListenerOperator{}, all, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
 	for _, x := range r.objects.exclusive {
 		controlled.WatchesRawSource(x.waiting.source())
 	}
@@ -103,8 +103,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 	return r.Platform.View(options)
 }
 
-// trimForeign reduces objects that no Listener controls, of which a cluster may have many, to what the backend needs,
-// or else to what identifies them.
+// trimForeign reduces objects that no Listener controls to what the backend needs, or else to what identifies them.
 func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		object, ok := o.(client.Object)

@@ -41,8 +41,7 @@ type snapshot struct {
 	served map[schema.GroupVersionKind]string
 
 	present
-	// earlier states that a Service of an earlier Listener of this name exists. Kubernetes deletes it, because its
-	// controller does not exist any more.
+	// earlier states that a Service of an earlier Listener of this name exists, which Kubernetes will delete.
 	earlier bool
 	// foreign is any other Service with the Listener's name that the Listener does not control, or nil.
 	foreign *corev1.Service
@@ -77,8 +76,7 @@ func (s *snapshot) forBackend(b *exposure.Backend, now present, desired *corev1a
 	return l
 }
 
-// serviceTerminating reports whether the Listener's Service, or that of an earlier Listener of this name, is being
-// deleted.
+// serviceTerminating reports whether the Service of the Listener, or of an earlier one of this name, is being deleted.
 func (s *snapshot) serviceTerminating() bool {
 	return s.earlier || s.service != nil && !s.service.DeletionTimestamp.IsZero()
 }
@@ -131,21 +129,17 @@ func (r *reader) readClass(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	if s.kept = problem != "" && usedClass(s.listener); problem != "" && !s.kept {
+	// A change of the spec after the Listener was accepted may be a change of the class.
+	accepted := condition(s.listener, listenersv1alpha1.ListenerAccepted)
+	used := ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{}).KeptClassName == s.listener.Class() ||
+		accepted.Status == metav1.ConditionTrue && accepted.ObservedGeneration == s.listener.Generation
+	if s.kept = problem != "" && used; problem != "" && !used {
 		s.notAllowed = exposure.Refuse(listenersv1alpha1.ReasonNamespaceNotAllowed,
 			"%s; name another class in spec.className, or ask an administrator to add the namespace to spec.allowedNamespaces of the class", problem)
 		return nil
 	}
 	s.class, s.backend = class, r.backends.Of(class)
 	return nil
-}
-
-// usedClass reports whether the Listener was accepted with the class that it names. A change of its spec after that may
-// be a change of the class.
-func usedClass(listener *listenersv1alpha1.Listener) bool {
-	accepted := condition(listener, listenersv1alpha1.ListenerAccepted)
-	return listener.Status != nil && listener.Status.KeptClassName == listener.Class() ||
-		accepted.Status == metav1.ConditionTrue && accepted.ObservedGeneration == listener.Generation
 }
 
 // readService gets the Service with the Listener's name. One that the cache does not have yet is not written to: the
@@ -222,8 +216,7 @@ func (r *reader) readReferences(ctx context.Context, s *snapshot) error {
 	return err
 }
 
-// readPods lists the Pods that mount the claim that the Listener was created for. Pods that are terminating or have
-// finished are left out if there are others.
+// readPods lists the Pods that mount the claim of the Listener, or those of them that run if there are any.
 func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 	if !claim.OwnsListener(s.listener) {
 		return nil

@@ -58,8 +58,7 @@ func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerS
 	return status
 }
 
-// summarize returns the summary of a status. The nodes of the previous one stay while the class does not exist, as the
-// addresses do.
+// summarize returns the summary of a status. Without a class, the nodes of the previous one stay, as the addresses do.
 func summarize(s *snapshot, o *outcome, status, before *listenersv1alpha1.ListenerStatus) listenersv1alpha1.ListenerSummary {
 	summarized := listenersv1alpha1.ListenerSummary{Address: columns.Address(status.IngressAddresses), Reason: rootReason(status.Conditions)}
 	switch {
@@ -119,15 +118,10 @@ func endpoints(addresses []listenersv1alpha1.IngressAddress) map[string]string {
 	var all map[string]string
 	for _, a := range addresses[:min(len(addresses), maxEndpoints)] {
 		for name, port := range a.Ports {
-			endpoint := net.JoinHostPort(a.Address, strconv.Itoa(int(port)))
-			switch {
-			case all == nil:
-				all = map[string]string{name: endpoint}
-			case all[name] == "":
-				all[name] = endpoint
-			default:
-				all[name] += "," + endpoint
+			if all == nil {
+				all = map[string]string{}
 			}
+			all[name] = strings.TrimPrefix(all[name]+","+net.JoinHostPort(a.Address, strconv.Itoa(int(port))), ",")
 		}
 	}
 	return all
@@ -159,8 +153,7 @@ func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
 	return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted, Message: message}
 }
 
-// warning returns what the administrator should know of a Listener that is accepted, and the reason of its event, or
-// empty strings.
+// warning returns what the administrator should know of an accepted Listener, and the reason of its event, if anything.
 func warning(s *snapshot) (reason, message string) {
 	if s.class == nil {
 		return "", ""

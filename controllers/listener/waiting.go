@@ -19,29 +19,21 @@ import (
 // waitlist has the Listeners that wait for something that others have, each for one thing at a time. It is lost in a
 // restart, which reconciles all Listeners. It is safe for concurrent use.
 type waitlist struct {
-	freed chan event.GenericEvent
-
-	mu      sync.Mutex
-	waitFor map[types.NamespacedName]string
+	freed  chan event.GenericEvent
+	things sync.Map // by the types.NamespacedName of the Listener
 }
 
-func newWaitlist() *waitlist {
-	return &waitlist{freed: make(chan event.GenericEvent, 1), waitFor: map[types.NamespacedName]string{}}
-}
+func newWaitlist() *waitlist { return &waitlist{freed: make(chan event.GenericEvent, 1)} }
 
 // add makes a Listener wait for a thing, in place of any other. Add it before looking whether others have the thing, so
 // that no change is missed.
 func (w *waitlist) add(listener types.NamespacedName, thing string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waitFor[listener] = thing
+	w.things.Store(listener, thing)
 }
 
 // remove makes a Listener wait for nothing.
 func (w *waitlist) remove(listener types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.waitFor, listener)
+	w.things.Delete(listener)
 }
 
 // requests returns requests for the Listeners that wait for one of the things.
@@ -55,11 +47,9 @@ func (w *waitlist) all() []reconcile.Request {
 }
 
 func (w *waitlist) matching(matches func(thing string) bool) (requests []reconcile.Request) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for listener, thing := range w.waitFor {
-		if matches(thing) {
-			requests = append(requests, reconcile.Request{NamespacedName: listener})
+	for listener, thing := range w.things.Range {
+		if matches(thing.(string)) {
+			requests = append(requests, reconcile.Request{NamespacedName: listener.(types.NamespacedName)})
 		}
 	}
 	return requests
@@ -85,8 +75,7 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// periods is since when a state of Listeners lasts, by their UID. It is lost in a restart, and the periods then start
-// again. Those of Listeners that were deleted expire.
+// periods is since when a state of Listeners lasts, by their UID. They start again after a restart, and expire.
 type periods struct {
 	*cache.Expiring
 	clock clock.PassiveClock

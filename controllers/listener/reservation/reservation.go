@@ -1,5 +1,4 @@
-// Package reservation finds out where the Pods of a Listener are: on which nodes its volumes are reserved, and which
-// Pods mount them. It only reads.
+// Package reservation reads which Pods mount the volumes of a Listener, and on which nodes these are reserved.
 package reservation
 
 import (
@@ -61,8 +60,7 @@ type reader struct {
 	listener *listenersv1alpha1.Listener
 }
 
-// reservedNodes returns the sorted names of the nodes with reservations. mounted are the nodes of the Pods that mount
-// each volume.
+// reservedNodes returns the sorted names of the nodes with reservations. mounted are those of Pods, by their volume.
 func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) ([]string, error) {
 	key := client.ObjectKeyFromObject(r.listener)
 	var volumes corev1.PersistentVolumeList
@@ -107,10 +105,14 @@ func (r reader) mountedNodes(ctx context.Context) (nodes map[string][]string, mo
 	nodes = map[string][]string{}
 	for i := range mounts.Items {
 		mount := &mounts.Items[i]
-		if mount.Spec.NodeName == "" {
+		// One that does not name its Pod as the owner is replaced by one that does.
+		owner := slices.IndexFunc(mount.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Kind == "Pod" && o.UID == listenersv1alpha1.PodUID(mount.Name)
+		})
+		if mount.Spec.NodeName == "" || owner < 0 {
 			continue
 		}
-		pod, err := r.owner(ctx, mount)
+		pod, err := r.owner(ctx, mount.Namespace, &mount.OwnerReferences[owner])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -158,7 +160,7 @@ func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) (
 			return nil, err
 		}
 		if owner := claim.EphemeralPod(pvc); owner != nil {
-			if pod, err := r.pod(ctx, pvc.Namespace, owner); err != nil || pod == nil || claim.PodFinished(pod) {
+			if pod, err := r.owner(ctx, pvc.Namespace, owner); err != nil || pod == nil || claim.PodFinished(pod) {
 				return nil, err
 			}
 		}
@@ -166,18 +168,7 @@ func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) (
 	return index.VolumeNodes(volume), nil
 }
 
-// owner returns the Pod of a PodListeners, or nil if it does not exist. One that does not name its Pod as the owner is
-// replaced by one that does.
-func (r reader) owner(ctx context.Context, mount *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
-	for _, owner := range mount.OwnerReferences {
-		if owner.Kind == "Pod" && owner.UID == listenersv1alpha1.PodUID(mount.Name) {
-			return r.pod(ctx, mount.Namespace, &owner)
-		}
-	}
-	return nil, nil //nolint:nilnil // absence is no error
-}
-
-// pod returns a Pod that is the owner of an object, or nil if it does not exist.
-func (r reader) pod(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*corev1.Pod, error) {
+// owner returns the Pod that is the owner of an object, or nil if it does not exist.
+func (r reader) owner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*corev1.Pod, error) {
 	return lookup.WithUID(ctx, r, types.NamespacedName{Namespace: namespace, Name: owner.Name}, owner.UID, &corev1.Pod{})
 }
