@@ -88,12 +88,11 @@ func (x *exclusive) restore(key types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, reserved := x.before[key]
-	if !reserved {
-		return false
+	if reserved {
+		delete(x.before, key)
+		x.known[key] = before
 	}
-	delete(x.before, key)
-	x.known[key] = before
-	return true
+	return reserved
 }
 
 // others returns the objects that the Listener does not control, including those that the cache does not show.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -81,10 +82,8 @@ func unusable(s *snapshot) *exposure.Refusal {
 // removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing
 // one. It is false for the plain Service backend, whose own addresses depend on the type of the Service.
 func removesEntryPoint(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) bool {
-	if s.backend.PlainService || s.service == nil || *desired.Spec.Type == s.service.Spec.Type {
-		return false
-	}
-	return s.service.Spec.Type == corev1.ServiceTypeNodePort || s.service.Spec.Type == corev1.ServiceTypeLoadBalancer
+	return !s.backend.PlainService && s.service != nil && s.service.Spec.Type != *desired.Spec.Type &&
+		(s.service.Spec.Type == corev1.ServiceTypeNodePort || s.service.Spec.Type == corev1.ServiceTypeLoadBalancer)
 }
 
 // classWithTypeOf returns the class with the type of an existing Service, and its settings that depend on the type.
@@ -178,3 +177,41 @@ func (p *plan) sharesAddress(s *snapshot) bool {
 		return len(s.sharedPorts) > 0
 	}
 }
+
+// outcome is what came of a plan.
+type outcome struct {
+	// present is what exposes the Listener now.
+	present
+	// refusal is why the Listener is not accepted, or nil: that of the plan, or a rejection by the API server.
+	refusal *exposure.Refusal
+	// err is what is tried again. It may come with a refusal, if the API server may later accept what it rejects now,
+	// for example a node port that is in use. Without one, the API server has not decided.
+	err error
+	// applied states that the backend's objects are as planned. terminating is one that is being deleted, or empty.
+	applied     bool
+	terminating string
+	// sharedPorts are the numbers that the Listener has at a shared address, by port name.
+	sharedPorts map[string]int32
+	// rejectedNodePorts are the messages of the API server about rejected node ports, by port name. releasing is the
+	// time until they are requested again, or 0.
+	rejectedNodePorts map[string]string
+	releasing         time.Duration
+	// placement is where the Pods of the Listener are now.
+	placement exposure.Placement
+	// idleReason and idleMessage state why nothing responds at the addresses, if that lasts, or are empty.
+	idleReason, idleMessage string
+}
+
+func newOutcome(s *snapshot) *outcome {
+	o := &outcome{
+		present:     present{service: s.service, objects: map[string]map[string]exposure.Object{}},
+		sharedPorts: s.sharedPorts, rejectedNodePorts: map[string]string{},
+	}
+	for backend, objects := range s.objects {
+		o.objects[backend] = maps.Clone(objects)
+	}
+	return o
+}
+
+// undecided reports whether the API server has neither accepted nor rejected the plan.
+func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }

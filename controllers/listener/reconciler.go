@@ -15,7 +15,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -136,7 +135,7 @@ func (r *Reconciler) execute(ctx context.Context, s *snapshot, p *plan) *outcome
 	releasePorts, err := r.reserve(ctx, s, p)
 	if o.refusal = p.refusal; err == nil && o.refusal == nil {
 		err = r.services.apply(ctx, s, p, o)
-		o.refusal, err = asRefusal(err, fmt.Sprintf("Service %s", s.key()))
+		o.refusal, err = asRefusal(err, s.key())
 	}
 	if o.refusal != nil {
 		releasePorts()

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -35,9 +36,9 @@ func rejection(err error) *metav1.Status {
 	}
 }
 
-// asRefusal returns the error of a write as the refusal of a Listener, if it is one or if the API server rejects the
-// object. retry is what is tried again: the API server may accept later what it rejects now.
-func asRefusal(err error, object string) (refusal *exposure.Refusal, retry error) {
+// asRefusal returns the error of applying a Service as a refusal, if it is one or if the API server rejects the Service.
+// retry is what is tried again: the API server may accept later what it rejects now.
+func asRefusal(err error, service types.NamespacedName) (refusal *exposure.Refusal, retry error) {
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
 	}
@@ -48,7 +49,7 @@ func asRefusal(err error, object string) (refusal *exposure.Refusal, retry error
 	if isFinal(err) {
 		err = nil
 	}
-	return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server rejects %s: %s", object, status.Message), err
+	return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s", service, status.Message), err
 }
 
 // allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.

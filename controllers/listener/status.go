@@ -86,10 +86,9 @@ func rootReason(conditions []metav1.Condition) string {
 
 // setAddresses sets the fields of the status that describe the Service and its addresses.
 func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outcome, a addresses, before *listenersv1alpha1.ListenerStatus) {
-	switch {
-	case o.service != nil:
+	if o.service != nil {
 		status.ServiceName = ptr.To(o.service.Name)
-	case o.undecided():
+	} else if o.undecided() {
 		status.ServiceName = before.ServiceName
 	}
 	switch {

@@ -105,14 +105,12 @@ func (r reader) mountedNodes(ctx context.Context) (nodes map[string][]string, mo
 	nodes = map[string][]string{}
 	for i := range mounts.Items {
 		mount := &mounts.Items[i]
-		// One that does not name its Pod as the owner is replaced by one that does.
-		owner := slices.IndexFunc(mount.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return o.Kind == "Pod" && o.UID == listenersv1alpha1.PodUID(mount.Name)
-		})
+		uid := listenersv1alpha1.PodUID(mount.Name)
+		owner := slices.IndexFunc(mount.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Pod" && o.UID == uid })
 		if mount.Spec.NodeName == "" || owner < 0 {
-			continue
+			continue // one that does not name its Pod as the owner is replaced by one that does
 		}
-		pod, err := r.owner(ctx, mount.Namespace, &mount.OwnerReferences[owner])
+		pod, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: mount.Namespace, Name: mount.OwnerReferences[owner].Name}, uid, &corev1.Pod{})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -160,15 +158,11 @@ func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) (
 			return nil, err
 		}
 		if owner := claim.EphemeralPod(pvc); owner != nil {
-			if pod, err := r.owner(ctx, pvc.Namespace, owner); err != nil || pod == nil || claim.PodFinished(pod) {
+			pod, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: pvc.Namespace, Name: owner.Name}, owner.UID, &corev1.Pod{})
+			if err != nil || pod == nil || claim.PodFinished(pod) {
 				return nil, err
 			}
 		}
 	}
 	return index.VolumeNodes(volume), nil
-}
-
-// owner returns the Pod that is the owner of an object, or nil if it does not exist.
-func (r reader) owner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*corev1.Pod, error) {
-	return lookup.WithUID(ctx, r, types.NamespacedName{Namespace: namespace, Name: owner.Name}, owner.UID, &corev1.Pod{})
 }
