@@ -32,16 +32,17 @@ type portRange struct {
 
 func nodePortRange(class *listenersv1alpha1.ListenerClass) portRange {
 	return portRange{
-		class.Name, class.NodePortRange(), class.Spec.NodePorts.MaxPortsPerNamespace, "nodePorts.range", "nodePorts.maxPortsPerNamespace",
-		listenersv1alpha1.ReasonNodePortsExhausted, "node port", "Services and Listeners",
+		class: class.Name, numbers: class.NodePortRange(), maxPerNamespace: class.Spec.NodePorts.MaxPortsPerNamespace,
+		field: "nodePorts.range", limitField: "nodePorts.maxPortsPerNamespace",
+		exhausted: listenersv1alpha1.ReasonNodePortsExhausted, kind: "node port", holders: "Services and Listeners",
 	}
 }
 
 func sharedPortRange(class *listenersv1alpha1.ListenerClass) portRange {
 	return portRange{
-		class.Name, class.SharedPortRange(), class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace,
-		"loadBalancer.sharing.portRange", "loadBalancer.sharing.maxPortsPerNamespace",
-		listenersv1alpha1.ReasonSharedPortsExhausted, "port of the shared address", "Listeners",
+		class: class.Name, numbers: class.SharedPortRange(), maxPerNamespace: class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace,
+		field: "loadBalancer.sharing.portRange", limitField: "loadBalancer.sharing.maxPortsPerNamespace",
+		exhausted: listenersv1alpha1.ReasonSharedPortsExhausted, kind: "port of the shared address", holders: "Listeners",
 	}
 }
 
@@ -72,8 +73,8 @@ func (r portRange) allocate(allocator *portallocator.Allocator, listener types.N
 		return numbers, nil
 	})
 	if limit, ok := errors.AsType[*portallocator.LimitError](err); ok {
-		err = exposure.Refuse(listenersv1alpha1.ReasonPortLimitReached, "the Listeners of namespace %s may have %d ports of %s together, and others have %d; "+
-			"delete Listeners, or ask an administrator to raise spec.%s of ListenerClass %s", listener.Namespace, from.MaxPerNamespace, r.numbers, limit.Others, r.limitField, r.class)
+		err = exposure.Refuse(listenersv1alpha1.ReasonPortLimitReached, "the Listeners of namespace %s may have %d ports of %s together, and others have %d; delete "+
+			"Listeners, or ask an administrator to raise spec.%s of ListenerClass %s", listener.Namespace, from.MaxPerNamespace, r.numbers, limit.Others, r.limitField, r.class)
 	}
 	return chosen, release, err
 }
@@ -96,7 +97,7 @@ func allocatedNodePorts(o client.Object) sets.Set[int32] {
 }
 
 // lastNodePorts returns the last node ports of a Listener's Service, by port name.
-func lastNodePorts(status *listenersv1alpha1.ListenerStatus) map[string]int32 {
+func lastNodePorts(status listenersv1alpha1.ListenerStatus) map[string]int32 {
 	if len(status.NodePorts) > 0 {
 		return status.NodePorts
 	}

@@ -71,9 +71,9 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 	}
 }
 
-// conditionChanged reports whether a condition, which was empty if it is new, changed in a way that needs an event: its
-// status or reason, or its message if that describes what is missing. A Listener that is not accepted needs no second
-// event, and one that is new or whose Pods start none that is expected: each is a write, and says the same.
+// conditionChanged reports whether a change of a condition, from an empty one if it is new, needs an event: one of its
+// status or reason, or of its message if that describes what is missing. A Listener that is not accepted needs no second
+// event, and one that is new or whose Pods start needs none for what is expected: each is a write, and says the same.
 func conditionChanged(before, after metav1.Condition, warns, expected bool) bool {
 	switch {
 	case after.Reason == listenersv1alpha1.ReasonNotAccepted:
@@ -96,7 +96,7 @@ func isExpected(reason string, a addresses) bool {
 // nodePortEvent emits an event if the Service has other node ports than before, unless overrides set them. It
 // compares statuses, and so does not depend on which process applied the Service.
 func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
-	last := lastNodePorts(before)
+	last := lastNodePorts(*before)
 	if len(last) == 0 || p.service == nil {
 		return
 	}

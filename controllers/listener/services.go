@@ -60,7 +60,7 @@ type serviceWriter struct {
 // If the class has node ports lead to the container ports of the same numbers, the Service is applied again when the
 // API server has allocated some. No address is published in between.
 func (w *serviceWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	lost := exposure.LostNodePorts(p.serviceNow, s.service, lastNodePorts(ownStatus(s.listener)))
+	lost := exposure.LostNodePorts(p.serviceNow, s.service, lastNodePorts(ptr.Deref(s.listener.Status, listenersv1alpha1.ListenerStatus{})))
 	refused := sets.New[int32]()
 	var failure error
 	for {

@@ -104,7 +104,7 @@ func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outc
 	status.SharedPorts = o.sharedPorts
 	status.Endpoints = endpoints(status.IngressAddresses)
 	if len(status.NodePorts) == 0 {
-		status.LastNodePorts = lastNodePorts(before)
+		status.LastNodePorts = lastNodePorts(*before)
 	}
 }
 
