@@ -24,7 +24,7 @@ func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
 	if s.class == nil || o.service == nil || s.serviceTerminating() {
 		return addresses{}
 	}
-	desired := exposedBy(s.backend, forAddresses(s, p, o, s.backend), s, o)
+	desired := exposedBy(s.backend, s.forBackend(s.backend, o.present, p.service), s, o)
 	if desired.Complete {
 		return addresses{desired: desired, published: desired}
 	}
@@ -38,17 +38,10 @@ func addressesOf(s *snapshot, p *plan, o *outcome) addresses {
 	return addresses{desired: desired, published: published}
 }
 
-func forAddresses(s *snapshot, p *plan, o *outcome, backend *exposure.Backend) *exposure.Listener {
-	l := s.forBackend(backend, o.present)
-	l.Desired = p.service
-	return l
-}
-
-// previousAddresses returns the addresses that the objects of another backend, or the type that the Service still has,
-// provide. ok is false if there are none.
+// previousAddresses returns the addresses by the objects of another backend, or by the type that the Service still has.
 func previousAddresses(s *snapshot, p *plan, o *outcome) (exposed exposure.Exposed, ok bool) {
 	for _, backend := range s.others {
-		l := forAddresses(s, p, o, backend)
+		l := s.forBackend(backend, o.present, p.service)
 		switch {
 		case !backend.PlainService && len(l.Objects) == 0:
 			continue
@@ -75,9 +68,7 @@ func exposedBy(backend *exposure.Backend, l *exposure.Listener, s *snapshot, o *
 	}
 	all := len(e.Addresses)
 	e.Addresses = slices.DeleteFunc(e.Addresses, func(a listenersv1alpha1.IngressAddress) bool { return !l.Publishes(a.Address) })
-	if len(e.Addresses) < all {
-		e.Complete = false
-	}
+	e.Complete = e.Complete && len(e.Addresses) == all
 	if !e.Complete && e.Reason == "" && o.terminating != "" {
 		e.Reason = listenersv1alpha1.ReasonObjectTerminating
 		e.Message = o.terminating + " is being deleted, and will then be created again; if the deletion does not finish, check its finalizers"

@@ -30,8 +30,7 @@ type exclusive struct {
 	planning sync.Mutex
 
 	mu sync.Mutex
-	// known are the objects of Listeners as they are being written, were last written, or read, while the Listener
-	// exists.
+	// known are the objects of Listeners as they are being written, were last written, or read. Deleted ones are nil.
 	known map[types.NamespacedName]exposure.Object
 	// before is what was known of those that are being written.
 	before map[types.NamespacedName]exposure.Object
@@ -44,8 +43,7 @@ func newExclusive(reader client.Reader, k *kinds, kind *exposure.Kind) *exclusiv
 	}
 }
 
-// plan adds the objects to a plan, and reserves what they exclude others from before they are written: each of them is
-// written or restored after that.
+// plan adds the objects to a plan, and reserves what they exclude others from, until each is written or restored.
 func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	x.planning.Lock()
 	defer x.planning.Unlock()
@@ -57,6 +55,8 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 	if p.addObjects(s, others); p.objectsRefusal != nil {
 		return nil
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for _, desired := range p.objects {
 		planned, err := x.kinds.typed(x.kind, desired)
 		if err != nil {
@@ -68,17 +68,11 @@ func (x *exclusive) plan(ctx context.Context, s *snapshot, p *plan) error {
 			planned.SetCreationTimestamp(before.GetCreationTimestamp())
 			planned.SetGeneration(before.GetGeneration() + 1)
 		}
-		x.reserve(planned)
+		key := client.ObjectKeyFromObject(planned)
+		x.before[key], x.known[key] = x.known[key], planned
 	}
 	x.waiting.remove(s.key())
 	return nil
-}
-
-func (x *exclusive) reserve(planned exposure.Object) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	key := namespacedName(planned)
-	x.before[key], x.known[key] = x.known[key], planned
 }
 
 // written records an object that was written, or nil if it was deleted.
@@ -86,9 +80,7 @@ func (x *exclusive) written(key types.NamespacedName, o exposure.Object) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.before, key)
-	if delete(x.known, key); o != nil {
-		x.known[key] = o
-	}
+	x.known[key] = o
 }
 
 // restore ends the reservation of an object that was not written. It reports whether there was one.
@@ -96,18 +88,14 @@ func (x *exclusive) restore(key types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, reserved := x.before[key]
-	if !reserved {
-		return false
-	}
-	delete(x.before, key)
-	if delete(x.known, key); before != nil {
+	if reserved {
+		delete(x.before, key)
 		x.known[key] = before
 	}
-	return true
+	return reserved
 }
 
-// others returns the objects that the Listener does not control: those in the cache, and those of other Listeners that
-// are not in the cache yet, or not any more.
+// others returns the objects that the Listener does not control, including those that the cache does not show.
 func (x *exclusive) others(ctx context.Context, listener *listenersv1alpha1.Listener) (others exposure.Others, _ error) {
 	for _, object := range x.all(ctx) {
 		if !controls(listener, object) {
@@ -137,7 +125,7 @@ func (x *exclusive) all(ctx context.Context) map[types.NamespacedName]exposure.O
 	defer x.mu.Unlock()
 	objects := map[types.NamespacedName]exposure.Object{}
 	for _, object := range x.kinds.readable(ctx, x.kind) {
-		key := namespacedName(object)
+		key := client.ObjectKeyFromObject(object)
 		if known := x.known[key]; known != nil && known.GetUID() == object.GetUID() && known.GetGeneration() > object.GetGeneration() {
 			continue
 		}
@@ -150,7 +138,7 @@ func (x *exclusive) all(ctx context.Context) map[types.NamespacedName]exposure.O
 	for key, known := range x.known {
 		switch {
 		case objects[key] != nil:
-		case x.orphaned(ctx, known):
+		case known == nil, x.orphaned(ctx, known):
 			delete(x.known, key)
 		default:
 			objects[key] = known

@@ -68,8 +68,8 @@ func (o *transition) wantRemoval(d time.Duration) {
 	if requeueAfter, writes := o.reconcileAfter(d); requeueAfter != 0 || len(writes) == 0 {
 		o.t.Errorf("at the end of the grace period: requeue after %s, writes %q", requeueAfter, writes)
 	}
-	if requeueAfter, writes := o.reconcileAfter(0); requeueAfter != 0 || len(writes) > 0 || o.previous.complete.Len() > 0 {
-		o.t.Errorf("after the grace period: requeue after %s, writes %q, %d entries", requeueAfter, writes, o.previous.complete.Len())
+	if requeueAfter, writes := o.reconcileAfter(0); requeueAfter != 0 || len(writes) > 0 || o.complete.Len() > 0 {
+		o.t.Errorf("after the grace period: requeue after %s, writes %q, %d entries", requeueAfter, writes, o.complete.Len())
 	}
 }
 
@@ -101,7 +101,7 @@ func TestPreviousExposureStaysForTheGracePeriod(t *testing.T) {
 func TestGracePeriodStartsAgainAfterARestart(t *testing.T) {
 	o := nodePortsToRoutes().transition(t)
 	o.wantRequeue(0, 10*time.Second)
-	o.previous.complete = newPeriods(o.now)
+	o.complete = newPeriods(o.now)
 	o.wantRequeue(9*time.Second, 10*time.Second)
 	o.wantRemoval(10 * time.Second)
 }

@@ -238,7 +238,7 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 
 // setClock makes the Reconciler measure periods with a clock.
 func setClock(r *Reconciler, c clock.PassiveClock) {
-	r.idle.clock, r.services.releasing.clock, r.previous.complete.clock, r.resync.clock = c, c, c, c
+	r.idle.clock, r.services.releasing.clock, r.complete.clock, r.resync.clock = c, c, c, c
 }
 
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.
@@ -377,7 +377,7 @@ func (s *state) reconcile(t *testing.T, n int, intercept interceptor.Funcs, chan
 	c := interceptor.NewClient(fake, intercept)
 	recorder := events.NewFakeRecorder(100)
 	r := newReconciler(s.backends, c, recorder)
-	r.previous.gracePeriod = 0
+	r.GracePeriod = 0
 	if change != nil {
 		change(r)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,26 +46,23 @@ func newHosts(r *reader) *hosts {
 func (h *hosts) reserve(ctx context.Context, s *snapshot, p *plan) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ofService := serviceHosts(s, p)
-	refusal, err := h.refusal(ctx, s, ofService)
-	if p.refusal = refusal; err != nil || refusal != nil {
+	ofService, ofObjects, err := h.planned(s, p)
+	if err != nil {
 		return err
 	}
-	wanted := sets.New(ofService...)
+	if p.refusal, err = h.refusal(ctx, s, ofService); err != nil || p.refusal != nil {
+		return err
+	}
 	if p.objectsRefusal == nil {
-		ofObjects, err := h.objectHosts(s, p)
-		if err != nil {
-			return err
-		}
-		if p.objectsRefusal, err = h.refusal(ctx, s, ofObjects); err != nil {
-			return err
-		}
-		wanted.Insert(ofObjects...)
+		p.objectsRefusal, err = h.refusal(ctx, s, ofObjects)
+	}
+	if err != nil {
+		return err
 	}
 	if p.objectsRefusal != nil {
-		wanted = h.held[s.key()].Union(sets.New(ofService...))
+		ofObjects = h.held[s.key()].UnsortedList()
 	}
-	h.set(s.key(), wanted)
+	h.set(s.key(), sets.New(ofService...).Insert(ofObjects...))
 	return nil
 }
 
@@ -116,27 +113,23 @@ func (h *hosts) forget(listener types.NamespacedName) {
 	h.waiting.remove(listener)
 }
 
-// serviceHosts returns the name of the planned Service by the template of the class, if it has one.
-func serviceHosts(s *snapshot, p *plan) []string {
-	if s.class.Spec.Hostname == nil {
-		return nil
+// planned returns the hosts of a plan: the name of the Service, if the class has a template, and those of the objects.
+func (h *hosts) planned(s *snapshot, p *plan) (ofService, ofObjects []string, _ error) {
+	if s.class.Spec.Hostname != nil {
+		ofService = []string{p.serviceNow.Annotations[names.AnnotationHostname]}
 	}
-	return []string{p.serviceNow.Annotations[names.AnnotationHostname]}
-}
-
-func (h *hosts) objectHosts(s *snapshot, p *plan) (all []string, _ error) {
 	kind := s.backend.Kind
 	if kind == nil || kind.Hosts == nil {
-		return nil, nil
+		return ofService, nil, nil
 	}
 	for _, desired := range p.objects {
 		o, err := h.reader.kinds.typed(kind, desired)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		all = append(all, kind.Hosts(o)...)
+		ofObjects = append(ofObjects, kind.Hosts(o)...)
 	}
-	return slices.DeleteFunc(all, func(host string) bool { return host == "" }), nil
+	return ofService, slices.DeleteFunc(ofObjects, func(host string) bool { return host == "" }), nil
 }
 
 // holder returns the other Listener that has a host, or nil. It is the one that got it first.
@@ -205,18 +198,15 @@ func (h *hosts) entitled(ctx context.Context, key types.NamespacedName, host str
 	if p.refusal != nil {
 		return nil, nil //nolint:nilnil // it is not
 	}
-	if kind := s.backend.Kind; kind != nil && kind.Hosts != nil {
-		p.addObjects(s, exposure.Others{})
-	}
-	ofObjects, err := h.objectHosts(s, p)
-	if err != nil || !slices.Contains(slices.Concat(serviceHosts(s, p), ofObjects), host) {
+	p.addObjects(s, exposure.Others{})
+	ofService, ofObjects, err := h.planned(s, p)
+	if err != nil || !slices.Contains(ofService, host) && !slices.Contains(ofObjects, host) {
 		return nil, err
 	}
 	return listener, nil
 }
 
-// precedes reports whether a Listener had a host before another one, by the objects with this host: accepted Listeners
-// precede others, and then earlier objects later ones.
+// precedes reports whether a has had the host of the objects before b: if it is accepted, or its objects are earlier.
 func precedes(a, b *listenersv1alpha1.Listener, objects []client.Object) bool {
 	since := func(l *listenersv1alpha1.Listener) (first time.Time, ok bool) {
 		for _, object := range objects {
@@ -238,5 +228,5 @@ func precedes(a, b *listenersv1alpha1.Listener, objects []client.Object) bool {
 }
 
 func isAccepted(l *listenersv1alpha1.Listener) bool {
-	return l.Status != nil && meta.IsStatusConditionTrue(l.Status.Conditions, listenersv1alpha1.ListenerAccepted)
+	return condition(l, listenersv1alpha1.ListenerAccepted).Status == metav1.ConditionTrue
 }

@@ -111,7 +111,7 @@ func TestHostsOfListenersThatNoLongerHaveThemAreForgotten(t *testing.T) {
 	}
 	h.forget(first)
 	h.forget(second)
-	if len(h.holders)+len(h.held)+len(h.waiting.waiting)+len(h.waiting.waitsFor) > 0 {
+	if len(h.holders)+len(h.held)+len(h.waiting.all()) > 0 {
 		t.Errorf("left: %+v", h)
 	}
 }

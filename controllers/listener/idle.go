@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -27,24 +26,15 @@ import (
 const idlePeriod = time.Minute
 
 // reportedIdle reports whether the status says already that nothing responds, for another reason than the nodes.
-func reportedIdle(status *listenersv1alpha1.ListenerStatus) bool {
-	if status == nil {
-		return false
-	}
-	ready := meta.FindStatusCondition(status.Conditions, listenersv1alpha1.ListenerReady)
-	return ready != nil && ready.Status == metav1.ConditionTrue && isIdle(ready.Reason) && ready.Reason != listenersv1alpha1.ReasonNodesNotReady
-}
-
-// isIdle reports whether a reason of the condition Ready states that nothing responds.
-func isIdle(reason string) bool {
-	return reason == listenersv1alpha1.ReasonReserved || isFault(reason)
+func reportedIdle(listener *listenersv1alpha1.Listener) bool {
+	ready := condition(listener, listenersv1alpha1.ListenerReady)
+	return ready.Status == metav1.ConditionTrue && ready.Reason != listenersv1alpha1.ReasonNodesNotReady &&
+		(ready.Reason == listenersv1alpha1.ReasonReserved || isFault(ready.Reason))
 }
 
 // isFault reports whether a reason of the condition Ready states that nothing responds because something is wrong.
 func isFault(reason string) bool {
-	return slices.Contains([]string{
-		listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonNodesNotReady,
-	}, reason)
+	return slices.Contains([]string{listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonNodesNotReady}, reason)
 }
 
 // nothingListens returns why nothing can respond at an address of the Listener, or empty strings: no Pod mounts it, no
@@ -52,7 +42,7 @@ func isFault(reason string) bool {
 // declares, so that is no error; no container can declare a number that its program reads from its volume. If overrides
 // replace the selector of the Service, other Pods respond.
 func nothingListens(s *snapshot, p *plan, o *outcome) (reason, message string) {
-	if s.class == nil || o.service == nil || s.serviceTerminating() {
+	if s.class == nil || o.service == nil || s.serviceTerminating() || replacesSelector(s, p) {
 		return "", ""
 	}
 	selected := slices.DeleteFunc(slices.Clone(o.placement.Mounting), func(pod *corev1.Pod) bool {
@@ -60,18 +50,16 @@ func nothingListens(s *snapshot, p *plan, o *outcome) (reason, message string) {
 	})
 	switch undeclared := undeclaredPorts(o.service, selected, s.class.TargetsNodePorts()); {
 	case len(o.placement.Mounting) == 0:
-		reason, message = listenersv1alpha1.ReasonReserved, "reserved; no Pod mounts it"
+		return listenersv1alpha1.ReasonReserved, "reserved; no Pod mounts it"
 	case len(selected) == 0:
-		reason = listenersv1alpha1.ReasonNoMatchingPods
-		message = fmt.Sprintf("no Pod that mounts it has the labels of spec.extraPodSelectorLabels: %s", labels.FormatLabels(s.listener.Spec.ExtraPodSelectorLabels))
+		return listenersv1alpha1.ReasonNoMatchingPods,
+			"no Pod that mounts it has the labels of spec.extraPodSelectorLabels: " + labels.FormatLabels(s.listener.Spec.ExtraPodSelectorLabels)
 	case len(undeclared) > 0:
-		reason = listenersv1alpha1.ReasonPortNotDeclared
-		message = fmt.Sprintf("no container of its Pods declares these ports, on which a program has to listen: %s", strings.Join(undeclared, ", "))
-	}
-	if reason != "" && replacesSelector(s, p) {
+		return listenersv1alpha1.ReasonPortNotDeclared,
+			"no container of its Pods declares these ports, on which a program has to listen: " + strings.Join(undeclared, ", ")
+	default:
 		return "", ""
 	}
-	return reason, message
 }
 
 // notReady returns the names of the nodes of the Listener that are not ready, and whether these are all of them.
@@ -84,52 +72,31 @@ func notReady(o *outcome) (nodes []string, all bool) {
 	return nodes, len(nodes) > 0 && len(nodes) == len(o.placement.Nodes)
 }
 
-// undeclaredPorts returns the ports of a Service that no container of the Pods declares, or nil if there are no Pods.
+// undeclaredPorts returns the ports of a Service that no container of the Pods declares, by its number or by its name.
 // targetsNodePorts states that target ports which are node ports do not count.
 func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePorts bool) []string {
-	if len(pods) == 0 {
-		return nil
-	}
-	declared := declaredPorts(pods)
-	var undeclared []string
-	for i := range service.Spec.Ports {
-		port := &service.Spec.Ports[i]
-		if targetsNodePorts && exposure.TargetsNodePort(port) {
-			continue
-		}
-		if number := target(port); !declared.Has(declaredPort{cmp.Or(port.Protocol, corev1.ProtocolTCP), number}) {
-			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", number, port.Name))
-		}
-	}
-	return undeclared
-}
-
-// declaredPort is a port that a container declares, by its number or by its name.
-type declaredPort struct {
-	protocol corev1.Protocol
-	port     string
-}
-
-// declaredPorts returns the ports that containers of the Pods declare, which the ports of a Service may lead to.
-func declaredPorts(pods []*corev1.Pod) sets.Set[declaredPort] {
-	declared := sets.New[declaredPort]()
+	declared := sets.New[string]()
 	for _, pod := range pods {
 		for i := range pod.Spec.Containers {
 			for _, p := range pod.Spec.Containers[i].Ports {
 				protocol := cmp.Or(p.Protocol, corev1.ProtocolTCP)
-				declared.Insert(declaredPort{protocol, strconv.Itoa(int(p.ContainerPort))}, declaredPort{protocol, p.Name})
+				declared.Insert(fmt.Sprintf("%d/%s", p.ContainerPort, protocol), fmt.Sprintf("%s/%s", p.Name, protocol))
 			}
 		}
 	}
-	return declared
-}
-
-// target returns the number or the name of the container port that a port of a Service leads to.
-func target(port *corev1.ServicePort) string {
-	if port.TargetPort == (intstr.IntOrString{}) {
-		return fmt.Sprint(port.Port)
+	var undeclared []string
+	for i := range service.Spec.Ports {
+		port := &service.Spec.Ports[i]
+		target := port.TargetPort.String()
+		if port.TargetPort == (intstr.IntOrString{}) {
+			target = strconv.Itoa(int(port.Port))
+		}
+		isDeclared := declared.Has(fmt.Sprintf("%s/%s", target, cmp.Or(port.Protocol, corev1.ProtocolTCP)))
+		if !isDeclared && !(targetsNodePorts && exposure.TargetsNodePort(port)) {
+			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", target, port.Name))
+		}
 	}
-	return port.TargetPort.String()
+	return undeclared
 }
 
 // replacesSelector reports whether overrides replace the selector of the Service.

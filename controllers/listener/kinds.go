@@ -18,8 +18,7 @@ import (
 // kindReader reads objects of a kind that the cluster may not serve.
 type kindReader interface {
 	client.Reader
-	// Version returns the version of the kind that the cluster serves, or "" if it does not serve the kind. If it does,
-	// reading can still fail while the API does not respond.
+	// Version returns the version of the kind that the cluster serves, or "" if none. Reading may fail nevertheless.
 	Version() string
 }
 
@@ -66,19 +65,15 @@ func (k *kinds) list(ctx context.Context, kind *exposure.Kind, options ...client
 	if err != nil && !meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
 	}
-	items, err := meta.ExtractList(list)
-	if err != nil {
-		return nil, fmt.Errorf("reading a list of kind %s: %w", kind.Kind, err)
-	}
-	objects := make([]exposure.Object, 0, len(items))
-	for _, item := range items {
-		objects = append(objects, item.(exposure.Object))
-	}
-	return objects, nil
+	var objects []exposure.Object
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		objects = append(objects, o.(exposure.Object))
+		return nil
+	})
+	return objects, err
 }
 
-// readable returns what list returns or, if the objects cannot be read, none: once they can be, all Listeners are
-// reconciled.
+// readable returns what list returns, or nothing while that fails. All Listeners are reconciled when it works again.
 func (k *kinds) readable(ctx context.Context, kind *exposure.Kind, options ...client.ListOption) []exposure.Object {
 	objects, err := k.list(ctx, kind, options...)
 	if err != nil {

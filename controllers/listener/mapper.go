@@ -5,107 +5,82 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	corev1 "k8s.io/api/core/v1"
-
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/exposure"
-	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// mapper maps changes of objects to the Listeners that depend on them.
-type mapper struct {
-	client    client.Reader
-	backends  backends.List
-	kinds     *kinds
-	hosts     *hosts
-	exclusive map[string]*exclusive
-}
-
 // serviceToListeners maps a Service to the Listener of the same name, and to those that wait for its host.
-func (m *mapper) serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
-	return append(m.hosts.waiting.requests(index.ServiceHost(o)...), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+func (r *Reconciler) serviceToListeners(_ context.Context, o client.Object) []reconcile.Request {
+	return append(r.hosts.waiting.requests(index.ServiceHost(o)...), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 }
 
-// classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be one that
-// these do not have any more.
-func (m *mapper) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(m.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()}), m.hosts.waiting.all()...)
+// classToListeners maps a ListenerClass to its Listeners, and to those that wait for a host, which may be free now.
+func (r *Reconciler) classToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	return append(r.listeners(ctx, client.MatchingFields{index.ListenersByClass: o.GetName()}), r.hosts.waiting.all()...)
 }
 
 // namespaceToListeners maps a Namespace to its Listeners, because classes may select namespaces by labels, and to those
 // that wait for exclusive objects, because what these belong to may select namespaces, too.
-func (m *mapper) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(m.listeners(ctx, client.InNamespace(o.GetName())), m.waitingForOthers()...)
-}
-
-// configurationToListeners maps the ListenerOperator to all Listeners, because it depends on their classes which of
-// them publish a name in the cluster domain.
-func (m *mapper) configurationToListeners(ctx context.Context, _ client.Object) []reconcile.Request {
-	return m.listeners(ctx)
+func (r *Reconciler) namespaceToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+	return append(r.listeners(ctx, client.InNamespace(o.GetName())), r.waitingForOthers()...)
 }
 
 // listeners returns a request for each of the selected Listeners.
-func (m *mapper) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	return index.Requests[listenersv1alpha1.ListenerList](ctx, m.client, index.Request, options...)
+func (r *Reconciler) listeners(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	return index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, index.Request, options...)
 }
 
 // objectToListeners maps an object of a backend's kind to the Listener that controls it, or else to the Listeners that
 // are not accepted because of a foreign object. If objects are exclusive, those that were refused follow.
-func (m *mapper) objectToListeners(backend *exposure.Backend) handler.MapFunc {
+func (r *Reconciler) objectToListeners(backend *exposure.Backend) handler.MapFunc {
 	kind := backend.Kind
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
-		if x := m.exclusive[backend.Name]; x != nil {
+		if x := r.objects.exclusive[backend.Name]; x != nil {
 			requests = x.waiting.all()
 		}
 		if kind.Hosts != nil {
-			requests = append(requests, m.hosts.waiting.requests(index.ObjectHosts(kind.Hosts)(o)...)...)
+			requests = append(requests, r.hosts.waiting.requests(index.ObjectHosts(kind.Hosts)(o)...)...)
 		}
 		if listener, ok := listenerOf(o); ok {
 			return append(requests, reconcile.Request{NamespacedName: listener})
 		}
 		isRefused := func(ctx context.Context, o client.Object) []reconcile.Request {
-			l := o.(*listenersv1alpha1.Listener)
-			if l.Status == nil {
+			if condition(o.(*listenersv1alpha1.Listener), listenersv1alpha1.ListenerAccepted).Reason != kind.ForeignReason {
 				return nil
 			}
-			if c := meta.FindStatusCondition(l.Status.Conditions, listenersv1alpha1.ListenerAccepted); c == nil || c.Reason != kind.ForeignReason {
-				return nil
-			}
-			return index.Request(ctx, l)
+			return index.Request(ctx, o)
 		}
-		return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, m.client, isRefused, client.InNamespace(o.GetNamespace()))...)
+		return append(requests, index.Requests[listenersv1alpha1.ListenerList](ctx, r.Client, isRefused, client.InNamespace(o.GetNamespace()))...)
 	}
 }
 
 // waitingForOthers returns the Listeners that wait for exclusive objects of others.
-func (m *mapper) waitingForOthers() []reconcile.Request {
+func (r *Reconciler) waitingForOthers() []reconcile.Request {
 	var requests []reconcile.Request
-	for _, x := range m.exclusive {
+	for _, x := range r.objects.exclusive {
 		requests = append(requests, x.waiting.all()...)
 	}
 	return requests
 }
 
-// referenceToListeners maps an object that backends only read to the Listeners whose class or whose objects refer to
-// it: the class need not refer to it any more.
-func (m *mapper) referenceToListeners(kind schema.GroupVersionKind) handler.MapFunc {
+// referenceToListeners maps an object that backends only read to the Listeners whose class or objects refer to it.
+func (r *Reconciler) referenceToListeners(kind schema.GroupVersionKind) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		var requests []reconcile.Request
 		var classes listenersv1alpha1.ListenerClassList
-		index.List(ctx, m.client, &classes)
-		for _, backend := range m.backends {
+		index.List(ctx, r.Client, &classes)
+		for _, backend := range r.Backends {
 			if backend.Reads == nil || backend.Reads.GroupVersionKind != kind {
 				continue
 			}
@@ -114,10 +89,10 @@ func (m *mapper) referenceToListeners(kind schema.GroupVersionKind) handler.MapF
 			}
 			for i := range classes.Items {
 				if refers(&classes.Items[i]) {
-					requests = append(requests, m.classToListeners(ctx, &classes.Items[i])...)
+					requests = append(requests, r.classToListeners(ctx, &classes.Items[i])...)
 				}
 			}
-			for _, object := range m.kinds.readable(ctx, backend.Kind) {
+			for _, object := range r.kinds.readable(ctx, backend.Kind) {
 				if listener, ok := listenerOf(object); ok && refers(&listenersv1alpha1.ListenerClass{}, object) {
 					requests = append(requests, reconcile.Request{NamespacedName: listener})
 				}
@@ -129,21 +104,15 @@ func (m *mapper) referenceToListeners(kind schema.GroupVersionKind) handler.MapF
 
 // listenerToListeners handles changes of Listeners: it requests those that wait for a host of a Listener when that is
 // changed, and those that wait for anything of it when it is deleted.
-func (m *mapper) listenerToListeners() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(q queue, requests []reconcile.Request) {
-		for _, request := range requests {
-			q.Add(request)
-		}
-	}
+func (r *Reconciler) listenerToListeners() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			add(q, m.hosts.waiting.requests(m.hosts.heldBy(client.ObjectKeyFromObject(e.ObjectNew))...))
+			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.ObjectNew))...))
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			add(q, m.hosts.waiting.requests(m.hosts.heldBy(client.ObjectKeyFromObject(e.Object))...))
-			m.hosts.forget(client.ObjectKeyFromObject(e.Object))
-			add(q, m.waitingForOthers())
+			add(q, r.hosts.waiting.requests(r.hosts.heldBy(client.ObjectKeyFromObject(e.Object))...))
+			r.hosts.forget(client.ObjectKeyFromObject(e.Object))
+			add(q, r.waitingForOthers())
 		},
 	}
 }
@@ -167,8 +136,7 @@ func podListenersToListeners(_ context.Context, o client.Object) []reconcile.Req
 	return requests
 }
 
-// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims, which have the names of
-// the claims.
+// podToListeners maps a Pod to the Listeners that its labels name, and to those of its claims, which have their names.
 func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := index.PodToClaims(ctx, o)
 	for label, name := range o.GetLabels() {
@@ -180,9 +148,9 @@ func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 }
 
 // nodeToListeners maps a Node to the Listeners with volumes that are reserved or mounted on it.
-func (m *mapper) nodeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) nodeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 	return append(
-		index.Requests[corev1.PersistentVolumeList](ctx, m.client, volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()}),
-		index.Requests[listenersv1alpha1.PodListenersList](ctx, m.client, podListenersToListeners, client.MatchingFields{index.PodListenersByNode: o.GetName()})...,
+		index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()}),
+		index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, client.MatchingFields{index.PodListenersByNode: o.GetName()})...,
 	)
 }

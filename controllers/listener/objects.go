@@ -5,15 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/exposure"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // objectWriter writes the objects of the backends.
@@ -39,8 +43,7 @@ func (w *objectWriter) apply(ctx context.Context, s *snapshot, p *plan, o *outco
 	w.release(s, p, !o.applied)
 }
 
-// release ends the reservations of planned objects that were not written: because they are already as planned or, if
-// others may have them now, because they could not be.
+// release ends the reservations of planned objects that were not written, and lets others have them if they may.
 func (w *objectWriter) release(s *snapshot, p *plan, othersMayHave bool) {
 	x, released := w.exclusive[s.backend.Name], false
 	for _, desired := range p.objects {
@@ -54,9 +57,12 @@ func (w *objectWriter) release(s *snapshot, p *plan, othersMayHave bool) {
 // applyObject applies one object, unless an object of the same name exists that the Listener does not control.
 func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exposure.Desired, o *outcome) (*exposure.Refusal, error) {
 	kind := s.backend.Kind
-	existing, err := w.existing(ctx, s, desired, o)
-	if err != nil {
-		return nil, err
+	existing := client.Object(o.objects[s.backend.Name][desired.GetName()])
+	if existing == nil { // one that the cache does not have yet is not written to, as with Services
+		var err error
+		if existing, err = w.kinds.get(ctx, kind, client.ObjectKeyFromObject(desired)); err != nil {
+			return nil, err
+		}
 	}
 	switch {
 	case existing == nil:
@@ -74,7 +80,8 @@ func (w *objectWriter) applyObject(ctx context.Context, s *snapshot, desired exp
 	if sent {
 		err = w.record(s, desired, o)
 	}
-	if message, ok := rejection(err); ok {
+	if status := rejection(err); status != nil {
+		message := status.Message
 		if kind.Remedy != nil && kind.Remedy(message) != "" {
 			message += "; " + kind.Remedy(message)
 		}
@@ -96,29 +103,15 @@ func (w *objectWriter) record(s *snapshot, desired exposure.Desired, o *outcome)
 	return nil
 }
 
-// existing returns the object with the name of the desired one, or nil. One that the cache does not have yet is not
-// written to, as with Services.
-func (w *objectWriter) existing(ctx context.Context, s *snapshot, desired exposure.Desired, o *outcome) (client.Object, error) {
-	if own, ok := o.objects[s.backend.Name][desired.GetName()]; ok {
-		return own, nil
+// deleteUnplanned deletes the objects of a backend, but for the planned ones.
+func (w *objectWriter) deleteUnplanned(ctx context.Context, backend *exposure.Backend, planned []exposure.Desired, o *outcome) error {
+	keep := sets.New[string]()
+	for _, desired := range planned {
+		keep.Insert(desired.GetName())
 	}
-	return w.kinds.get(ctx, s.backend.Kind, client.ObjectKeyFromObject(desired))
-}
-
-// deleteUnplanned deletes the objects of the backend of the class that are not planned.
-func (w *objectWriter) deleteUnplanned(ctx context.Context, s *snapshot, p *plan, o *outcome) error {
-	planned := sets.New[string]()
-	for _, desired := range p.objects {
-		planned.Insert(desired.GetName())
-	}
-	return w.deleteAll(ctx, s.backend, planned, o)
-}
-
-// deleteAll deletes the objects of a backend, but for some.
-func (w *objectWriter) deleteAll(ctx context.Context, backend *exposure.Backend, except sets.Set[string], o *outcome) error {
 	var errs []error
 	for name, object := range o.objects[backend.Name] {
-		if !except.Has(name) && object.GetDeletionTimestamp().IsZero() {
+		if !keep.Has(name) && object.GetDeletionTimestamp().IsZero() {
 			errs = append(errs, w.delete(ctx, backend, object, o))
 		}
 	}
@@ -126,8 +119,8 @@ func (w *objectWriter) deleteAll(ctx context.Context, backend *exposure.Backend,
 }
 
 // delete deletes an object that the Listener controls, in the version that the cluster serves.
-func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, object metav1.Object, o *outcome) error {
-	kind, key := backend.Kind, namespacedName(object)
+func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, object client.Object, o *outcome) error {
+	kind, key := backend.Kind, client.ObjectKeyFromObject(object)
 	identity := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: object.GetUID()}}
 	identity.SetGroupVersionKind(kind.GroupKind().WithVersion(cmp.Or(w.kinds.version(kind), kind.Version)))
 	if err := w.applier.Delete(ctx, identity); err != nil && !meta.IsNoMatchError(err) {
@@ -138,5 +131,54 @@ func (w *objectWriter) delete(ctx context.Context, backend *exposure.Backend, ob
 	}
 	log.FromContext(ctx).Info("Deleted an object that exposed the Listener", "kind", kind.Kind, "object", key.String())
 	delete(o.objects[backend.Name], key.Name)
+	return nil
+}
+
+// The time from one touch of a rejected object to the next one. It doubles from the first to the last.
+const (
+	firstTouch = 10 * time.Second
+	lastTouch  = 5 * time.Minute
+)
+
+// resync makes other controllers look again at objects that they have rejected.
+type resync struct {
+	client client.Client
+	clock  clock.PassiveClock
+}
+
+// trigger changes the objects that another controller has rejected, when their time has come, so that it looks at
+// them again: what it rejected them for, the content of a Secret, neither it nor the operator watches. It returns the
+// time until the next touch, or 0 if there is none.
+func (r resync) trigger(ctx context.Context, rejected []exposure.Rejected) (next time.Duration, _ error) {
+	var errs []error
+	for _, object := range rejected {
+		wait := untilTouch(object, r.clock.Now())
+		if wait <= 0 {
+			errs = append(errs, r.touch(ctx, object))
+			continue // the change starts another reconciliation
+		}
+		next = requests.Earliest(next, wait)
+	}
+	return next, errors.Join(errs...)
+}
+
+func untilTouch(object exposure.Rejected, now time.Time) time.Duration {
+	from, interval := object.Since.Time, firstTouch
+	touched, err := time.Parse(time.RFC3339, object.GetAnnotations()[names.AnnotationTouched])
+	if err == nil && !touched.Before(from) {
+		from, interval = touched, min(max(touched.Sub(from), firstTouch), lastTouch)
+	}
+	return from.Add(interval).Sub(now)
+}
+
+// touch changes the annotation of an object. The API server rejects the patch for a new object of the same name.
+func (r resync) touch(ctx context.Context, object exposure.Rejected) error {
+	err := apply.PatchMetadata(ctx, r.client, object.DeepCopyObject().(client.Object), names.FieldManagerDefault, map[string]any{
+		"annotations": map[string]any{names.AnnotationTouched: r.clock.Now().UTC().Format(time.RFC3339)},
+	})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	log.FromContext(ctx).Info("Touched an object that is rejected, so that it is looked at again", "object", client.ObjectKeyFromObject(object).String())
 	return nil
 }

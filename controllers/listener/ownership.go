@@ -31,10 +31,8 @@ func beingDeleted(listener *listenersv1alpha1.Listener, o metav1.Object) bool {
 // controllingListener returns the owner reference to the Listener that controls an object, or nil.
 func controllingListener(o metav1.Object) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(o)
-	if owner == nil || owner.Kind != "Listener" {
-		return nil
-	}
-	if version, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || version.Group != listenersv1alpha1.GroupVersion.Group {
+	kind := listenersv1alpha1.GroupVersion.WithKind("Listener").GroupKind()
+	if owner == nil || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != kind {
 		return nil
 	}
 	return owner
@@ -56,8 +54,4 @@ func describeController(o metav1.Object) string {
 		return "has no controller"
 	}
 	return fmt.Sprintf("is controlled by %s %s with UID %s", owner.Kind, owner.Name, owner.UID)
-}
-
-func namespacedName(o metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

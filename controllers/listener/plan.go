@@ -1,9 +1,13 @@
 package listener
 
 import (
+	"errors"
+	"maps"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
@@ -14,8 +18,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
-// plan is what has to exist for a Listener. It follows from a snapshot, the numbers that its ports have at a shared
-// address, and the objects of others.
+// plan is what has to exist for a Listener, by a snapshot, the numbers of its shared ports, and the objects of others.
 type plan struct {
 	// service is the Service by the class and the overrides, or nil with a refusal.
 	service *corev1ac.ServiceApplyConfiguration
@@ -23,8 +26,7 @@ type plan struct {
 	// of the existing Service: keepsType states that.
 	serviceNow *corev1ac.ServiceApplyConfiguration
 	keepsType  bool
-	// sharedPorts are the numbers of the ports of serviceNow at a shared address, by port name, or nil if it has no
-	// such address.
+	// sharedPorts are the numbers of the ports of serviceNow at a shared address, by port name, or nil without one.
 	sharedPorts map[string]int32
 	// refusal is why there can be no Service, or nil.
 	refusal *exposure.Refusal
@@ -47,7 +49,7 @@ func newPlan(s *snapshot) *plan {
 		p.serviceNow, p.refusal = exposure.Service(classWithTypeOf(s.service, s.class), s.listener)
 	}
 	if p.refusal == nil {
-		p.serviceNow, p.refusal = host.WithAnnotations(s.forBackend(s.backend, s.present), p.serviceNow)
+		p.serviceNow, p.refusal = host.WithAnnotations(s.forBackend(s.backend, s.present, p.service), p.serviceNow)
 	}
 	if p.refusal == nil && p.keepsType { // a stale cache must not restore a type that was just removed
 		p.serviceNow.WithResourceVersion(s.service.ResourceVersion)
@@ -80,10 +82,8 @@ func unusable(s *snapshot) *exposure.Refusal {
 // removesEntryPoint reports whether the desired Service removes the node ports or the load balancer of the existing
 // one. It is false for the plain Service backend, whose own addresses depend on the type of the Service.
 func removesEntryPoint(s *snapshot, desired *corev1ac.ServiceApplyConfiguration) bool {
-	if s.backend.PlainService || s.service == nil || *desired.Spec.Type == s.service.Spec.Type {
-		return false
-	}
-	return s.service.Spec.Type == corev1.ServiceTypeNodePort || s.service.Spec.Type == corev1.ServiceTypeLoadBalancer
+	return !s.backend.PlainService && s.service != nil && s.service.Spec.Type != *desired.Spec.Type &&
+		(s.service.Spec.Type == corev1.ServiceTypeNodePort || s.service.Spec.Type == corev1.ServiceTypeLoadBalancer)
 }
 
 // classWithTypeOf returns the class with the type of an existing Service, and its settings that depend on the type.
@@ -110,7 +110,7 @@ func (p *plan) addObjects(s *snapshot, others exposure.Others) {
 	}
 	if s.backend.Kind != nil {
 		now := present{service: serviceOf(p.serviceNow), objects: s.objects}
-		p.objects, p.objectsRefusal = s.backend.Objects(s.forBackend(s.backend, now), others)
+		p.objects, p.objectsRefusal = s.backend.Objects(s.forBackend(s.backend, now, p.service), others)
 	}
 }
 
@@ -126,3 +126,92 @@ func serviceOf(desired *corev1ac.ServiceApplyConfiguration) *corev1.Service {
 	}
 	return service
 }
+
+// allocate gives the ports of the planned Service numbers of their own if the class has Listeners share the address of
+// a load balancer. release is for the case that the API server rejects the Service. The status gets the numbers when
+// the Service has them, so that none is reserved that no Service has. The Listener keeps the numbers that it has.
+func (p *plan) allocate(s *snapshot, ports *sharedPorts) (release func(), err error) {
+	release = func() {}
+	switch {
+	case !p.sharesAddress(s):
+		return release, nil
+	case s.class.SharedPortRange() == "":
+		p.sharedPorts = p.presentSharedPorts(s, func(int32) bool { return false })
+	default:
+		choose := func(from utilnet.PortRange, taken func(int32) bool) (map[string]int32, string) {
+			numbers := p.presentSharedPorts(s, taken)
+			allocated, without := exposure.AllocatePorts(p.serviceNow, numbers, from, taken)
+			maps.Copy(numbers, allocated)
+			return numbers, without
+		}
+		p.sharedPorts, release, err = sharedPortRange(s.class).allocate(ports.Allocator, s.key(), choose)
+		if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
+			p.refusal, release, err = refusal, func() {}, nil
+		}
+	}
+	p.serviceNow = exposure.WithPorts(p.serviceNow, p.sharedPorts)
+	return release, err
+}
+
+// presentSharedPorts returns the numbers that the Listener still has for the ports of the Service, by port name.
+func (p *plan) presentSharedPorts(s *snapshot, taken func(int32) bool) map[string]int32 {
+	numbers := map[string]int32{}
+	for i := range p.serviceNow.Spec.Ports {
+		name := ptr.Deref(p.serviceNow.Spec.Ports[i].Name, "")
+		if number, ok := s.sharedPorts[name]; ok && !taken(number) {
+			numbers[name] = number
+		}
+	}
+	return numbers
+}
+
+// sharesAddress reports whether the Service shares the address of its load balancer with others: because the class says
+// so or, while a previous exposure depends on the type of the Service, because it does.
+func (p *plan) sharesAddress(s *snapshot) bool {
+	switch {
+	case ptr.Deref(p.serviceNow.Spec.Type, "") != corev1.ServiceTypeLoadBalancer:
+		return false
+	case s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeLoadBalancer:
+		return s.class.SharedPortRange() != ""
+	default:
+		return len(s.sharedPorts) > 0
+	}
+}
+
+// outcome is what came of a plan.
+type outcome struct {
+	// present is what exposes the Listener now.
+	present
+	// refusal is why the Listener is not accepted, or nil: that of the plan, or a rejection by the API server.
+	refusal *exposure.Refusal
+	// err is what is tried again. It may come with a refusal, if the API server may later accept what it rejects now,
+	// for example a node port that is in use. Without one, the API server has not decided.
+	err error
+	// applied states that the backend's objects are as planned. terminating is one that is being deleted, or empty.
+	applied     bool
+	terminating string
+	// sharedPorts are the numbers that the Listener has at a shared address, by port name.
+	sharedPorts map[string]int32
+	// rejectedNodePorts are the messages of the API server about rejected node ports, by port name. releasing is the
+	// time until they are requested again, or 0.
+	rejectedNodePorts map[string]string
+	releasing         time.Duration
+	// placement is where the Pods of the Listener are now.
+	placement exposure.Placement
+	// idleReason and idleMessage state why nothing responds at the addresses, if that lasts, or are empty.
+	idleReason, idleMessage string
+}
+
+func newOutcome(s *snapshot) *outcome {
+	o := &outcome{
+		present:     present{service: s.service, objects: map[string]map[string]exposure.Object{}},
+		sharedPorts: s.sharedPorts, rejectedNodePorts: map[string]string{},
+	}
+	for backend, objects := range s.objects {
+		o.objects[backend] = maps.Clone(objects)
+	}
+	return o
+}
+
+// undecided reports whether the API server has neither accepted nor rejected the plan.
+func (o *outcome) undecided() bool { return o.err != nil && o.refusal == nil }

@@ -15,7 +15,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +40,7 @@ import (
 
 // Reconciler reconciles Listeners. SetupWithManager makes it usable.
 type Reconciler struct {
-	// Client reads from the manager's cache, which must have the indexes of internal/index and contain all Services,
-	// and writes.
+	// Client writes, and reads from the manager's cache, which has all Services and the indexes of internal/index.
 	Client client.Client
 	// Events records changes of a Listener's conditions.
 	Events events.EventRecorder
@@ -52,8 +51,7 @@ type Reconciler struct {
 	// ClusterDomain is the DNS domain of the cluster that the operator's resolver has. Empty if it has none.
 	ClusterDomain string
 	// GracePeriod is how long a previous exposure stays after the addresses of the current one are complete. Defaults
-	// to ten seconds: longer than a router takes to reload, five seconds by default, and than a node takes to open a
-	// port.
+	// to ten seconds, which is longer than a router takes to reload, and than a node takes to open a port.
 	GracePeriod time.Duration
 
 	kinds     *kinds
@@ -63,9 +61,10 @@ type Reconciler struct {
 	hosts     *hosts
 	services  *serviceWriter
 	objects   *objectWriter
-	previous  *previous
 	reporter  *reporter
 	resync    resync
+	// complete is since when the addresses of a backend, by its name, are complete while a previous exposure exists.
+	complete periods
 	// idle is since when nothing responds at the addresses of Listeners, until that is reported, after idlePeriod.
 	idle       periods
 	idlePeriod time.Duration
@@ -74,12 +73,13 @@ type Reconciler struct {
 // initialize sets all unexported fields.
 func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.kinds = &kinds{scheme: r.Client.Scheme(), readers: map[schema.GroupVersionKind]kindReader{}}
-	r.nodePorts, r.ports = portallocator.New(allocatedNodePorts), newSharedPorts(r.Client)
+	r.nodePorts = portallocator.New(allocatedNodePorts)
+	r.ports = &sharedPorts{Allocator: portallocator.New(recordedSharedPorts), client: r.Client}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
 	r.hosts = newHosts(r.reader)
 	applier := apply.New(r.Client, names.FieldManagerService)
 	r.services = &serviceWriter{
-		client: r.Client, applier: applier, foreign: foreignPorts{r.Client, r.Events}, nodePorts: r.nodePorts, releasing: newPeriods(c),
+		client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c),
 	}
 	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: map[string]*exclusive{}}
 	for _, backend := range r.Backends {
@@ -87,15 +87,14 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 			r.objects.exclusive[backend.Name] = newExclusive(r.Client, r.kinds, backend.Kind)
 		}
 	}
-	r.previous = &previous{services: r.services, objects: r.objects, complete: newPeriods(c), gracePeriod: cmp.Or(r.GracePeriod, gracePeriod)}
+	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 	r.resync = resync{r.Client, c}
 	r.idle, r.idlePeriod = newPeriods(c), idlePeriod
 }
 
 // Reconcile applies the objects that expose a Listener and updates its status. Problems that the author of the Listener
-// can resolve are reported as conditions; the returned error is for problems that may resolve themselves. The previous
-// exposure is removed last, after its grace period.
+// can resolve are reported as conditions; the returned error is for problems that may resolve themselves.
 func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.Listener) (reconcile.Result, error) {
 	if !listener.DeletionTimestamp.IsZero() {
 		return reconcile.Result{}, nil // its objects are garbage-collected with it
@@ -119,7 +118,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o, a)); err != nil || o.refusal != nil {
 		return reconcile.Result{}, err
 	}
-	remaining, err := r.previous.remove(ctx, s, p, o, a)
+	remaining, err := r.removePrevious(ctx, s, p, o, a)
 	resyncIn, resyncErr := r.resync.trigger(ctx, a.desired.Rejected)
 	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
@@ -136,7 +135,7 @@ func (r *Reconciler) execute(ctx context.Context, s *snapshot, p *plan) *outcome
 	releasePorts, err := r.reserve(ctx, s, p)
 	if o.refusal = p.refusal; err == nil && o.refusal == nil {
 		err = r.services.apply(ctx, s, p, o)
-		o.refusal, err = asRefusal(err, fmt.Sprintf("Service %s", s.key()))
+		o.refusal, err = asRefusal(err, s.key())
 	}
 	if o.refusal != nil {
 		releasePorts()
@@ -172,8 +171,7 @@ func (r *Reconciler) reserve(ctx context.Context, s *snapshot, p *plan) (release
 	return releasePorts, err
 }
 
-// locate finds out where the Pods of the Listener are now: the Pod for which it was created may just have been
-// labelled.
+// locate finds out where the Pods of the Listener are now, after the plan: its Pod may just have been labelled.
 func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err error) {
 	if s.class == nil {
 		return nil
@@ -187,22 +185,44 @@ func (r *Reconciler) locate(ctx context.Context, s *snapshot, o *outcome) (err e
 // which it is reported, or 0. Kubernetes has waited before it says that a node is not ready.
 func (r *Reconciler) observeIdle(s *snapshot, p *plan, o *outcome) time.Duration {
 	if nodes, all := notReady(o); all {
-		r.idle.Delete(s.listener.UID)
 		o.idleReason = listenersv1alpha1.ReasonNodesNotReady
 		o.idleMessage = "nothing responds there, because no node of its addresses is ready: " + columns.Names(nodes)
-		return 0
-	}
-	reason, message := nothingListens(s, p, o)
-	if reason == "" {
-		r.idle.Delete(s.listener.UID)
-		return 0
-	}
-	if !reportedIdle(s.listener.Status) {
-		if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
-			return remaining
+	} else if reason, message := nothingListens(s, p, o); reason != "" {
+		if !reportedIdle(s.listener) {
+			if remaining := r.idlePeriod - r.idle.age(s.listener.UID, ""); remaining > 0 {
+				return remaining
+			}
 		}
+		o.idleReason, o.idleMessage = reason, message
 	}
 	r.idle.Delete(s.listener.UID)
-	o.idleReason, o.idleMessage = reason, message
 	return 0
+}
+
+// removePrevious removes what no longer exposes the Listener: objects of the class's own backend immediately, and all
+// others, which are the previous exposure, after the grace period. It returns what is left of that, or 0.
+func (r *Reconciler) removePrevious(ctx context.Context, s *snapshot, p *plan, o *outcome, a addresses) (time.Duration, error) {
+	if s.serviceTerminating() {
+		return 0, nil
+	}
+	if err := r.objects.deleteUnplanned(ctx, s.backend, p.objects, o); err != nil {
+		return 0, err
+	}
+	backends := slices.DeleteFunc(slices.Clone(s.others), func(b *exposure.Backend) bool { return len(o.objects[b.Name]) == 0 })
+	if !a.desired.Complete || len(backends) == 0 && !p.keepsType {
+		r.complete.Delete(s.listener.UID)
+		return 0, nil
+	}
+	// The opening of a node port or the reload of a router cannot be watched, and clients need time to learn addresses.
+	if remaining := r.GracePeriod - r.complete.age(s.listener.UID, s.backend.Name); remaining > 0 {
+		return remaining, nil
+	}
+	var errs []error
+	for _, backend := range backends {
+		errs = append(errs, r.objects.deleteUnplanned(ctx, backend, nil, o))
+	}
+	if p.keepsType {
+		errs = append(errs, r.services.applyOnce(ctx, s, p.service, o))
+	}
+	return 0, errors.Join(errs...)
 }

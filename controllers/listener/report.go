@@ -9,13 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/tools/events"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
@@ -59,11 +58,11 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 		case condition.Type == listenersv1alpha1.ListenerAccepted:
 			other, _ = warning(s)
 		}
-		expected := isExpected(cmp.Or(other, condition.Reason), a)
-		if !conditionChanged(meta.FindStatusCondition(before.Conditions, condition.Type), &condition, other != "", expected) {
+		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
+		last := ptr.Deref(meta.FindStatusCondition(before.Conditions, condition.Type), metav1.Condition{})
+		if !conditionChanged(last, condition, other != "", isExpected(reason, a)) {
 			continue
 		}
-		reason, eventType := cmp.Or(other, condition.Reason), corev1.EventTypeNormal
 		warns := condition.Type == listenersv1alpha1.ListenerAccepted && (condition.Status == metav1.ConditionFalse || other != "")
 		if warns || isFault(reason) || reason == a.desired.Reason && a.desired.NeedsAction {
 			eventType = corev1.EventTypeWarning
@@ -72,17 +71,16 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 	}
 }
 
-// conditionChanged reports whether a condition changed in a way that users should be informed of: its status or reason,
-// or its message if it describes what is missing. A Listener that is not ready because it is not accepted needs no
-// second event, and a new one, or one whose Pods start, none that says nothing but what is expected: each event is a
-// write, and the condition says the same. before is nil if the condition is new.
-func conditionChanged(before, after *metav1.Condition, warns, expected bool) bool {
+// conditionChanged reports whether a change of a condition, from an empty one if it is new, needs an event: one of its
+// status or reason, or of its message if that describes what is missing. A Listener that is not accepted needs no second
+// event, and one that is new or whose Pods start needs none for what is expected: each is a write, and says the same.
+func conditionChanged(before, after metav1.Condition, warns, expected bool) bool {
 	switch {
 	case after.Reason == listenersv1alpha1.ReasonNotAccepted:
 		return false
-	case expected && (before == nil || before.Reason == listenersv1alpha1.ReasonWaitingForPods):
+	case expected && (before.Reason == "" || before.Reason == listenersv1alpha1.ReasonWaitingForPods):
 		return false
-	case before == nil || before.Status != after.Status || before.Reason != after.Reason:
+	case before.Status != after.Status || before.Reason != after.Reason:
 		return true
 	default:
 		return (after.Status != metav1.ConditionTrue || warns) && before.Message != after.Message
@@ -91,20 +89,14 @@ func conditionChanged(before, after *metav1.Condition, warns, expected bool) boo
 
 // isExpected reports whether nearly every new Listener has a condition with this reason, at first or soon.
 func isExpected(reason string, a addresses) bool {
-	switch reason {
-	case listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonWaitingForPods:
-		return true
-	case listenersv1alpha1.ReasonAddressesAssigned:
-		return a.published.Message == "" && !a.previous
-	default:
-		return false
-	}
+	return reason == listenersv1alpha1.ReasonAccepted || reason == listenersv1alpha1.ReasonWaitingForPods ||
+		reason == listenersv1alpha1.ReasonAddressesAssigned && a.published.Message == "" && !a.previous
 }
 
 // nodePortEvent emits an event if the Service has other node ports than before, unless overrides set them. It
 // compares statuses, and so does not depend on which process applied the Service.
 func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after *listenersv1alpha1.ListenerStatus) {
-	last := lastNodePorts(before)
+	last := lastNodePorts(*before)
 	if len(last) == 0 || p.service == nil {
 		return
 	}
@@ -128,6 +120,6 @@ func (r *reporter) nodePortEvent(s *snapshot, p *plan, o *outcome, before, after
 	if s.class.TargetsNodePorts() {
 		users += ", and programs have to listen on"
 	}
-	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", client.ObjectKeyFromObject(s.listener), users, strings.Join(changes, "; "))
+	text := fmt.Sprintf("Service %s has other node ports than before, which %s: %s", s.key(), users, strings.Join(changes, "; "))
 	r.events.Eventf(s.listener, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonNodePortsChanged, "Reconcile", "%s", message.Printable(text, message.MaxEvent))
 }

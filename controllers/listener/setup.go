@@ -2,82 +2,83 @@ package listener
 
 import (
 	"context"
-	"fmt"
+	"maps"
+	"reflect"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	corev1 "k8s.io/api/core/v1"
-	toolscache "k8s.io/client-go/tools/cache"
-
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/platform"
 	"github.com/listener-operator/listener-operator/internal/predicates"
 	"github.com/listener-operator/listener-operator/internal/requests"
 	"github.com/listener-operator/listener-operator/internal/tenancy"
 )
 
-// workers is the number of concurrent reconciliations. Most of them only read the cache; the others wait for the API
-// server.
+// workers is how many reconciliations run at a time. Most only read the cache; the others wait for the API server.
 const workers = 8
 
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.initialize(clock.RealClock{})
-	m := &mapper{client: r.Client, backends: r.Backends, kinds: r.kinds, hosts: r.hosts, exclusive: r.objects.exclusive}
-	notInitial := predicates.NotInInitialList() // at the start, all Listeners are reconciled
 	controlled := requests.Controller(mgr, "listener", workers).
 		For(&listenersv1alpha1.Listener{}, builder.WithPredicates(specLabelsOrStatusChanged())).
-		// By name rather than by owner, because the deletion of a foreign Service matters, too.
-		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(m.serviceToListeners), builder.WithPredicates(notInitial)).
-		Watches(&corev1.Service{}, r.nodePorts.Handler()).
+		Watches(&listenersv1alpha1.Listener{}, r.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&listenersv1alpha1.Listener{}, r.nodePorts.Handler()).
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
+		Watches(&corev1.Service{}, r.nodePorts.Handler()).
 		WatchesRawSource(r.nodePorts.Freed()).
-		WatchesRawSource(r.ports.Freed()).
-		Watches(&listenersv1alpha1.Listener{}, m.listenerToListeners(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&listenersv1alpha1.ListenerClass{}, handler.EnqueueRequestsFromMapFunc(m.classToListeners),
-			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(volumeToListeners), builder.WithPredicates(notInitial, reservationChanged())).
-		Watches(&listenersv1alpha1.PodListeners{}, handler.EnqueueRequestsFromMapFunc(podListenersToListeners),
-			builder.WithPredicates(notInitial, predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(podToListeners), builder.WithPredicates(notInitial, podMattersToListener())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.nodeToListeners),
-			builder.WithPredicates(notInitial, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))).
-		WatchesMetadata(tenancy.Namespace(), handler.EnqueueRequestsFromMapFunc(m.namespaceToListeners),
-			builder.WithPredicates(notInitial, predicate.LabelChangedPredicate{})).
-		Watches(&operatorv1alpha1.ListenerOperator{}, handler.EnqueueRequestsFromMapFunc(m.configurationToListeners),
-			builder.WithPredicates(notInitial, clusterDomainChanged()))
+		WatchesRawSource(r.ports.Freed())
+	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
+		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
+		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
+	}
+	watch(&corev1.Service{}, r.serviceToListeners) // by name rather than by owner, because the deletion of a foreign Service matters, too
+	watch(&listenersv1alpha1.ListenerClass{}, r.classToListeners, predicate.GenerationChangedPredicate{})
+	watch(&corev1.PersistentVolume{}, volumeToListeners, reservationChanged())
+	watch(&listenersv1alpha1.PodListeners{}, podListenersToListeners, predicate.GenerationChangedPredicate{})
+	watch(&corev1.Pod{}, podToListeners, podMattersToListener())
+	watch(&corev1.Node{}, r.nodeToListeners, predicate.Or(predicates.NodeAddressesChanged(), predicates.NodeReadinessChanged()))
+	watch(tenancy.Namespace(), r.namespaceToListeners, predicate.LabelChangedPredicate{})
+	all := func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listeners(ctx) } // their classes decide which publish a name in the domain
+	watch(&operatorv1alpha1.ListenerOperator{}, all, changed(func(o *operatorv1alpha1.ListenerOperator) any { return o.Spec.ClusterDomain }))
 	for _, x := range r.objects.exclusive {
-		controlled = controlled.WatchesRawSource(x.waiting.source())
+		controlled.WatchesRawSource(x.waiting.source())
 	}
 	for _, backend := range r.Backends {
 		for _, kind := range backend.Kinds() {
 			if r.kinds.readers[kind.GroupVersionKind] != nil {
 				continue // another backend reads it, too
 			}
-			view, err := r.view(m, backend, kind)
+			view, err := r.view(backend, kind)
 			if err != nil {
 				return err
 			}
 			r.kinds.readers[kind.GroupVersionKind] = view
-			controlled = controlled.WatchesRawSource(view)
+			controlled.WatchesRawSource(view)
 		}
 	}
 	return controlled.Complete(requests.Requeue("listener", reconcile.AsReconciler(r.Client, r)))
 }
 
 // view returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.
-func (r *Reconciler) view(m *mapper, backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
+func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*platform.View, error) {
 	o, err := r.kinds.newObject(kind)
 	if err != nil {
 		return nil, err
@@ -85,30 +86,25 @@ func (r *Reconciler) view(m *mapper, backend *exposure.Backend, kind *exposure.K
 	options := platform.ViewOptions{
 		Scheme:  r.Client.Scheme(),
 		Object:  o,
-		Cache:   cache.ByObject{Transform: trimForeign(r.kinds, kind)},
-		Changed: func(ctx context.Context) []reconcile.Request { return m.listeners(ctx) },
+		Cache:   cache.ByObject{Transform: trimForeign(kind)},
+		Changed: func(ctx context.Context) []reconcile.Request { return r.listeners(ctx) },
 	}
 	if kind == backend.Reads {
-		options.Handler = handler.EnqueueRequestsFromMapFunc(m.referenceToListeners(kind.GroupVersionKind))
-		options.Predicates = []predicate.Predicate{trimmedChanged()}
+		options.Handler = handler.EnqueueRequestsFromMapFunc(r.referenceToListeners(kind.GroupVersionKind))
+		options.Predicates = []predicate.Predicate{changed(unversioned)}
 	} else {
-		options.Handler = handler.EnqueueRequestsFromMapFunc(m.objectToListeners(backend))
+		options.Handler = handler.EnqueueRequestsFromMapFunc(r.objectToListeners(backend))
 		options.Predicates = []predicate.Predicate{controlledOrDeleted(kind.Exclusive)}
 		options.Indexes = map[string]client.IndexerFunc{index.ObjectsByController: index.Controller}
 		if kind.Hosts != nil {
 			options.Indexes[index.ObjectsByHost] = index.ObjectHosts(kind.Hosts)
 		}
 	}
-	view, err := r.Platform.View(options)
-	if err != nil {
-		return nil, fmt.Errorf("watching objects of kind %s: %w", kind.Kind, err)
-	}
-	return view, nil
+	return r.Platform.View(options)
 }
 
-// trimForeign reduces objects that no Listener controls, of which a cluster may have many, to what the backend needs,
-// or else to what identifies them.
-func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
+// trimForeign reduces objects that no Listener controls to what the backend needs, or else to what identifies them.
+func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		object, ok := o.(client.Object)
 		if !ok {
@@ -122,10 +118,7 @@ func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
 			kind.Trim(object.(exposure.Object))
 			return object, nil
 		}
-		trimmed, err := k.newObject(kind)
-		if err != nil {
-			return nil, err
-		}
+		trimmed := reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
 		trimmed.SetNamespace(object.GetNamespace())
 		trimmed.SetName(object.GetName())
 		trimmed.SetUID(object.GetUID())
@@ -133,4 +126,65 @@ func trimForeign(k *kinds, kind *exposure.Kind) toolscache.TransformFunc {
 		trimmed.SetOwnerReferences(object.GetOwnerReferences())
 		return trimmed, nil
 	}
+}
+
+// changed passes objects that are created or deleted, and updates that change what value returns.
+func changed[T client.Object](value func(T) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(value(e.ObjectOld.(T)), value(e.ObjectNew.(T)))
+	}}
+}
+
+// unversioned returns an object without what differs between any two versions of it.
+func unversioned(o client.Object) any {
+	o = o.DeepCopyObject().(client.Object)
+	o.SetResourceVersion("")
+	o.SetGeneration(0)
+	return o
+}
+
+// controlledOrDeleted passes objects that a Listener controls or has controlled, and the deletion of any object, which
+// may have had a name that a Listener needs. If objects are exclusive, it passes changes of any of them, too.
+func controlledOrDeleted(exclusive bool) predicate.Predicate {
+	controlled := func(o client.Object) bool { return controllingListener(o) != nil }
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return controlled(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return exclusive || controlled(e.ObjectOld) || controlled(e.ObjectNew) },
+	}
+}
+
+// podMattersToListener passes Pods with claims that are created or deleted, begin to terminate, have just finished, or
+// whose labels changed, which a Listener may select, but for those that name a mounted Listener.
+func podMattersToListener() predicate.Predicate {
+	return predicate.And(
+		predicate.NewPredicateFuncs(func(o client.Object) bool { return len(index.PodClaims(o)) > 0 }),
+		changed(func(pod *corev1.Pod) any {
+			labels := maps.Clone(pod.Labels)
+			maps.DeleteFunc(labels, func(label, _ string) bool { return strings.HasPrefix(label, names.PodMountLabelPrefix) })
+			return []any{pod.DeletionTimestamp.IsZero(), claim.PodFinished(pod), labels}
+		}),
+	)
+}
+
+// specLabelsOrStatusChanged passes Listeners whose spec, deletion timestamp or labels, which the Service inherits,
+// changed, and those whose status another writer has overwritten. It does not pass what this controller writes.
+func specLabelsOrStatusChanged() predicate.Predicate {
+	return predicate.Or(
+		predicate.GenerationChangedPredicate{},
+		predicate.LabelChangedPredicate{},
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			listener := o.(*listenersv1alpha1.Listener)
+			return listener.Status == nil || listener.Status.ObservedGeneration != listener.Generation
+		}),
+	)
+}
+
+// reservationChanged passes listener volumes that are created, deleted or released, or have another Listener or node.
+func reservationChanged() predicate.Predicate {
+	return predicate.And(
+		predicate.NewPredicateFuncs(func(o client.Object) bool { return claim.IsListenerVolume(o.(*corev1.PersistentVolume)) }),
+		changed(func(pv *corev1.PersistentVolume) any {
+			return []any{index.VolumeListener(pv), index.VolumeNodes(pv), pv.Status.Phase == corev1.VolumeReleased}
+		}),
+	)
 }

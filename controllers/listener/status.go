@@ -1,17 +1,20 @@
 package listener
 
 import (
+	"fmt"
 	"net"
+	"slices"
 	"strconv"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/columns"
+	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/message"
 )
 
@@ -21,12 +24,9 @@ func ownStatus(listener *listenersv1alpha1.Listener) *listenersv1alpha1.Listener
 		return &listenersv1alpha1.ListenerStatus{}
 	}
 	status := *listener.Status
-	status.Conditions = nil
-	for _, t := range []string{listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady} {
-		if c := meta.FindStatusCondition(listener.Status.Conditions, t); c != nil {
-			status.Conditions = append(status.Conditions, *c)
-		}
-	}
+	status.Conditions = slices.DeleteFunc(slices.Clone(status.Conditions), func(c metav1.Condition) bool {
+		return c.Type != listenersv1alpha1.ListenerAccepted && c.Type != listenersv1alpha1.ListenerReady
+	})
 	return &status
 }
 
@@ -36,7 +36,7 @@ func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerS
 	before := ownStatus(s.listener)
 	status := &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}}
 	setAddresses(status, s, o, a, before)
-	status.Conditions = append(status.Conditions, before.Conditions...)
+	status.Conditions = slices.Clone(before.Conditions)
 	if o.undecided() {
 		status.ObservedGeneration, status.KeptClassName = before.ObservedGeneration, before.KeptClassName
 		status.Summary = before.Summary
@@ -58,8 +58,7 @@ func statusOf(s *snapshot, o *outcome, a addresses) *listenersv1alpha1.ListenerS
 	return status
 }
 
-// summarize returns the summary of a status. The nodes of the previous one stay while the class does not exist, as the
-// addresses do.
+// summarize returns the summary of a status. Without a class, the nodes of the previous one stay, as the addresses do.
 func summarize(s *snapshot, o *outcome, status, before *listenersv1alpha1.ListenerStatus) listenersv1alpha1.ListenerSummary {
 	summarized := listenersv1alpha1.ListenerSummary{Address: columns.Address(status.IngressAddresses), Reason: rootReason(status.Conditions)}
 	switch {
@@ -76,26 +75,20 @@ func summarize(s *snapshot, o *outcome, status, before *listenersv1alpha1.Listen
 	return summarized
 }
 
-// rootReason returns the reason of the first condition that is false, or else that of the last one.
-func rootReason(conditions []metav1.Condition) (reason string) {
-	for _, kind := range []string{listenersv1alpha1.ListenerAccepted, listenersv1alpha1.ListenerReady} {
-		c := meta.FindStatusCondition(conditions, kind)
-		if c == nil {
-			continue
-		}
-		if reason = c.Reason; c.Status == metav1.ConditionFalse {
-			break
-		}
+// rootReason returns the reason why the Listener is not accepted or, if it is, that of its condition Ready.
+func rootReason(conditions []metav1.Condition) string {
+	root := listenersv1alpha1.ListenerReady
+	if meta.IsStatusConditionFalse(conditions, listenersv1alpha1.ListenerAccepted) {
+		root = listenersv1alpha1.ListenerAccepted
 	}
-	return reason
+	return ptr.Deref(meta.FindStatusCondition(conditions, root), metav1.Condition{}).Reason
 }
 
 // setAddresses sets the fields of the status that describe the Service and its addresses.
 func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outcome, a addresses, before *listenersv1alpha1.ListenerStatus) {
-	switch {
-	case o.service != nil:
+	if o.service != nil {
 		status.ServiceName = ptr.To(o.service.Name)
-	case o.undecided():
+	} else if o.undecided() {
 		status.ServiceName = before.ServiceName
 	}
 	switch {
@@ -111,7 +104,7 @@ func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outc
 	status.SharedPorts = o.sharedPorts
 	status.Endpoints = endpoints(status.IngressAddresses)
 	if len(status.NodePorts) == 0 {
-		status.LastNodePorts = lastNodePorts(before)
+		status.LastNodePorts = lastNodePorts(*before)
 	}
 }
 
@@ -124,15 +117,10 @@ func endpoints(addresses []listenersv1alpha1.IngressAddress) map[string]string {
 	var all map[string]string
 	for _, a := range addresses[:min(len(addresses), maxEndpoints)] {
 		for name, port := range a.Ports {
-			endpoint := net.JoinHostPort(a.Address, strconv.Itoa(int(port)))
-			switch {
-			case all == nil:
-				all = map[string]string{name: endpoint}
-			case all[name] == "":
-				all[name] = endpoint
-			default:
-				all[name] += "," + endpoint
+			if all == nil {
+				all = map[string]string{}
 			}
+			all[name] = strings.TrimPrefix(all[name]+","+net.JoinHostPort(a.Address, strconv.Itoa(int(port))), ",")
 		}
 	}
 	return all
@@ -150,4 +138,67 @@ func ipFamilies(s *snapshot, o *outcome) []corev1.IPFamily {
 // stay in the status, so that the addresses of Pods do not change in the meantime.
 func restoresNodePorts(s *snapshot) bool {
 	return s.serviceTerminating() && s.backend.PlainService && s.class.Spec.ServiceType == listenersv1alpha1.ServiceTypeNodePort
+}
+
+func acceptedCondition(s *snapshot, o *outcome) metav1.Condition {
+	if o.refusal != nil {
+		return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionFalse, Reason: o.refusal.Reason, Message: o.refusal.Message}
+	}
+	notes := []string{fmt.Sprintf("Service %s follows ListenerClass %s", s.key(), s.class.Name)}
+	if _, text := warning(s); text != "" {
+		notes = append(notes, text)
+	}
+	message := strings.Join(append(notes, exposure.IgnoredSettings(s.class)...), "; ") // which an event on the class reports, too
+	return metav1.Condition{Type: listenersv1alpha1.ListenerAccepted, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonAccepted, Message: message}
+}
+
+// warning returns what the administrator should know of an accepted Listener, and the reason of its event, if anything.
+func warning(s *snapshot) (reason, message string) {
+	if s.class == nil {
+		return "", ""
+	}
+	if s.kept {
+		return listenersv1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf("the class no longer allows namespace %s, which new Listeners and claims cannot use it in; "+
+			"this Listener keeps it", s.listener.Namespace)
+	}
+	if ignored := exposure.IgnoredOverrides(s.listener); len(ignored) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides, fmt.Sprintf("ignored, because metadata.namespace is not set: %s; set it to %s",
+			strings.Join(ignored, ", "), s.listener.Namespace)
+	}
+	if unknown := exposure.UnknownOverrides(s.class); len(unknown) > 0 {
+		return listenersv1alpha1.ReasonInvalidOverrides,
+			"a Service does not have these fields of spec.serviceOverrides of the class, which are ignored: " + strings.Join(unknown, ", ")
+	}
+	return "", ""
+}
+
+func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
+	if len(status.IngressAddresses) > 0 {
+		message := "reachable at " + status.IngressAddresses[0].Address
+		if more := len(status.IngressAddresses) - 1; more > 0 {
+			message += fmt.Sprintf(" and %d more", more)
+		}
+		reason := listenersv1alpha1.ReasonAddressesAssigned
+		switch {
+		case o.idleReason != "":
+			reason, message = o.idleReason, o.idleMessage+"; "+message
+		case a.previous:
+			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
+		case a.published.Message != "":
+			message += "; left out: " + a.published.Message
+		}
+		if nodes, all := notReady(o); len(nodes) > 0 && !all {
+			message += "; nothing responds at those of nodes that are not ready: " + columns.Names(nodes)
+		}
+		return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+	}
+	reason, message := a.desired.Reason, a.desired.Message
+	switch {
+	case o.refusal != nil:
+		reason, message = listenersv1alpha1.ReasonNotAccepted, "see the condition Accepted"
+	case s.serviceTerminating():
+		reason, message = listenersv1alpha1.ReasonServiceTerminating, "Service "+s.key().String()+" is being deleted, and will then be "+
+			"created again; if the deletion does not finish, check the finalizers of the Service"
+	}
+	return metav1.Condition{Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }

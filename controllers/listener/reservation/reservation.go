@@ -1,5 +1,4 @@
-// Package reservation finds out where the Pods of a Listener are: on which nodes its volumes are reserved, and which
-// Pods mount them. It only reads.
+// Package reservation reads which Pods mount the volumes of a Listener, and on which nodes these are reserved.
 package reservation
 
 import (
@@ -61,8 +60,7 @@ type reader struct {
 	listener *listenersv1alpha1.Listener
 }
 
-// reservedNodes returns the sorted names of the nodes with reservations. mounted are the nodes of the Pods that mount
-// each volume.
+// reservedNodes returns the sorted names of the nodes with reservations. mounted are those of Pods, by their volume.
 func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) ([]string, error) {
 	key := client.ObjectKeyFromObject(r.listener)
 	var volumes corev1.PersistentVolumeList
@@ -107,10 +105,12 @@ func (r reader) mountedNodes(ctx context.Context) (nodes map[string][]string, mo
 	nodes = map[string][]string{}
 	for i := range mounts.Items {
 		mount := &mounts.Items[i]
-		if mount.Spec.NodeName == "" {
-			continue
+		uid := listenersv1alpha1.PodUID(mount.Name)
+		owner := slices.IndexFunc(mount.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Pod" && o.UID == uid })
+		if mount.Spec.NodeName == "" || owner < 0 {
+			continue // one that does not name its Pod as the owner is replaced by one that does
 		}
-		pod, err := r.owner(ctx, mount)
+		pod, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: mount.Namespace, Name: mount.OwnerReferences[owner].Name}, uid, &corev1.Pod{})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -148,49 +148,21 @@ func (r reader) labelledNodes(ctx context.Context, volume *corev1.PersistentVolu
 	return nodes, nil
 }
 
-// lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known and the volume may be
-// mounted again.
+// lastNode returns the node on which a volume that no Pod mounts was last mounted, if it is known, so that the address
+// does not change while its Pod is replaced. There is none if the volume will never be mounted again, because its claim
+// does not exist any more, or belongs to a Pod that has finished or does not exist any more.
 func (r reader) lastNode(ctx context.Context, volume *corev1.PersistentVolume) ([]string, error) {
-	unused, err := r.permanentlyUnused(ctx, volume)
-	if err != nil || unused {
-		return nil, err
-	}
-	return index.VolumeNodes(volume), nil
-}
-
-// permanentlyUnused reports whether a volume that no Pod mounts will never be mounted again, because its claim does not
-// exist any more or belongs to a Pod that has finished or does not exist any more. Any other volume keeps its
-// reservation, so that the address does not change while its Pod is replaced.
-func (r reader) permanentlyUnused(ctx context.Context, volume *corev1.PersistentVolume) (bool, error) {
-	ref := volume.Spec.ClaimRef
-	if ref == nil {
-		return false, nil
-	}
-	key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
-	pvc, err := lookup.WithUID(ctx, r, key, ref.UID, &corev1.PersistentVolumeClaim{})
-	if err != nil || pvc == nil {
-		return err == nil, err
-	}
-	owner := claim.EphemeralPod(pvc)
-	if owner == nil {
-		return false, nil
-	}
-	pod, err := r.pod(ctx, pvc.Namespace, owner)
-	return pod == nil || claim.PodFinished(pod), err
-}
-
-// owner returns the Pod of a PodListeners, or nil if it does not exist. One that does not name its Pod as the owner is
-// replaced by one that does.
-func (r reader) owner(ctx context.Context, mount *listenersv1alpha1.PodListeners) (*corev1.Pod, error) {
-	for _, owner := range mount.OwnerReferences {
-		if owner.Kind == "Pod" && owner.UID == listenersv1alpha1.PodUID(mount.Name) {
-			return r.pod(ctx, mount.Namespace, &owner)
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		pvc, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, ref.UID, &corev1.PersistentVolumeClaim{})
+		if err != nil || pvc == nil {
+			return nil, err
+		}
+		if owner := claim.EphemeralPod(pvc); owner != nil {
+			pod, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: pvc.Namespace, Name: owner.Name}, owner.UID, &corev1.Pod{})
+			if err != nil || pod == nil || claim.PodFinished(pod) {
+				return nil, err
+			}
 		}
 	}
-	return nil, nil //nolint:nilnil // absence is no error
-}
-
-// pod returns a Pod that is the owner of an object, or nil if it does not exist.
-func (r reader) pod(ctx context.Context, namespace string, owner *metav1.OwnerReference) (*corev1.Pod, error) {
-	return lookup.WithUID(ctx, r, types.NamespacedName{Namespace: namespace, Name: owner.Name}, owner.UID, &corev1.Pod{})
+	return index.VolumeNodes(volume), nil
 }
