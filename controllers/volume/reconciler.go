@@ -187,7 +187,7 @@ func (r *Reconciler) resolve(ctx context.Context, pvc *corev1.PersistentVolumeCl
 	if err != nil {
 		problem := err.Error()
 		if errors.Is(err, claim.ErrNoSelector) {
-			problem += claim.DidYouMean(pvc.Annotations)
+			problem += claim.DidYouMean(pvc)
 		}
 		return types.NamespacedName{}, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
 	}

@@ -245,10 +245,16 @@ func Listener(
 	return desired
 }
 
-// DidYouMean returns a question about the first annotation of a claim whose key nearly is one of those of
-// ParseSelector, or "". It begins with a separator, and continues the text of ErrNoSelector.
-func DidYouMean(annotations map[string]string) string {
-	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+// DidYouMean returns a hint about the first label of a claim that should be an annotation, or about the first annotation
+// whose key nearly is one of those of ParseSelector, or "". It begins with a separator, and continues the text of
+// ErrNoSelector.
+func DidYouMean(claim *corev1.PersistentVolumeClaim) string {
+	for _, key := range []string{names.AnnotationListenerClass, names.AnnotationListenerName} {
+		if claim.Labels[key] != "" {
+			return fmt.Sprintf("; it has the label %s, which must be an annotation", key)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(claim.Annotations)) {
 		if meant := nearest(key); meant != "" {
 			return fmt.Sprintf("; it has the annotation %s: did you mean %s?", key, meant)
 		}

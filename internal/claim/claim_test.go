@@ -184,7 +184,7 @@ func TestAnAnnotationThatNearlyFitsIsNamed(t *testing.T) {
 		"example.com/class":                       "",
 		"":                                        "",
 	} {
-		got := claim.DidYouMean(map[string]string{"a.example/other": "x", key: "some"})
+		got := claim.DidYouMean(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a.example/other": "x", key: "some"}}})
 		if want == "" && got != "" || want != "" && (!strings.Contains(got, "annotation "+key) || !strings.HasSuffix(got, "did you mean "+want+"?")) {
 			t.Errorf("%s: got %q, want %q", key, got, want)
 		}

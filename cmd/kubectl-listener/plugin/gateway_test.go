@@ -59,7 +59,7 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 	}
 
 	kinds, problem := why()
-	if want := []string{"Listener", "ListenerClass", "Service", "TLSRoute", "Gateway", "Endpoints", "PersistentVolume", "PodListeners", "Node", "Volume"}; !slices.Equal(kinds, want) || problem != "" {
+	if want := []string{"Listener", "ListenerClass", "Service", "TLSRoute", "Gateway", "Endpoints", "PersistentVolume", "Pod", "Node", "PodListeners", "Node", "Volume"}; !slices.Equal(kinds, want) || problem != "" {
 		t.Errorf("steps %q, problem %q, want steps %q and no problem", kinds, problem, want)
 	}
 	for reason, want := range map[string]string{

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -15,16 +17,17 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 func TestWhyFollowsTheWholePathIfNothingIsWrong(t *testing.T) {
 	w := newWorld(t)
 	for argument, want := range map[string][]string{
-		"web-0": {"Pod", "PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "PodListeners", "Node", "Volume"},
+		"web-0": {"Pod", "Node", "PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "PodListeners", "Node", "Volume"},
 		"claim/web": {
-			"PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "PodListeners", "Node", "Volume",
+			"PersistentVolumeClaim", "PersistentVolume", "Listener", "ListenerClass", "Service", "Endpoints", "Pod", "Node", "PodListeners", "Node", "Volume",
 		},
-		"lsn/web": {"Listener", "ListenerClass", "Service", "Endpoints", "PersistentVolume", "PodListeners", "Node", "Volume"},
+		"lsn/web": {"Listener", "ListenerClass", "Service", "Endpoints", "PersistentVolume", "Pod", "Node", "PodListeners", "Node", "Volume"},
 	} {
 		t.Run(argument, func(t *testing.T) {
 			out, err := run(t, apiserver.Config(t), "why", argument, "-n", w.namespace, "-o", "json")
@@ -129,7 +132,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				pod := w.newPod("web-1", "web")
 				w.create(t, pod)
 				pod.Status.Conditions = []corev1.PodCondition{{
-					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available",
+					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable.",
 				}}
 				w.updateStatus(t, pod)
 			},
@@ -225,6 +228,102 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Volume", reason: "FailedMount", text: "MountVolume.SetUp failed",
 		},
+		"the node is not ready": {
+			breakIt: func(t *testing.T, w *world) { w.stopNode(t) },
+			kind:    "Node", reason: listenersv1alpha1.ReasonNodesNotReady, text: "docs/lost-nodes.md",
+		},
+		"the node of a Pod that has to end is not ready": {
+			breakIt: func(t *testing.T, w *world) {
+				w.stopNode(t)
+				w.pod.Finalizers = []string{"example.com/keep"}
+				w.update(t, w.pod)
+				if err := w.Delete(t.Context(), w.pod); err != nil {
+					t.Fatal(err)
+				}
+			},
+			kind: "Node", reason: listenersv1alpha1.ReasonNodesNotReady, text: "is not ready",
+		},
+		"the only node of the addresses is not ready, says the operator": {
+			breakIt: func(t *testing.T, w *world) {
+				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonNodesNotReady))
+			},
+			from: "listener/web", kind: "Listener", reason: listenersv1alpha1.ReasonNodesNotReady, text: "node",
+		},
+		"a container crashes again and again": {
+			breakIt: func(t *testing.T, w *world) {
+				w.waiting(t, "CrashLoopBackOff", "back-off 5m0s restarting failed container")
+			},
+			kind: "Pod", reason: "CrashLoopBackOff", text: "kubectl logs --previous web-0",
+		},
+		"an image cannot be pulled": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.Phase = corev1.PodPending
+				w.waiting(t, "ImagePullBackOff", "not found")
+			},
+			kind: "Pod", reason: "ImagePullBackOff", text: "not found",
+		},
+		"the Pod runs and is not ready": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
+				w.updateStatus(t, w.pod)
+			},
+			kind: "Pod", reason: "ContainersNotReady", text: "is not ready",
+		},
+		"two ports of the Pod have one name": {
+			breakIt: func(t *testing.T, w *world) {
+				pod := w.newPod("web-1", "web")
+				pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+					Name: "sidecar", Image: "main", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 81}},
+				})
+				w.createRunning(t, pod)
+			},
+			from: "web-1", kind: "Pod", reason: listenersv1alpha1.ReasonDuplicatePortName, text: "http",
+		},
+		"the annotation was written as a label": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{})
+				pvc.Labels = map[string]string{names.AnnotationListenerClass: w.class.Name}
+				w.create(t, pvc)
+				w.create(t, w.newPod("other-0", "other"))
+			},
+			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonInvalidClaim, text: "which must be an annotation",
+		},
+		"an inline volume": {
+			breakIt: func(t *testing.T, w *world) {
+				pod := w.newPod("inline", "")
+				pod.Spec.Volumes = []corev1.Volume{{Name: "listener", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: names.Driver}}}}
+				w.create(t, pod)
+			},
+			from: "inline", kind: "Pod", text: "ephemeral.volumeClaimTemplate",
+		},
+		"a quota refuses the claim of an ephemeral volume": {
+			breakIt: func(t *testing.T, w *world) {
+				pod := w.newPod("ephemeral", "")
+				pod.Spec.Volumes = []corev1.Volume{objects.EphemeralVolume("listener", map[string]string{names.AnnotationListenerClass: w.class.Name})}
+				w.create(t, pod)
+				w.event(t, pod, "FailedBinding", `ephemeral volume controller: create PVC: persistentvolumeclaims "ephemeral-listener" is forbidden: exceeded quota`)
+			},
+			from: "ephemeral", kind: "PersistentVolumeClaim", reason: "FailedBinding", text: "exceeded quota",
+		},
+		"a workload has no Pod, because each is refused": {
+			breakIt: func(t *testing.T, w *world) {
+				set := w.statefulSet()
+				w.create(t, set)
+				w.event(t, set, "FailedCreate", `create Pod db-0 failed: pods "db-0" is forbidden: unable to validate against any security context constraint`)
+			},
+			from: "sts/db", kind: "StatefulSet", reason: "FailedCreate", text: "security context constraint",
+		},
+		"the Pod of a workload is broken": {
+			breakIt: func(t *testing.T, w *world) {
+				set := w.statefulSet()
+				w.create(t, set)
+				pod := w.newPod("db-0", "absent")
+				pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+				w.create(t, pod)
+			},
+			from: "statefulset/db", kind: "PersistentVolumeClaim", text: "does not exist",
+		},
 		"the Pod does not start for another reason": {
 			breakIt: func(t *testing.T, w *world) {
 				w.pod.Status.Phase = corev1.PodPending
@@ -249,6 +348,71 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 	}
 }
 
+// TestWhyNamesWhyAPodIsPending: the operator creates the Listener of a claim when the Pod is bound to a node, so that it
+// does not exist is not the cause.
+func TestWhyNamesWhyAPodIsPending(t *testing.T) {
+	w := newWorld(t)
+	w.remove(t, w.listener)
+	for _, tc := range []struct{ reason, message, kind string }{
+		{"Unschedulable", "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 Insufficient memory.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) didn't have free ports for the requested pod ports.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) had untolerated taint(s).", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) didn't match pod topology spread constraints.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) were unschedulable.", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: 3 Too many pods.", "Pod"},
+		{"SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates", "Pod"},
+		{"SchedulerError", "running PreBind plugin: timed out", "Pod"},
+		{"Unschedulable", "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "PersistentVolumeClaim"},
+		{"Unschedulable", `0/3 nodes are available: persistentvolumeclaim "waiting" not found.`, "PersistentVolumeClaim"},
+	} {
+		t.Run(tc.message, func(t *testing.T) {
+			claimName := w.claim.Name
+			if tc.kind != "Pod" {
+				claimName = "waiting"
+			}
+			pod := w.newPod("", claimName)
+			pod.GenerateName = "pending-"
+			w.create(t, pod)
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: tc.reason, Message: tc.message}}
+			w.updateStatus(t, pod)
+			out, err := run(t, apiserver.Config(t), "why", pod.Name, "-n", w.namespace, "-o", "json")
+			p := decode(t, out, err).Problem
+			if p == nil || p.Kind != tc.kind || tc.kind == "Pod" && (p.Reason != tc.reason || p.Message != tc.message) {
+				t.Errorf("problem %+v in\n%s", p, out)
+			}
+		})
+	}
+}
+
+func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*testing.T, *world)
+		want   string
+	}{
+		"everything is right": {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
+		"a Pod that is not ready gets requests": {func(t *testing.T, w *world) {
+			w.service.Spec.PublishNotReadyAddresses = true
+			w.update(t, w.service)
+			w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+			})
+			w.update(t, w.endpoints)
+		}, "see what is marked with ! at Endpoints"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.change(t, w)
+			out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
+			if err != nil || !strings.Contains(out, tc.want) || strings.Contains(out, "Nothing is wrong") != strings.Contains(tc.want, "Nothing is wrong") {
+				t.Errorf("error %v, output:\n%s", err, out)
+			}
+		})
+	}
+}
+
 func TestWhyPrintsTheProblemAndItsRemedy(t *testing.T) {
 	w := newWorld(t)
 	w.remove(t, w.class)
@@ -257,7 +421,7 @@ func TestWhyPrintsTheProblemAndItsRemedy(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for _, want := range []string{
-		"✗ ListenerClass " + w.class.Name + " ", "\nListenerClass " + w.class.Name + "\n  ClassNotFound: does not exist\n  What to do: Name one of the classes",
+		"✗ ListenerClass " + w.class.Name + " ", "\n✗ ListenerClass " + w.class.Name + "\n  ClassNotFound: does not exist\n  What to do: Name one of the classes",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the output lacks %q:\n%s", want, out)
@@ -287,17 +451,22 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 			unknown = append(unknown, f.Kind)
 		}
 	}
-	if want := []string{"PersistentVolume", "ListenerClass", "Service", "PodListeners"}; err != nil || !slices.Equal(unknown, want) {
+	if want := []string{"Node", "PersistentVolume", "ListenerClass", "Service", "PodListeners"}; err != nil || !slices.Equal(unknown, want) {
 		t.Errorf("error %v, unknown %q, want %q", err, unknown, want)
+	}
+	out, err = run(t, config, "why", "web-0", "-n", w.namespace)
+	if err != nil || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "You may not read Node "+w.node.Name) {
+		t.Errorf("error %v, output:\n%s", err, out)
 	}
 }
 
 func TestWhyRefusesArgumentsThatNameNothing(t *testing.T) {
 	namespace := apiserver.Namespace(t)
 	for argument, want := range map[string]string{
-		"absent":             "has no pod, claim, listener \"absent\"",
+		"absent":             "has no pod, claim, listener, statefulset, deployment, daemonset, replicaset, job \"absent\"",
 		"listener/absent":    "has no listener \"absent\"",
-		"deployment/absent":  "none of those that this command is for: pod, claim, listener",
+		"deploy/absent":      "has no deployment \"absent\"",
+		"configmap/absent":   "none of those that this command is for: pod, claim, listener",
 		"gizmo/absent":       "none of those that this command is for",
 		"web --output=table": "--output is \"table\"",
 	} {
@@ -313,6 +482,7 @@ func TestNamesAreCompleted(t *testing.T) {
 	for begin, want := range map[string][]string{
 		"":         {"pod/web-0", "claim/web", "listener/web"},
 		"listener": {"listener/web"},
+		"we":       {"web-0", "web"},
 		"x":        nil,
 	} {
 		out, err := run(t, apiserver.Config(t), "__complete", "why", "-n", w.namespace, begin)

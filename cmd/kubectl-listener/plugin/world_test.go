@@ -3,6 +3,7 @@ package plugin_test
 import (
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -147,6 +148,46 @@ func (w *world) createPod(t *testing.T) {
 		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: addresses(), PersistentVolumeName: w.volume.Name, ListenerName: w.listener.Name,
 	}
 	w.create(t, w.podListeners)
+}
+
+// createRunning creates a Pod that runs, and is an endpoint and in PodListeners like the other one.
+func (w *world) createRunning(t *testing.T, pod *corev1.Pod) {
+	w.create(t, pod)
+	pod.Status = w.pod.Status
+	w.updateStatus(t, pod)
+	endpoint := *w.endpoints.Endpoints[0].DeepCopy()
+	endpoint.TargetRef.Name, endpoint.TargetRef.UID = pod.Name, pod.UID
+	w.endpoints.Endpoints = append(w.endpoints.Endpoints, endpoint)
+	w.update(t, w.endpoints)
+	addresses := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, w.node.Name)
+	addresses.Spec = w.podListeners.Spec
+	w.create(t, addresses)
+}
+
+// stopNode makes the node one whose kubelet does not respond.
+func (w *world) stopNode(t *testing.T) {
+	w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	w.updateStatus(t, w.node)
+}
+
+// waiting makes the container of the Pod wait.
+func (w *world) waiting(t *testing.T, reason, message string) {
+	w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+	}}
+	w.updateStatus(t, w.pod)
+}
+
+// statefulSet returns a StatefulSet "db", whose controller does not run.
+func (w *world) statefulSet() *appsv1.StatefulSet {
+	labels := map[string]string{"app": "db"}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "db"},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: w.newPod("", "absent").Spec},
+		},
+	}
 }
 
 // newPod returns a Pod with the volume "listener" of a claim.

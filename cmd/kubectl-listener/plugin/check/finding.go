@@ -5,6 +5,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // State is what is known about an object.
@@ -29,6 +30,8 @@ type Finding struct {
 	Message string `json:"message"`
 	// Remedy is what to do. It is set for what is wrong.
 	Remedy string `json:"remedy,omitempty"`
+	// ForUsers states that the users of a namespace have to act, and not an administrator of the cluster.
+	ForUsers bool `json:"forUsers,omitempty"`
 
 	// symptom states that the cause may be another finding.
 	symptom bool
@@ -84,6 +87,27 @@ func (r *Report) Conclude() {
 			}
 		}
 	}
+}
+
+// AllClear returns what is known if no finding is wrong: that nothing is, only if everything was seen and is right.
+func (r *Report) AllClear() string {
+	objects := map[State][]string{}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		objects[f.State] = append(objects[f.State], f.Object())
+	}
+	var text []string
+	if names := objects[Warning]; len(names) > 0 {
+		text = append(text, "No step has failed; see what is marked with ! at "+strings.Join(slices.Compact(names), ", ")+".")
+	}
+	if names := objects[Unknown]; len(names) > 0 {
+		text = append(text, "You may not read "+strings.Join(slices.Compact(names), ", ")+", so the cause of a problem may be there. "+
+			"Ask an administrator to run the command.")
+	}
+	if len(text) == 0 {
+		return "Nothing is wrong."
+	}
+	return strings.Join(text, " ")
 }
 
 // Text returns the reason and the message.

@@ -25,7 +25,8 @@ func RequestsListener(pvc *corev1.PersistentVolumeClaim) bool {
 		return true
 	}
 	selector, _ := claim.ParseSelector(pvc.Annotations)
-	return selector != claim.Selector{}
+	mistaken, _ := claim.ParseSelector(pvc.Labels)
+	return selector != claim.Selector{} || mistaken != claim.Selector{}
 }
 
 // Claim returns whether a claim has its volume, or why not.
@@ -47,7 +48,7 @@ func (x *Examination) Claim(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	if err != nil {
 		problem := err.Error()
 		if errors.Is(err, claim.ErrNoSelector) {
-			problem += claim.DidYouMean(pvc.Annotations)
+			problem += claim.DidYouMean(pvc)
 		}
 		return f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, problem)
 	}
@@ -57,8 +58,12 @@ func (x *Examination) Claim(ctx context.Context, pvc *corev1.PersistentVolumeCla
 	if problem := x.selectorProblem(ctx, f, pvc, selector); problem.State != "" {
 		return problem
 	}
-	return x.said(ctx, pvc, func(e *corev1.Event) bool { return e.ReportingController == names.EventReporter },
-		f.Failed("", "has no volume, and the operator says nothing about it", RemedyOperator))
+	return x.Said(ctx, pvc, f.Failed("", "has no volume, and the operator says nothing about it", RemedyOperator))
+}
+
+// Said returns what the operator says last about a claim, or otherwise the finding.
+func (x *Examination) Said(ctx context.Context, pvc *corev1.PersistentVolumeClaim, otherwise Finding) Finding {
+	return x.said(ctx, pvc, func(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }, otherwise)
 }
 
 // said returns what the last event that matches says about a claim, or otherwise the finding.

@@ -1,10 +1,13 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -75,47 +78,82 @@ func WriteSteps(out io.Writer, r *check.Report) {
 	if r.Problem != nil {
 		writeProblem(out, r.Problem)
 	} else {
-		fmt.Fprintln(out, nothingWrong)
+		fmt.Fprintf(out, "\n%s\n", Printable(r.AllClear()))
 	}
 }
 
-// nothingWrong is written if there is no problem.
-const nothingWrong = "\nNothing is wrong."
-
-// WriteChecks writes all findings, and then those that are wrong, each with its remedy.
-func WriteChecks(out io.Writer, r *check.Report) { WriteChecksOr(out, r, nothingWrong) }
+// WriteChecks writes the findings that are not wrong, and then those that are, each with its remedy: first those of
+// administrators.
+func WriteChecks(out io.Writer, r *check.Report) { WriteChecksOr(out, r, r.AllClear()) }
 
 // WriteChecksOr is WriteChecks with what is written if nothing is wrong.
 func WriteChecksOr(out io.Writer, r *check.Report, none string) {
-	writeTable(out, r.Findings)
-	for i := range r.Findings {
-		if f := &r.Findings[i]; f.State == check.Failed {
-			writeProblem(out, f)
+	var fine, administrators, users []check.Finding
+	for _, f := range r.Findings {
+		switch {
+		case f.State != check.Failed:
+			fine = append(fine, f)
+		case f.ForUsers:
+			users = append(users, f)
+		default:
+			administrators = append(administrators, f)
 		}
 	}
+	writeTable(out, fine)
+	writeProblems(out, administrators)
+	if len(users) > 0 {
+		fmt.Fprintf(out, "\nFor the users of namespaces: %d\n", len(users))
+	}
+	writeProblems(out, users)
 	if r.Problem == nil {
-		fmt.Fprintln(out, none)
+		fmt.Fprintf(out, "\n%s\n", Printable(none))
 	}
 }
 
-// writeTable writes a line for each finding, in colour if out is a terminal, and the user does not object
+// maxProblems is how many problems of a group are written, so that those of another one can be found.
+const maxProblems = 10
+
+// writeProblems writes the first problems of a list, and how many others there are for each reason.
+func writeProblems(out io.Writer, list []check.Finding) {
+	for i := range list[:min(len(list), maxProblems)] {
+		writeProblem(out, &list[i])
+	}
+	if len(list) <= maxProblems {
+		return
+	}
+	others := map[string]int{}
+	for _, f := range list[maxProblems:] {
+		others[cmp.Or(f.Reason, f.Kind)]++
+	}
+	var counts []string
+	for _, reason := range slices.Sorted(maps.Keys(others)) {
+		counts = append(counts, fmt.Sprintf("%d %s", others[reason], Printable(reason)))
+	}
+	fmt.Fprintf(out, "\n%d more (%s): see all with --output json\n", len(list)-maxProblems, strings.Join(counts, ", "))
+}
+
+// mark returns the mark of a state, in colour if out is a terminal, and the user does not object
 // (https://no-color.org).
-func writeTable(out io.Writer, findings []check.Finding) {
+func mark(out io.Writer, s check.State) string {
+	m := marks[s]
 	file, ok := out.(*os.File)
-	coloured := ok && term.IsTerminal(int(file.Fd())) && os.Getenv("NO_COLOR") == ""
+	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("NO_COLOR") != "" {
+		return m.text
+	}
+	return m.colour + m.text + "\x1b[0m"
+}
+
+// writeTable writes a line for each finding.
+func writeTable(out io.Writer, findings []check.Finding) {
 	table := printers.GetNewTabWriter(out)
 	for i := range findings {
 		f := &findings[i]
-		mark := marks[f.State].text
-		if coloured {
-			mark = marks[f.State].colour + mark + "\x1b[0m"
-		}
-		fmt.Fprintf(table, "%s %s\t%s\n", mark, Printable(f.Object()), Printable(f.Text()))
+		fmt.Fprintf(table, "%s %s\t%s\n", mark(out, f.State), Printable(f.Object()), Printable(f.Text()))
 	}
 	_ = table.Flush()
 }
 
 // writeProblem writes what is wrong, and what to do.
 func writeProblem(out io.Writer, f *check.Finding) {
-	fmt.Fprintf(out, "\n%s\n  %s\n  What to do: %s\n", Printable(f.Object()), Printable(f.Text()), Printable(f.Remedy))
+	fmt.Fprintf(out, "\n%s %s\n  %s\n  What to do: %s\n", mark(out, f.State), Printable(f.Object()), Printable(f.Text()), Printable(f.Remedy))
 }

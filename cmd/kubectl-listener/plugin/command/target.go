@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +37,15 @@ var (
 
 	kindNamespace = Kind{corev1.SchemeGroupVersion.WithKind("Namespace"), "namespace"}
 )
+
+// Workloads returns the kinds that create Pods.
+func Workloads() []Kind {
+	var kinds []Kind
+	for _, name := range []string{"StatefulSet", "Deployment", "DaemonSet", "ReplicaSet"} {
+		kinds = append(kinds, Kind{appsv1.SchemeGroupVersion.WithKind(name), strings.ToLower(name)})
+	}
+	return append(kinds, Kind{batchv1.SchemeGroupVersion.WithKind("Job"), "job"})
+}
 
 // Find returns the object that the arguments name: KIND/NAME, KIND NAME, or NAME alone, which is the first object of
 // that name among the kinds. The object is of a kind of the list.
@@ -96,7 +107,7 @@ func join(kinds []Kind) string {
 }
 
 // CompleteNames completes arguments by the names of objects of these kinds in the namespace, with the kind before the
-// name if there are several kinds. It completes at most limit arguments, or any number if that is 0. A shell has no
+// name if there are several kinds, unless the user has begun with a name. It completes at most limit arguments, or any number if that is 0. A shell has no
 // place for errors, so there are no names then.
 func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) (completions []string, _ cobra.ShellCompDirective) {
@@ -111,10 +122,10 @@ func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFu
 			x.List(cmd.Context(), objects, client.InNamespace(namespace))
 			for i := range objects.Items {
 				name := objects.Items[i].Name
-				if len(kinds) > 1 {
-					name = k.argument + "/" + name
-				}
-				if strings.HasPrefix(name, begin) {
+				switch qualified := k.argument + "/" + name; {
+				case len(kinds) > 1 && strings.HasPrefix(qualified, begin):
+					completions = append(completions, qualified)
+				case strings.HasPrefix(name, begin) && !slices.Contains(completions, name):
 					completions = append(completions, name)
 				}
 			}

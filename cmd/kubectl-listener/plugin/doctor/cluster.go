@@ -123,6 +123,7 @@ func (d *doctor) claims(ctx context.Context) {
 		if f.Reason == listenersv1alpha1.ReasonWaitForFirstConsumer {
 			f.State = check.OK
 		}
+		f.ForUsers = f.State == check.Failed
 		f.Remedy += fmt.Sprintf(" More: kubectl listener why claim/%s --namespace %s", pvc.Name, pvc.Namespace)
 		findings = append(findings, f)
 	}

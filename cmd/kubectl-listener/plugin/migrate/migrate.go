@@ -109,7 +109,7 @@ func (m *migration) observeListeners(ctx context.Context) {
 }
 
 func (p *plan) write(out io.Writer) {
-	command.WriteChecksOr(out, p.Report, "\nNothing needs a decision.")
+	command.WriteChecksOr(out, p.Report, "Nothing needs a decision.")
 	if len(p.Steps) == 0 {
 		fmt.Fprintln(out, "There is nothing to move.")
 	}

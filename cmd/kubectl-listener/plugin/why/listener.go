@@ -70,7 +70,7 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 		return f.FailedBy(accepted.Reason, accepted.Message)
 	case ready.Status != metav1.ConditionTrue && (elsewhere[ready.Reason] != nil || ready.Reason == listenersv1alpha1.ReasonWaitingForPods):
 		return f.FailedBy(ready.Reason, ready.Message).Because() // a Listener that waits for Pods may be what they wait for
-	case ready.Status != metav1.ConditionTrue || ready.Reason == listenersv1alpha1.ReasonNoMatchingPods:
+	case ready.Status != metav1.ConditionTrue || ready.Reason == listenersv1alpha1.ReasonNoMatchingPods || ready.Reason == listenersv1alpha1.ReasonNodesNotReady:
 		return f.FailedBy(ready.Reason, ready.Message)
 	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
 		return f.Warning(ready.Reason, ready.Message)
@@ -189,6 +189,9 @@ func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listen
 			"If they should receive traffic nevertheless, set spec.publishNotReadyAddresses of the Listener."))
 	case pod != nil && !included && pod.Status.PodIP != "":
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, fmt.Sprintf("Pod %s is not among them", pod.Name)))
+	case ready < all && service.Spec.PublishNotReadyAddresses:
+		w.Add(f.Warning("", fmt.Sprintf("%d of %d are ready, and clients are also sent to the others, because the Listener has "+
+			"publishNotReadyAddresses: true", ready, all)))
 	default:
 		w.Add(f.OK("%d of %d ready", ready, all))
 	}

@@ -3,13 +3,16 @@ package why
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
@@ -89,32 +92,58 @@ func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 	return f
 }
 
-// podFinding returns the state of a Pod. If it does not run, the cause may be one of its volumes.
+// overdue is how long after its grace period a Pod may take to end.
+const overdue = 30 * time.Second
+
+// podFinding returns the state of a Pod. If it is not bound, or has no containers yet, the cause may be one of its
+// volumes.
 func podFinding(pod *corev1.Pod) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
-	scheduled := check.PodCondition(pod, corev1.PodScheduled)
-	switch {
-	case pod.DeletionTimestamp != nil:
+	describe := "kubectl describe pod " + pod.Name
+	if pod.DeletionTimestamp != nil {
+		if since := time.Since(pod.DeletionTimestamp.Time); since > overdue {
+			return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", duration.HumanDuration(since)),
+				"See whether the node responds, and which finalizers the Pod has: "+describe+". If the machine is really gone: docs/lost-nodes.md").Because()
+		}
 		return f.Warning("", "is being deleted")
-	case claim.PodFinished(pod):
+	}
+	if claim.PodFinished(pod) {
 		return f.Warning("", fmt.Sprintf("has finished (%s), and mounts nothing any more", pod.Status.Phase))
-	case pod.Spec.NodeName == "" && scheduled != nil && scheduled.Status == corev1.ConditionFalse:
-		return f.Failed(scheduled.Reason, scheduled.Message, "Look at what the scheduler says: kubectl describe pod "+pod.Name).Because()
-	case pod.Spec.NodeName == "":
-		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: kubectl describe pod "+pod.Name).Because()
-	case pod.Status.Phase != corev1.PodRunning:
-		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName),
-			"Look at its containers and events: kubectl describe pod "+pod.Name).Because()
+	}
+	if pod.Spec.NodeName == "" {
+		scheduled := check.PodCondition(pod, corev1.PodScheduled)
+		if scheduled == nil || scheduled.Status != corev1.ConditionFalse {
+			return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe).Because()
+		}
+		unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe)
+		if concernsVolumes.MatchString(scheduled.Message) {
+			return unscheduled.Because()
+		}
+		return unscheduled
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
+			return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
+				fmt.Sprintf("See why: kubectl logs --previous %s --container %s, and %s", pod.Name, status.Name, describe))
+		}
+	}
+	if pod.Status.Phase != corev1.PodRunning {
+		return f.Failed("", fmt.Sprintf("is %s on node %s", pod.Status.Phase, pod.Spec.NodeName), "Look at its containers and events: "+describe).Because()
 	}
 	if ready := check.PodCondition(pod, corev1.PodReady); ready != nil && ready.Status != corev1.ConditionTrue {
-		return f.Warning(ready.Reason, fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName))
+		return f.Failed(ready.Reason, fmt.Sprintf("runs on node %s, and is not ready", pod.Spec.NodeName), "See why: "+describe).Because()
 	}
 	return f.OK("runs on node %s", pod.Spec.NodeName)
 }
 
+// concernsVolumes matches what the scheduler says about a Pod if one of its volumes may be the cause: that its claim is
+// not bound or does not exist, or that its volume is pinned to another node.
+var concernsVolumes = regexp.MustCompile(`(?i)persistent ?volume|volume node affinity|pvc\(s\)`)
+
 // podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
 // and into the files.
 func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
+	w.pod(ctx, pod)
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
 		return // it has no addresses of its own
 	}
@@ -134,6 +163,7 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 			w.Add(f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because())
 		default:
 			w.Add(f.OK("volume %q: %s", volume.Name, columns.Address(entry.IngressAddresses)))
+			w.agent(ctx, pod.Spec.NodeName)
 			w.files(ctx, pod, volume.Name)
 		}
 	}
@@ -142,7 +172,6 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 // files follows the addresses of a volume into the Pod. The kubelet starts no container before the volume has its
 // files.
 func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
-	w.agent(ctx, pod.Spec.NodeName)
 	f := check.Finding{Kind: "Volume", Name: volume}
 	if pod.Status.Phase == corev1.PodRunning {
 		w.Add(f.OK("has its files in Pod %s", pod.Name))
@@ -157,6 +186,29 @@ func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
 	}
 	w.Add(f.Failed(event.Reason, event.Message, "Look at the log of the node agent on node "+pod.Spec.NodeName+": kubectl logs --all-namespaces "+
 		"--selector app.kubernetes.io/component=node-agent --prefix"))
+}
+
+// pod follows a Pod and its node.
+func (w *walk) pod(ctx context.Context, pod *corev1.Pod) {
+	w.Add(podFinding(pod))
+	if pod.Spec.NodeName != "" && !claim.PodFinished(pod) {
+		w.node(ctx, pod.Spec.NodeName)
+	}
+}
+
+// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published.
+func (w *walk) node(ctx context.Context, name string) {
+	node := &corev1.Node{}
+	f := check.Finding{Kind: "Node", Name: name}
+	switch found := w.Follow(ctx, f, node); {
+	case found == check.Missing:
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
+	case found != check.Present:
+	case !claim.NodeReady(node):
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so nothing responds at its addresses"))
+	default:
+		w.Add(f.OK("is ready"))
+	}
 }
 
 // agent follows the node agent of a node: a driver that is not registered with the kubelet cannot mount volumes.

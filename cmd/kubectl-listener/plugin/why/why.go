@@ -4,10 +4,15 @@ package why
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -20,7 +25,7 @@ import (
 
 // NewCommand returns the command.
 func NewCommand(e *command.Environment) *cobra.Command {
-	kinds := []command.Kind{command.KindPod, command.KindClaim, command.KindListener}
+	kinds := append([]command.Kind{command.KindPod, command.KindClaim, command.KindListener}, command.Workloads()...)
 	cmd := &cobra.Command{
 		Use:   "why (POD | [KIND/]NAME)",
 		Short: "Say why a Pod, a claim or a Listener has no address",
@@ -30,8 +35,9 @@ The command follows the path of an address: Pod, claim, volume, Listener, class,
 endpoints, PodListeners and the files in the Pod. It prints what it finds at each step, and then the first thing that
 is wrong, with what to do about it. A later step may be wrong because of an earlier one.
 
-KIND is pod, claim or listener, or any other name that kubectl has for these kinds. Without a kind, NAME is a Pod, or
-else a claim, or else a Listener.
+KIND is pod, claim, listener, or a kind of workload such as statefulset or deployment, or any other name that kubectl
+has for these kinds. Without a kind, NAME is the first of these that exists, in this order. Of a workload, each Pod is
+followed; if it has none, what Kubernetes says about that is printed.
 
 The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read it.`,
 		Example: `  # Why does this Pod not start, or why has it no address?
@@ -40,6 +46,9 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
   # The same for a claim, and for a Listener of another namespace
   kubectl listener why claim/listener-kafka-0
   kubectl listener why listener/kafka-bootstrap --namespace shop
+
+  # All Pods of a workload
+  kubectl listener why sts/kafka
 
   # For programs
   kubectl listener why kafka-0 --output json`,
@@ -55,6 +64,9 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
 				w.fromClaim(ctx, o)
 			case *listenersv1alpha1.Listener:
 				w.fromListener(ctx, o)
+			case nil:
+			default:
+				w.fromWorkload(ctx, o)
 			}
 			return err
 		}),
@@ -68,10 +80,19 @@ type walk struct{ *check.Examination }
 
 // fromPod follows each listener volume of a Pod.
 func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
-	w.Add(podFinding(pod))
+	w.pod(ctx, pod)
+	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+	if duplicates := claim.DuplicatePorts(pod); duplicates != "" {
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonDuplicatePortName, duplicates).Because())
+	}
 	mounts := false
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
+		if volume.CSI != nil && volume.CSI.Driver == names.Driver {
+			mounts = true
+			w.Add(f.Failed("", fmt.Sprintf("volume %q is an inline CSI volume, which this driver cannot mount", volume.Name),
+				"Replace csi of the volume by ephemeral.volumeClaimTemplate, or by a claim."))
+		}
 		name := index.ClaimName(pod, volume)
 		if name == "" {
 			continue
@@ -80,42 +101,99 @@ func (w *walk) fromPod(ctx context.Context, pod *corev1.Pod) {
 		switch found := w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: name}, pvc); {
 		case found != check.Present:
 			mounts = mounts || found == check.Forbidden
-			w.addAbsentClaim(pod, volume, name, found)
+			w.addAbsentClaim(ctx, pod, volume, name, found)
 		case check.RequestsListener(pvc):
 			mounts = true
 			w.claim(ctx, pvc, pod)
 		}
 	}
 	if !mounts {
-		f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 		w.Add(f.Failed("", "mounts no listener volume", fmt.Sprintf("Give it a volume of a claim with storageClassName %s, and with the annotation %s or %s.",
 			names.Driver, names.AnnotationListenerClass, names.AnnotationListenerName)))
 	}
 }
 
+// fromWorkload follows each Pod of a workload. If there is none, what Kubernetes says last about it may be the cause.
+func (w *walk) fromWorkload(ctx context.Context, workload client.Object) {
+	var pods corev1.PodList
+	var replicaSets appsv1.ReplicaSetList
+	w.List(ctx, &pods, client.InNamespace(workload.GetNamespace()))
+	owners := []client.Object{workload}
+	if _, ok := workload.(*appsv1.Deployment); ok {
+		w.List(ctx, &replicaSets, client.InNamespace(workload.GetNamespace()))
+		for i := range replicaSets.Items {
+			if metav1.IsControlledBy(&replicaSets.Items[i], workload) {
+				owners = append(owners, &replicaSets.Items[i])
+			}
+		}
+	}
+	controlled := func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(owners, func(o client.Object) bool { return metav1.IsControlledBy(pod, o) })
+	}
+	found := false
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; controlled(pod) {
+			found = true
+			w.fromPod(ctx, pod)
+		}
+	}
+	kind, _ := w.Client.GroupVersionKindFor(workload) // which was read as one of the scheme
+	f := check.Finding{Kind: kind.Kind, Namespace: workload.GetNamespace(), Name: workload.GetName()}
+	for _, o := range owners {
+		event := w.LastEvent(ctx, o, func(e *corev1.Event) bool { return e.Type == corev1.EventTypeWarning && e.Reason == "FailedCreate" })
+		if event != nil && (!found || missingReplicas(workload)) {
+			w.Add(f.Failed(event.Reason, event.Message, "Do what the message says: a quota, an admission policy, or on OpenShift a SecurityContextConstraints refuses it."))
+			return
+		}
+	}
+	if !found {
+		w.Add(f.Failed("", "has no Pod", "See why: kubectl describe "+strings.ToLower(f.Kind)+" "+f.Name))
+	}
+}
+
+// missingReplicas reports whether a workload has fewer Pods than it should have.
+func missingReplicas(workload client.Object) bool {
+	switch o := workload.(type) {
+	case *appsv1.StatefulSet:
+		return o.Status.Replicas < ptr.Deref(o.Spec.Replicas, 1)
+	case *appsv1.Deployment:
+		return o.Status.Replicas < ptr.Deref(o.Spec.Replicas, 1)
+	case *appsv1.ReplicaSet:
+		return o.Status.Replicas < ptr.Deref(o.Spec.Replicas, 1)
+	case *appsv1.DaemonSet:
+		return o.Status.CurrentNumberScheduled < o.Status.DesiredNumberScheduled
+	default:
+		return false
+	}
+}
+
 // addAbsentClaim reports a claim that does not exist, unless it is certain that it would not be a listener claim.
-func (w *walk) addAbsentClaim(pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) {
-	remedy := "Create the claim, or name another one in the Pod."
+func (w *walk) addAbsentClaim(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, name string, found check.Presence) {
+	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
+	missing := fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name)
+	absent := f.Failed("", missing, "Create the claim, or name another one in the Pod.")
 	if volume.Ephemeral != nil { // the API server requires a template
 		template := volume.Ephemeral.VolumeClaimTemplate
 		if !check.RequestsListener(&corev1.PersistentVolumeClaim{ObjectMeta: template.ObjectMeta, Spec: template.Spec}) {
 			return
 		}
-		remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: kubectl describe pod " + pod.Name
+		absent.Remedy = "Kubernetes creates the claim of an ephemeral volume. If it does not, look at the events: kubectl describe pod " + pod.Name
+		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == "FailedBinding" || e.Reason == "FailedCreate" }); event != nil {
+			absent = f.Failed(event.Reason, event.Message, "Do what the message says. A ResourceQuota may be used up: docs/quotas.md")
+		}
 	}
-	f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pod.Namespace, Name: name}
 	if found == check.Forbidden {
 		w.Add(f.Unreadable())
 		return
 	}
-	w.Add(f.Failed("", fmt.Sprintf("does not exist, and volume %q of Pod %s needs it", volume.Name, pod.Name), remedy))
+	w.Add(absent)
 }
 
 // fromClaim follows a claim, and the Pods that mount it.
 func (w *walk) fromClaim(ctx context.Context, pvc *corev1.PersistentVolumeClaim) {
 	if !check.RequestsListener(pvc) {
 		f := check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name}
-		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc.Annotations)))
+		w.Add(f.FailedBy(listenersv1alpha1.ReasonInvalidClaim, "is not for a listener volume"+claim.DidYouMean(pvc)))
 		return
 	}
 	w.claim(ctx, pvc, nil)
@@ -154,9 +232,13 @@ func (w *walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	}
 	if selector := w.volume(ctx, pvc); selector != (claim.Selector{}) {
 		missing := check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: selector.ListenerName(pvc.Name)}
-		if selector.Class != "" {
+		switch {
+		case selector.Class != "" && !w.bound(ctx, pvc, pod):
+			missing = missing.Warning("", "does not exist yet: the operator creates it when a Pod that mounts the claim is bound to a node")
+		case selector.Class != "":
 			missing = missing.Failed(listenersv1alpha1.ReasonListenerNotFound, "does not exist, although the volume does", check.RemedyOperator)
-		} else {
+			missing = w.Said(ctx, pvc, missing)
+		default:
 			missing = missing.FailedBy(listenersv1alpha1.ReasonListenerNotFound, "does not exist")
 		}
 		if listener := (&listenersv1alpha1.Listener{}); w.Require(ctx, listener, missing) {
@@ -166,4 +248,12 @@ func (w *walk) claim(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod
 	if pod != nil {
 		w.podAddresses(ctx, pod, func(claim, _ string) bool { return claim == pvc.Name })
 	}
+}
+
+// bound reports whether a Pod that mounts a claim is bound to a node. pod is one of them, or nil.
+func (w *walk) bound(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
+	if pod != nil {
+		return pod.Spec.NodeName != ""
+	}
+	return slices.ContainsFunc(w.Pods(ctx, pvc), func(p corev1.Pod) bool { return p.Spec.NodeName != "" })
 }
