@@ -215,10 +215,8 @@ func FamilyOf(ip string) corev1.IPFamily {
 }
 
 const (
-	// maxListed is the maximum number of nodes that a message lists.
-	maxListed = 10
-	// maxValue is the maximum length of a value that a message quotes.
-	maxValue = 100
+	maxListed = 10  // nodes that a message lists
+	maxValue  = 100 // characters of a value that a message quotes
 )
 
 // LeftOut lists the nodes with reservations that have no address, and why.

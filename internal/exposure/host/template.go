@@ -103,6 +103,7 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 		ofPort = ""
 	}
 	_, domain, _ := strings.Cut(t.Text, ".")
+	unambiguous := endsWithHash.MatchString(t.Text) || namespaceAlone.MatchString(t.Text) && identifiesAlone.MatchString(t.Text)
 	switch {
 	case slices.Contains(unknown, "podIndex"):
 		return refuse(listenersv1alpha1.ReasonNoSinglePod, "contains {podIndex}, but the name of Pod %s does not end with a "+
@@ -115,7 +116,7 @@ func (t Template) hostOf(l *exposure.Listener, port, pod string) (string, *expos
 	case t.WholeDomain && !endsWithHash.MatchString(domain) && !namespaceAlone.MatchString(domain):
 		return "", exposure.Refuse(listenersv1alpha1.ReasonInvalidHost, "the Routes of ListenerClass %s serve whole domains, which namespaces would share; use "+
 			"{namespace} as the only placeholder between two dots, or {hash}, after the first dot of %s", l.Class.Name, t.Path)
-	case !endsWithHash.MatchString(t.Text) && !(namespaceAlone.MatchString(t.Text) && identifiesAlone.MatchString(t.Text)):
+	case !unambiguous:
 		return refuse(listenersv1alpha1.ReasonInvalidHost, "may give Listeners of different namespaces or Pods the same host; "+
 			"use {namespace}, and {listener} or {podName}, each as the only placeholder between two dots, as in {podName}.{namespace}, or end a part between "+
 			"two dots with {hash}, as in {podName}-{namespace}-{hash}")

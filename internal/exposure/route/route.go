@@ -18,10 +18,8 @@ import (
 const annotationGenerated = "openshift.io/host.generated"
 
 const (
-	// minName is the minimum length to which the name of a Route is shortened.
-	minName = 20
-	// hashLength is the number of characters of the hash at the end of a shortened name.
-	hashLength = 8
+	minName    = 20 // the minimum length to which the name of a Route is shortened
+	hashLength = 8  // of the hash at the end of a shortened name, in characters
 )
 
 // objects returns a Route for each routed port.
