@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -158,4 +160,23 @@ func TestGetWatchesAddresses(t *testing.T) {
 	g.Eventually(out.lines, apiserver.Timeout, "20ms").Should(Equal(want))
 	cancel()
 	g.Eventually(done, apiserver.Timeout).Should(Receive(BeNil()))
+}
+
+func TestGetSaysThatTheUserMayNotWatch(t *testing.T) {
+	w := newWorld(t)
+	w.create(t, &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lister"},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{listenersv1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"list"}}},
+	})
+	w.create(t, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lister"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "lister"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
+	})
+	config := apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user")
+	NewWithT(t).Eventually(func(g Gomega) { // permissions take effect a moment after they change
+		out, err := run(t, config, "get", "--watch", "-n", w.namespace)
+		g.Expect(err).To(MatchError(ContainSubstring("cannot watch resource")))
+		g.Expect(out).To(ContainSubstring("203.0.113.7:31337"))
+	}, apiserver.Timeout, "50ms").Should(Succeed())
 }

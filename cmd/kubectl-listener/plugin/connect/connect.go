@@ -64,7 +64,7 @@ Run it where the clients are: an address that works there need not work elsewher
 			}
 			dialled := make([]check.Finding, len(endpoints))
 			dial := func(i int) { dialled[i] = endpoints[i].dial(ctx, timeout) }
-			workqueue.ParallelizeUntil(context.Background(), maxConnections, len(endpoints), dial) // dial ends with ctx
+			workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
 			x.Findings = append(x.Findings, dialled...)
 			return nil
 		}),

@@ -75,25 +75,31 @@ separated by commas.`,
 	return cmd
 }
 
-func (o *getOptions) run(ctx context.Context) error {
+// selection returns which Listeners are read. Names select among them.
+func (o *getOptions) selection() (*client.ListOptions, error) {
 	if len(o.names) > 0 && o.selector != "" {
-		return errors.New("name Listeners, or select them by labels with --selector, but not both")
+		return nil, errors.New("name Listeners, or select them by labels with --selector, but not both")
 	}
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
-		return fmt.Errorf("--selector is %q: %w", o.selector, err)
+		return nil, fmt.Errorf("--selector is %q: %w", o.selector, err)
 	}
-	var namespace string // all
-	if !o.allNamespaces {
-		if namespace, err = o.Namespace(); err != nil {
-			return err
-		}
+	if o.allNamespaces {
+		return &client.ListOptions{LabelSelector: selector}, nil
+	}
+	namespace, err := o.Namespace()
+	return &client.ListOptions{Namespace: namespace, LabelSelector: selector}, err
+}
+
+func (o *getOptions) run(ctx context.Context) error {
+	which, err := o.selection()
+	if err != nil {
+		return err
 	}
 	x, err := o.Examination()
 	if err != nil {
 		return err
 	}
-	which := &client.ListOptions{Namespace: namespace, LabelSelector: selector}
 	listeners, err := o.observe(ctx, x.Client, which)
 	if err != nil {
 		return err

@@ -40,9 +40,10 @@ func condition(listener *listenersv1alpha1.Listener, kind string) metav1.Conditi
 	return check.Condition(ptr.Deref(listener.Status, listenersv1alpha1.ListenerStatus{}).Conditions, kind)
 }
 
-// elsewhere has the kinds of the object that a reason of the condition Ready is about, if that is another one than the
-// Listener.
+// elsewhere has the kinds of the object that a reason of the condition Ready is about, if its cause may be elsewhere
+// than in the Listener.
 var elsewhere = map[string][]string{
+	listenersv1alpha1.ReasonWaitingForPods:         nil, // the Listener may be what they wait for
 	listenersv1alpha1.ReasonWaitingForLoadBalancer: {"Service"},
 	listenersv1alpha1.ReasonWaitingForNodePorts:    {"Service"},
 	listenersv1alpha1.ReasonWaitingForClusterIP:    {"Service"},
@@ -61,6 +62,7 @@ var elsewhere = map[string][]string{
 func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	f := check.Finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
 	accepted, ready := condition(listener, listenersv1alpha1.ListenerAccepted), condition(listener, listenersv1alpha1.ListenerReady)
+	_, symptom := elsewhere[ready.Reason]
 	switch {
 	case listener.DeletionTimestamp != nil:
 		return f.FailedBy(listenersv1alpha1.ReasonListenerTerminating, "is being deleted")
@@ -68,8 +70,8 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 		return f.Failed("", "the operator has not looked at it since it was changed", check.RemedyOperator)
 	case accepted.Status != metav1.ConditionTrue:
 		return f.FailedBy(accepted.Reason, accepted.Message)
-	case ready.Status != metav1.ConditionTrue && (elsewhere[ready.Reason] != nil || ready.Reason == listenersv1alpha1.ReasonWaitingForPods):
-		return f.FailedBy(ready.Reason, ready.Message).Because() // a Listener that waits for Pods may be what they wait for
+	case ready.Status != metav1.ConditionTrue && symptom:
+		return f.FailedBy(ready.Reason, ready.Message).Because()
 	case ready.Status != metav1.ConditionTrue || ready.Reason == listenersv1alpha1.ReasonNoMatchingPods || ready.Reason == listenersv1alpha1.ReasonNodesNotReady:
 		return f.FailedBy(ready.Reason, ready.Message)
 	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
