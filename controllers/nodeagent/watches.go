@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	}
 	always, whileWaiting := handler.EnqueueRequestsFromMapFunc(toListenerOperator), handler.EnqueueRequestsFromMapFunc(r.toWaitingListenerOperator)
 	b := requests.Controller(mgr, "nodeagent", 1).
-		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged()))).
+		For(&operatorv1alpha1.ListenerOperator{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, finalizersChanged))).
 		Watches(&appsv1.Deployment{}, always, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(volumeUseChanged())).
 		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
@@ -98,11 +98,9 @@ func toListenerOperator(context.Context, client.Object) []reconcile.Request {
 }
 
 // finalizersChanged passes configurations whose finalizers change, which does not change the generation.
-func finalizersChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
-	}}
-}
+var finalizersChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+}}
 
 // volumeUseChanged passes volumes that start or stop being in use.
 func volumeUseChanged() predicate.Predicate {
