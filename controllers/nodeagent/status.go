@@ -55,7 +55,11 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	status.NodeAgent.Version = agentVersion(o, *current)
 	var remaining time.Duration
 	if current.Reason == operatorv1alpha1.ReasonAgentsRollout {
-		remaining = max(current.LastTransitionTime.Add(timeout(o)).Sub(now), 0)
+		timeout := rolloutTimeout
+		if uncreatedPods(o) > 0 && agents.Status.CurrentNumberScheduled == 0 {
+			timeout = creationTimeout
+		}
+		remaining = max(current.LastTransitionTime.Add(timeout).Sub(now), 0)
 	}
 	timedOut := current.Reason == operatorv1alpha1.ReasonAgentsRollout && remaining == 0
 	set(degraded(o, done, timedOut))
@@ -164,14 +168,6 @@ func rolledOut(o *observed) bool {
 func uncreatedPods(o *observed) int32 {
 	agents := o.agents()
 	return agents.Status.DesiredNumberScheduled - agents.Status.CurrentNumberScheduled
-}
-
-// timeout returns how long the rollout of the agents may take.
-func timeout(o *observed) time.Duration {
-	if uncreatedPods(o) > 0 && o.agents().Status.CurrentNumberScheduled == 0 {
-		return creationTimeout
-	}
-	return rolloutTimeout
 }
 
 func rolloutMessage(o *observed) string {

@@ -53,8 +53,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, whileWaiting, builder.WithPredicates(volumeUseChanged())).
 		Watches(&corev1.Pod{}, whileWaiting, builder.WithPredicates(podWithClaimsCreatedOrDeleted())).
 		Watches(&corev1.Pod{}, always, builder.WithPredicates(stackable.Pods())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(isConfinement())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(isConfinement())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, always, builder.WithPredicates(isConfinement)).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, always, builder.WithPredicates(isConfinement)).
 		Watches(&corev1.Node{}, whileWaiting, builder.WithPredicates(predicates.NodeSchedulingChanged()))
 	for _, c := range installation.Components() {
 		// By name, not by owner: the deletion of a foreign object has to trigger a reconciliation, too.
