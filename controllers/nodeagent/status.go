@@ -188,12 +188,8 @@ func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 		return isTrue(condition, operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done))
 	case done.foreign != "":
 		return isTrue(condition, operatorv1alpha1.ReasonForeignObject, done.foreign)
-	case done.users.any() && !o.config.DeletionTimestamp.IsZero():
-		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse,
-			"the deletion waits, because listener volumes are in use; delete what uses them: "+done.users.String()+done.meanwhile())
 	case done.users.any():
-		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse,
-			"listener volumes are in use; delete what uses them, or set managementState to Managed again: "+done.users.String()+done.meanwhile())
+		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse, volumesInUseMessage(o.config, done))
 	case done.deselected.any():
 		return isTrue(condition, operatorv1alpha1.ReasonAgentsInUse, "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
 			"no longer selects, by its node selector, tolerations, affinity or placement; change it, or delete the Pods there: "+done.deselected.String()+done.meanwhile())
@@ -231,6 +227,15 @@ func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) stri
 		message += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
 	}
 	return message
+}
+
+// volumesInUseMessage names what a removal waits for, and what else can be done.
+func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
+	message := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
+	if !config.DeletionTimestamp.IsZero() {
+		message = "the deletion waits, because listener volumes are in use; delete what uses them: "
+	}
+	return message + done.users.String() + done.meanwhile()
 }
 
 // upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent
