@@ -7,9 +7,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,7 +24,6 @@ import (
 // ends the manager, and with it the process: the next one begins with the delay.
 type Gate struct {
 	client client.Client
-	clock  clock.PassiveClock
 	// open is closed when the controllers may start.
 	open chan struct{}
 	// opened is whether it is. Reconcile alone uses it, and never runs concurrently.
@@ -35,7 +34,7 @@ type Gate struct {
 
 // SetupWithManager registers a Gate, which runs at the start, and when Pods of Stackable's listener operator change.
 func SetupWithManager(mgr manager.Manager) (*Gate, error) {
-	g := &Gate{client: mgr.GetClient(), clock: clock.RealClock{}, open: make(chan struct{}), appeared: make(chan []string, 1)}
+	g := &Gate{client: mgr.GetClient(), open: make(chan struct{}), appeared: make(chan []string, 1)}
 	err := requests.Controller(mgr, "takeover", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
 		Watches(&corev1.Pod{}, requests.Only(), builder.WithPredicates(stackable.Pods())).
@@ -51,7 +50,7 @@ func SetupWithManager(mgr manager.Manager) (*Gate, error) {
 
 // Reconcile opens the Gate, or ends the process if it is open already.
 func (g *Gate) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	found, err := stackable.Running(ctx, g.client, g.clock.Now())
+	found, err := stackable.Running(ctx, g.client, time.Now())
 	if err != nil {
 		return reconcile.Result{}, err
 	}

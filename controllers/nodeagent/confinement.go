@@ -42,15 +42,13 @@ func SetupConfinement(mgr manager.Manager) error {
 	c := &confiner{client: mgr.GetClient(), apiReader: mgr.GetAPIReader()}
 	return requests.Controller(mgr, "confinement", 1).
 		WatchesRawSource(requests.OnlyAtStart()).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), builder.WithPredicates(isConfinement())).
-		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(), builder.WithPredicates(isConfinement())).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), builder.WithPredicates(isConfinement)).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(), builder.WithPredicates(isConfinement)).
 		Complete(c)
 }
 
 // isConfinement passes the policies that confine an operator of any version, and their bindings.
-func isConfinement() predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool { return installation.IsConfinement(o.GetName()) })
-}
+var isConfinement = predicate.NewPredicateFuncs(func(o client.Object) bool { return installation.IsConfinement(o.GetName()) })
 
 // Reconcile creates the policies and bindings that do not exist.
 func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {

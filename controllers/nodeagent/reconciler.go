@@ -63,10 +63,9 @@ type Reconciler struct {
 	apiReader client.Reader
 	// stackable returns what of Stackable's listener operator runs.
 	stackable func(context.Context) (stackable.Installation, error)
-	// serves reports whether the cluster serves an optional kind.
-	serves  func(schema.GroupVersionKind) bool
-	applier *apply.Applier
-	events  events.EventRecorder
+	serves    func(schema.GroupVersionKind) bool
+	applier   *apply.Applier
+	events    events.EventRecorder
 
 	// State of earlier reconciliations, which never run concurrently.
 

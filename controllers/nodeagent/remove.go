@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -221,12 +222,9 @@ func (r *Reconciler) prune(ctx context.Context, o *observed) error {
 // managed returns the objects of a component's kind with the label of managed objects, from the cache.
 func (r *Reconciler) managed(ctx context.Context, c installation.Component) ([]runtime.Object, error) {
 	kind, err := apiutil.GVKForObject(c.Empty(), r.Client.Scheme())
-	if err != nil {
+	list, listErr := r.Client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := errors.Join(err, listErr); err != nil {
 		return nil, fmt.Errorf("looking up the kind %s: %w", c.Kind, err)
-	}
-	list, err := r.Client.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err != nil {
-		return nil, fmt.Errorf("looking up the kind %sList: %w", c.Kind, err)
 	}
 	labels, namespace := client.MatchingLabels{installation.LabelManagedBy: names.Operator}, client.InNamespace(c.Key(r.Namespace).Namespace)
 	if err := r.Client.List(ctx, list.(client.ObjectList), labels, namespace); err != nil {

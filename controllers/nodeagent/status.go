@@ -55,7 +55,11 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 	status.NodeAgent.Version = agentVersion(o, *current)
 	var remaining time.Duration
 	if current.Reason == operatorv1alpha1.ReasonAgentsRollout {
-		remaining = max(current.LastTransitionTime.Add(timeout(o)).Sub(now), 0)
+		timeout := rolloutTimeout
+		if uncreatedPods(o) > 0 && agents.Status.CurrentNumberScheduled == 0 {
+			timeout = creationTimeout
+		}
+		remaining = max(current.LastTransitionTime.Add(timeout).Sub(now), 0)
 	}
 	timedOut := current.Reason == operatorv1alpha1.ReasonAgentsRollout && remaining == 0
 	set(degraded(o, done, timedOut))
@@ -166,14 +170,6 @@ func uncreatedPods(o *observed) int32 {
 	return agents.Status.DesiredNumberScheduled - agents.Status.CurrentNumberScheduled
 }
 
-// timeout returns how long the rollout of the agents may take.
-func timeout(o *observed) time.Duration {
-	if uncreatedPods(o) > 0 && o.agents().Status.CurrentNumberScheduled == 0 {
-		return creationTimeout
-	}
-	return rolloutTimeout
-}
-
 func rolloutMessage(o *observed) string {
 	agents := o.agents()
 	if agents.Status.ObservedGeneration < agents.Generation {
@@ -192,12 +188,8 @@ func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 		return isTrue(condition, operatorv1alpha1.ReasonOtherOperatorRunning, besideMessage(o.config, done))
 	case done.foreign != "":
 		return isTrue(condition, operatorv1alpha1.ReasonForeignObject, done.foreign)
-	case done.users.any() && !o.config.DeletionTimestamp.IsZero():
-		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse,
-			"the deletion waits, because listener volumes are in use; delete what uses them: "+done.users.String()+done.meanwhile())
 	case done.users.any():
-		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse,
-			"listener volumes are in use; delete what uses them, or set managementState to Managed again: "+done.users.String()+done.meanwhile())
+		return isTrue(condition, operatorv1alpha1.ReasonVolumesInUse, volumesInUseMessage(o.config, done))
 	case done.deselected.any():
 		return isTrue(condition, operatorv1alpha1.ReasonAgentsInUse, "agents stay where they are, because listener volumes are in use on nodes that spec.nodeAgent "+
 			"no longer selects, by its node selector, tolerations, affinity or placement; change it, or delete the Pods there: "+done.deselected.String()+done.meanwhile())
@@ -235,6 +227,15 @@ func besideMessage(config *operatorv1alpha1.ListenerOperator, done outcome) stri
 		message += "; its kubelet directory is " + dir + ": set spec.nodeAgent.kubeletDir before"
 	}
 	return message
+}
+
+// volumesInUseMessage names what a removal waits for, and what else can be done.
+func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome) string {
+	message := "listener volumes are in use; delete what uses them, or set managementState to Managed again: "
+	if !config.DeletionTimestamp.IsZero() {
+		message = "the deletion waits, because listener volumes are in use; delete what uses them: "
+	}
+	return message + done.users.String() + done.meanwhile()
 }
 
 // upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent

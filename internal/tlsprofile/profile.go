@@ -51,7 +51,7 @@ func (p *Profile) Apply(config *tls.Config) {
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		spec := p.spec.Load()
 		current := config.Clone()
-		current.MinVersion = minVersion(spec.MinTLSVersion)
+		current.MinVersion = cmp.Or(versions()[spec.MinTLSVersion], tls.VersionTLS13) // the safest if the name is unknown
 		current.CipherSuites = cipherSuites(spec.Ciphers)
 		return current, nil
 	}
@@ -121,12 +121,11 @@ func profileSpec(profile *configv1.TLSSecurityProfile) (*configv1.TLSProfileSpec
 	return spec, nil
 }
 
-// minVersion returns the version that a profile names. An unknown name means the latest version, which is the safest.
-func minVersion(version configv1.TLSProtocolVersion) uint16 {
-	versions := map[configv1.TLSProtocolVersion]uint16{
+// versions returns the versions of TLS by their names in a profile.
+func versions() map[configv1.TLSProtocolVersion]uint16 {
+	return map[configv1.TLSProtocolVersion]uint16{
 		configv1.VersionTLS10: tls.VersionTLS10, configv1.VersionTLS11: tls.VersionTLS11, configv1.VersionTLS12: tls.VersionTLS12,
 	}
-	return cmp.Or(versions[version], tls.VersionTLS13)
 }
 
 // cipherSuites returns the suites of TLS 1.2 and older that Go implements; those of TLS 1.3 cannot be configured. It

@@ -47,8 +47,7 @@ type Settings struct {
 	Image string
 	// ServiceAccount is the uid of the agents' ServiceAccount, empty if there is none.
 	ServiceAccount types.UID
-	// OpenShift reports whether the cluster is an OpenShift cluster.
-	OpenShift bool
+	OpenShift      bool
 	// OperatorPod is the template of the operator's own Pods.
 	OperatorPod corev1.PodSpec
 	// Placement overrides where the configuration places agents, unless it is nil.

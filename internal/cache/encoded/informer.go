@@ -76,11 +76,10 @@ func (c codec) decode(o any) any {
 }
 
 func (c codec) decodeAll(objects []any) []any {
-	decoded := make([]any, len(objects))
 	for i := range objects {
-		decoded[i] = c.decode(objects[i])
+		objects[i] = c.decode(objects[i])
 	}
-	return decoded
+	return objects // the store returns a new slice
 }
 
 // NewInformer returns the function of cache.Options that creates informers. Those of the types of the examples keep
