@@ -173,7 +173,6 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool
 	return false, fmt.Errorf("evicting Pod %s: %w", key, err)
 }
 
-// event emits an event of a Pod.
 func (r *Reconciler) event(outdated *outdatedPod, kind, reason, text string) {
 	r.Events.Eventf(outdated.pod, nil, kind, reason, action, "%s", message.Printable(text, message.MaxEvent))
 }
