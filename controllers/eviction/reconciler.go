@@ -90,9 +90,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		log.FromContext(ctx).V(1).Info("Waiting with the next eviction", "reason", blocked)
 		return reconcile.Result{RequeueAfter: retryWaiting}, nil
 	}
-	if wait := last.pauseOf(next.pod, r.Clock.Now()); wait > 0 {
+	now := r.Clock.Now()
+	if wait := last.pauseOf(next.pod, now); wait > 0 {
 		r.event(next, corev1.EventTypeWarning, listenersv1alpha1.ReasonEvictionDelayed, fmt.Sprintf("%s; the Pods of its controller were evicted for "+
-			"an earlier change, so this one is not evicted before %s; find out why the address does not settle", next.changes, r.Clock.Now().Add(wait).UTC().Format(time.RFC3339)))
+			"an earlier change, so this one is not evicted before %s; find out why the address does not settle", next.changes, now.Add(wait).UTC().Format(time.RFC3339)))
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	evicted, err := r.evict(ctx, next)
@@ -100,8 +101,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	case !evicted:
-		since, _ := r.refusedSince.LoadOrStore(req, r.Clock.Now())
-		return reconcile.Result{RequeueAfter: min(max(r.Clock.Since(since.(time.Time)), retryRefused), lastRetryRefused)}, nil
+		since, _ := r.refusedSince.LoadOrStore(req, now)
+		return reconcile.Result{RequeueAfter: min(max(now.Sub(since.(time.Time)), retryRefused), lastRetryRefused)}, nil
 	}
 	r.refusedSince.Delete(req)
 	r.recordRestart(req, next.pod, set.pods)
@@ -172,7 +173,6 @@ func (r *Reconciler) evict(ctx context.Context, next *outdatedPod) (evicted bool
 	return false, fmt.Errorf("evicting Pod %s: %w", key, err)
 }
 
-// event emits an event of a Pod.
 func (r *Reconciler) event(outdated *outdatedPod, kind, reason, text string) {
 	r.Events.Eventf(outdated.pod, nil, kind, reason, action, "%s", message.Printable(text, message.MaxEvent))
 }

@@ -83,7 +83,6 @@ type waiting struct {
 	controllers map[reconcile.Request]sets.Set[string]
 }
 
-// add adds an outdated Pod of a controller.
 func (w *waiting) add(req reconcile.Request, podListeners string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

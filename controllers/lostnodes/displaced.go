@@ -148,10 +148,9 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 	switch {
 	case err != nil || pvc == nil:
 		return nil, false, err
-	case pvc.Spec.VolumeName == "": // a claim that is bound when its Pod is scheduled does not delay that
+	case pvc.Spec.VolumeName == "":
 		class, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: volume.GetPersistentVolumeClaimClass(pvc)}, &storagev1.StorageClass{})
-		known := class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
-		return nil, known, err
+		return nil, bindsWithPod(class), err
 	}
 	pv, err := lookup.Get(ctx, r.Client, types.NamespacedName{Name: pvc.Spec.VolumeName}, &corev1.PersistentVolume{})
 	if err != nil || pv == nil {
@@ -172,6 +171,11 @@ func (r *Reconciler) claimAffinity(ctx context.Context, key types.NamespacedName
 		return nil, false, err
 	}
 	return pv.Spec.NodeAffinity, true, nil
+}
+
+// bindsWithPod reports whether claims of a class are bound when their Pod is scheduled, which does not wait for them.
+func bindsWithPod(class *storagev1.StorageClass) bool {
+	return class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
 // stuck returns why a Pod of a pinned volume cannot be scheduled, and what to do, or "". The scheduler says that nodes

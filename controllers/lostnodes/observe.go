@@ -59,7 +59,6 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, key type
 	return o, observePods(ctx, reader, o, podsOf)
 }
 
-// observeListener reads the Listener of the claim and its class.
 func (r *Reconciler) observeListener(ctx context.Context, o *observed) (err error) {
 	key := types.NamespacedName{Namespace: o.claim.Namespace, Name: o.listenerName()}
 	if key.Name == "" {

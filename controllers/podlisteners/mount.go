@@ -98,7 +98,10 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 // nodeAddresses returns the addresses of the node of the Pod with the node ports of the Listener.
 func (m *mount) nodeAddresses(node *corev1.Node) []listenersv1alpha1.IngressAddress {
 	if m.class == nil {
-		if known := m.knownAddresses(node); len(known) > 0 {
+		ofOthers := func(known listenersv1alpha1.IngressAddress) bool {
+			return !slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == known.Address })
+		}
+		if known := slices.DeleteFunc(slices.Clone(m.listener.Status.IngressAddresses), ofOthers); len(known) > 0 {
 			return known
 		}
 	}
@@ -121,13 +124,6 @@ func (m *mount) nodeChoice() exposure.NodeChoice {
 		choice.Prefer = addresses[0].AddressType
 	}
 	return choice
-}
-
-// knownAddresses returns the addresses in the status of the Listener that are those of the node.
-func (m *mount) knownAddresses(node *corev1.Node) []listenersv1alpha1.IngressAddress {
-	return slices.DeleteFunc(slices.Clone(m.listener.Status.IngressAddresses), func(known listenersv1alpha1.IngressAddress) bool {
-		return !slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == known.Address })
-	})
 }
 
 // addressesUnknown reports whether the addresses for the Pod cannot be determined: the Listener does not exist, its
@@ -153,8 +149,7 @@ func (m *mount) ownAddresses(pod *corev1.Pod, node *corev1.Node) *exposure.Expos
 
 // statusCurrent reports whether the status of the Listener is that of its current generation.
 func (m *mount) statusCurrent() bool {
-	return m.listener != nil && m.listener.Status != nil &&
-		m.listener.Status.ObservedGeneration == m.listener.Generation
+	return m.listener != nil && m.listener.Status != nil && m.listener.Status.ObservedGeneration == m.listener.Generation
 }
 
 // actionMount is the action of a Pod's events.

@@ -97,7 +97,6 @@ func (r *Reconciler) volumes(ctx context.Context, pod *corev1.Pod) ([]*mount, er
 	return bound, nil
 }
 
-// observeListener reads the Listener and the class of a mount.
 func (r *Reconciler) observeListener(ctx context.Context, m *mount) (err error) {
 	key := types.NamespacedName{Namespace: m.claim.Namespace, Name: m.listenerName()}
 	if m.listener, err = lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{}); err != nil {
@@ -106,7 +105,6 @@ func (r *Reconciler) observeListener(ctx context.Context, m *mount) (err error) 
 	return r.observeClass(ctx, m)
 }
 
-// observeClass reads the class of the Listener of a mount.
 func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 	if m.listener == nil || m.listener.Class() == "" {
 		return nil

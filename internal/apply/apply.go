@@ -1,5 +1,6 @@
 // Package apply is how the operator brings objects, and statuses, to a desired state: by server-side apply, with force,
-// as one field manager for each kind of object. It never merges single fields; that is the work of the API server.
+// as one field manager for each kind of object. Metadata that others write, too, it patches. It never merges single
+// fields; that is the work of the API server.
 package apply
 
 import (

@@ -32,7 +32,6 @@ type Selector struct {
 	Listener string
 }
 
-// Errors of ParseSelector.
 var (
 	// ErrNoSelector means that neither annotation is set.
 	ErrNoSelector = fmt.Errorf("the claim has neither the annotation %s nor %s: set the one that names the class or the Listener to use",

@@ -46,11 +46,10 @@ const (
 	PodListenersByNode = "podlisteners.node"
 	// ServicesByHost finds the Services of Listeners by their name for external-dns.
 	ServicesByHost = "service.host"
-	// ObjectsByHost finds objects of a backend's kind that a Listener controls by a host that they request. Like
-	// ObjectsByController, it belongs to the caches of these kinds.
+	// ObjectsByHost finds objects of a backend's kind that a Listener controls by a host that they request.
 	ObjectsByHost = "object.host"
-	// ObjectsByController finds objects of a backend's kind by the uid of their controller. Register does not add it:
-	// it belongs to the caches of these kinds.
+	// ObjectsByController finds objects of a backend's kind by the uid of their controller. Register adds neither: both
+	// belong to the caches of these kinds.
 	ObjectsByController = "object.controller"
 )
 

@@ -20,9 +20,8 @@ import (
 )
 
 // Allocator has the numbers that objects have, and the Listeners for which there was none. Event handlers keep it
-// current. An index of the cache would need a hundred times its memory. It is safe for concurrent use.
-//
-// The numbers of an object are those of the Listener of its namespace and name: a Service has the name of its Listener.
+// current. An index of the cache would need a hundred times its memory. It is safe for concurrent use. The numbers of
+// an object are those of the Listener of its namespace and name: a Service has the name of its Listener.
 type Allocator struct {
 	numbers func(client.Object) sets.Set[int32]
 	freed   chan event.GenericEvent
@@ -63,9 +62,8 @@ func New(numbers func(client.Object) sets.Set[int32]) *Allocator {
 // Allocate makes the chosen numbers, by port name, those of a Listener, so that no other one gets them. choose, which
 // must not call the Allocator, gets a function that reports whether another Listener has a number. If it returns an
 // error, or if the error is a *LimitError, nothing changes, and the Listener is reconciled again when any number
-// becomes free. Numbers that the Listener has already are not limited.
-//
-// giveBack undoes the allocation, for the case that the API server rejects the Service.
+// becomes free. Numbers that the Listener has already are not limited. giveBack undoes the allocation, for the case
+// that the API server rejects the Service.
 func (a *Allocator) Allocate(listener types.NamespacedName, from Range, choose func(taken func(int32) bool) (map[string]int32, error),
 ) (chosen map[string]int32, giveBack func(), _ error) {
 	a.mu.Lock()
