@@ -3,12 +3,12 @@ package listener
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -111,11 +111,11 @@ func (x *exclusive) others(ctx context.Context, listener *listenersv1alpha1.List
 		if _, ok := others.Namespaces[name]; ok {
 			continue
 		}
-		namespace := tenancy.Namespace()
-		if err := x.client.Get(ctx, client.ObjectKey{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
-			return others, fmt.Errorf("reading namespace %s: %w", name, err)
+		namespace, err := lookup.Get(ctx, x.client, client.ObjectKey{Name: name}, tenancy.Namespace())
+		if err != nil {
+			return others, err
 		}
-		others.Namespaces[name] = namespace.Labels
+		others.Namespaces[name] = ptr.Deref(namespace, metav1.PartialObjectMetadata{}).Labels
 	}
 	return others, nil
 }

@@ -34,10 +34,7 @@ type hosts struct {
 }
 
 func newHosts(r *reader) *hosts {
-	return &hosts{
-		reader: r, waiting: newWaitlist(),
-		holders: map[string]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[string]{},
-	}
+	return &hosts{reader: r, waiting: newWaitlist(), holders: map[string]types.NamespacedName{}, held: map[types.NamespacedName]sets.Set[string]{}}
 }
 
 // reserve makes the hosts of a plan those of the Listener, in place of those that it had. If another Listener has one,
@@ -216,6 +213,9 @@ func precedes(a, b *listenersv1alpha1.Listener, objects []client.Object) bool {
 		}
 		return first, ok
 	}
+	isAccepted := func(l *listenersv1alpha1.Listener) bool {
+		return condition(l, listenersv1alpha1.ListenerAccepted).Status == metav1.ConditionTrue
+	}
 	sinceA, hasA := since(a)
 	sinceB, hasB := since(b)
 	switch {
@@ -225,8 +225,4 @@ func precedes(a, b *listenersv1alpha1.Listener, objects []client.Object) bool {
 		return isAccepted(a)
 	}
 	return cmp.Or(sinceA.Compare(sinceB), cmp.Compare(client.ObjectKeyFromObject(a).String(), client.ObjectKeyFromObject(b).String())) < 0
-}
-
-func isAccepted(l *listenersv1alpha1.Listener) bool {
-	return condition(l, listenersv1alpha1.ListenerAccepted).Status == metav1.ConditionTrue
 }

@@ -92,7 +92,7 @@ func undeclaredPorts(service *corev1.Service, pods []*corev1.Pod, targetsNodePor
 			target = strconv.Itoa(int(port.Port))
 		}
 		isDeclared := declared.Has(fmt.Sprintf("%s/%s", target, cmp.Or(port.Protocol, corev1.ProtocolTCP)))
-		if !isDeclared && !(targetsNodePorts && exposure.TargetsNodePort(port)) {
+		if !isDeclared && (!targetsNodePorts || !exposure.TargetsNodePort(port)) {
 			undeclared = append(undeclared, fmt.Sprintf("%s (%s)", target, port.Name))
 		}
 	}

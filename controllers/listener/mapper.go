@@ -149,8 +149,7 @@ func podToListeners(ctx context.Context, o client.Object) []reconcile.Request {
 
 // nodeToListeners maps a Node to the Listeners with volumes that are reserved or mounted on it.
 func (r *Reconciler) nodeToListeners(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(
-		index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()}),
-		index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, client.MatchingFields{index.PodListenersByNode: o.GetName()})...,
-	)
+	reserved := index.Requests[corev1.PersistentVolumeList](ctx, r.Client, volumeToListeners, client.MatchingFields{index.VolumesByNode: o.GetName()})
+	onNode := client.MatchingFields{index.PodListenersByNode: o.GetName()}
+	return append(reserved, index.Requests[listenersv1alpha1.PodListenersList](ctx, r.Client, podListenersToListeners, onNode)...)
 }

@@ -78,9 +78,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
 	r.hosts = newHosts(r.reader)
 	applier := apply.New(r.Client, names.FieldManagerService)
-	r.services = &serviceWriter{
-		client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c),
-	}
+	r.services = &serviceWriter{client: r.Client, applier: applier, events: r.Events, nodePorts: r.nodePorts, releasing: newPeriods(c)}
 	r.objects = &objectWriter{applier: applier, kinds: r.kinds, exclusive: map[string]*exclusive{}}
 	for _, backend := range r.Backends {
 		if backend.Kind != nil && backend.Kind.Exclusive {

@@ -36,7 +36,7 @@ func rejection(err error) *metav1.Status {
 	}
 }
 
-// asRefusal returns the error of applying a Service as a refusal, if it is one or if the API server rejects the Service.
+// asRefusal returns the error of applying a Service as a refusal, if it is one or if the API server rejects it.
 // retry is what is tried again: the API server may accept later what it rejects now.
 func asRefusal(err error, service types.NamespacedName) (refusal *exposure.Refusal, retry error) {
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {

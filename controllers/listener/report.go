@@ -72,7 +72,7 @@ func (r *reporter) conditionEvents(s *snapshot, o *outcome, a addresses, before,
 }
 
 // conditionChanged reports whether a change of a condition, from an empty one if it is new, needs an event: one of its
-// status or reason, or of its message if that describes what is missing. A Listener that is not accepted needs no second
+// status or reason, or of its message if that describes what is missing. A Listener that is not accepted needs no other
 // event, and one that is new or whose Pods start needs none for what is expected: each is a write, and says the same.
 func conditionChanged(before, after metav1.Condition, warns, expected bool) bool {
 	switch {

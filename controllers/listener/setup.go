@@ -103,7 +103,7 @@ func (r *Reconciler) view(backend *exposure.Backend, kind *exposure.Kind) (*plat
 	return r.Platform.View(options)
 }
 
-// trimForeign reduces objects that no Listener controls to what the backend needs, or else to what identifies them.
+// trimForeign reduces objects that no Listener controls, maybe many, to what the backend needs or what identifies them.
 func trimForeign(kind *exposure.Kind) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		object, ok := o.(client.Object)

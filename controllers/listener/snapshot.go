@@ -238,11 +238,10 @@ func (r *reader) readPods(ctx context.Context, s *snapshot) error {
 }
 
 func (r *reader) readClusterDomain(ctx context.Context, s *snapshot) error {
-	configuration := &operatorv1alpha1.ListenerOperator{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, configuration)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading listener operator %s: %w", operatorv1alpha1.ListenerOperatorName, err)
+	configuration, err := lookup.Get(ctx, r.client, client.ObjectKey{Name: operatorv1alpha1.ListenerOperatorName}, &operatorv1alpha1.ListenerOperator{})
+	if configuration == nil {
+		configuration = &operatorv1alpha1.ListenerOperator{}
 	}
 	s.clusterDomain = configuration.ClusterDomain(r.clusterDomain)
-	return nil
+	return err
 }
