@@ -15,7 +15,7 @@ func Remedy(reason string) string {
 	if remedy := remedies()[reason]; remedy != "" {
 		return remedy
 	}
-	return "Follow the message; docs/usage.md has more about the reason."
+	return "Follow the message; docs/reasons.md has more about the reason."
 }
 
 // remedies are what to do about the reasons of conditions and events that describe something wrong.
