@@ -1,10 +1,17 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/testutil/pages"
 )
 
 var (
@@ -40,5 +47,41 @@ func TestExamplesMountListenerVolumesReadOnly(t *testing.T) {
 	}
 	if mounts < 4 {
 		t.Errorf("found %d mounts in examples, want those of the sample, the demo and the page about Routes at least", mounts)
+	}
+}
+
+// TestExamplesOfSharedListenersSendClientsToReadyPods: a Listener that a user writes is shared by Pods, and the default
+// also sends clients to those that are not ready.
+func TestExamplesOfSharedListenersSendClientsToReadyPods(t *testing.T) {
+	examples := map[string][]string{}
+	for _, b := range pages.Blocks(t, "yaml") {
+		examples[b.Page] = append(examples[b.Page], b.Text)
+	}
+	err := filepath.WalkDir("../config/samples", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Clean(path))
+		examples[path] = append(examples[path], string(content))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listeners := 0
+	for path, texts := range examples {
+		for document := range strings.SplitSeq(strings.Join(texts, "\n---\n"), "\n---\n") {
+			listener := &listenersv1alpha1.Listener{}
+			if !strings.Contains("\n"+document, "\nkind: Listener\n") {
+				continue
+			}
+			listeners++
+			if err := yaml.Unmarshal([]byte(document), listener); err != nil || listener.Spec.PublishNotReadyAddresses == nil || listener.PublishesNotReady() {
+				t.Errorf("%s: Listener %s does not set publishNotReadyAddresses to false: %v", path, listener.Name, err)
+			}
+		}
+	}
+	if listeners < 3 {
+		t.Errorf("only %d Listeners are in examples", listeners)
 	}
 }

@@ -13,6 +13,7 @@ var (
 	pageLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	anchorID = regexp.MustCompile(`<a id="([^"]+)"></a>`)
 )
 
 func TestLinksLeadToFilesAndHeadings(t *testing.T) {
@@ -34,7 +35,7 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: the link %s leads to no file", page, m[1])
 			} else if anchor != "" && !anchors(read(t, target))[anchor] {
-				t.Errorf("%s: the link %s leads to no heading", page, m[1])
+				t.Errorf("%s: the link %s leads to no anchor", page, m[1])
 			}
 		}
 	}
@@ -52,9 +53,12 @@ func read(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// anchors returns the anchors that GitHub gives to the headings of a page.
+// anchors returns the anchors of a page, and those that GitHub gives to its headings.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
+	for _, m := range anchorID.FindAllStringSubmatch(text, -1) {
+		all[m[1]] = true
+	}
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
 		title := linkText.ReplaceAllString(m[1], "$1")
 		all[strings.Map(func(r rune) rune {

@@ -14,7 +14,7 @@ const (
 
 // Remedy returns what to do about a reason of a condition or event.
 func Remedy(reason string) string {
-	return cmp.Or(remedies()[reason], "Follow the message; docs/usage.md has more about the reason.")
+	return cmp.Or(remedies()[reason], "Follow the message; docs/reasons.md has more about the reason.")
 }
 
 // remedies are what to do about the reasons of conditions and events that describe something wrong.
