@@ -244,8 +244,8 @@ func Listener(
 	return desired
 }
 
-// DidYouMean returns a hint about the first label of a claim that should be an annotation, or about the first annotation
-// whose key nearly is one of those of ParseSelector, or "". It begins with a separator, and continues the text of
+// DidYouMean returns a hint about a label of a claim that should be an annotation, or about the first annotation whose
+// key nearly is one of those of ParseSelector, or "". It begins with a separator, and continues the text of
 // ErrNoSelector.
 func DidYouMean(claim *corev1.PersistentVolumeClaim) string {
 	for _, key := range []string{names.AnnotationListenerClass, names.AnnotationListenerName} {

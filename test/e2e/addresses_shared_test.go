@@ -20,9 +20,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 )
 
-// TestASharedAddressLosesNoRequests: several Pods share a Listener that publishes only those that are ready. Its addresses
-// answer each request while a Pod restarts, and while a node is drained. When a node dies, those of the other nodes
-// answer each request as soon as Kubernetes has noticed.
+// TestASharedAddressLosesNoRequests: several Pods share a Listener that publishes only those that are ready. Its
+// addresses answer each request while a Pod restarts, and while a node is drained. When a node dies, those of the other
+// nodes answer each request as soon as Kubernetes has noticed.
 func TestASharedAddressLosesNoRequests(t *testing.T) {
 	s := newScenario(t)
 	dying, _ := s.startNode()

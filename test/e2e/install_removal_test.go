@@ -128,8 +128,8 @@ func TestDeletionOfTheConfigurationWaitsForVolumesInUse(t *testing.T) {
 	s.get(&listenersv1alpha1.ListenerClass{}, client.ObjectKeyFromObject(class))
 }
 
-// TestUndeployDeletesNothingThatUsersHaveWritten: it names all of it, also the classes of administrators, and not those of
-// the preset.
+// TestUndeployDeletesNothingThatUsersHaveWritten: it names all of it, also the classes of administrators, and not those
+// of the preset.
 func TestUndeployDeletesNothingThatUsersHaveWritten(t *testing.T) {
 	s := newScenario(t)
 	class, _, _ := s.createReachablePod()

@@ -348,8 +348,8 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 	}
 }
 
-// TestWhyNamesWhyAPodIsPending: the operator creates the Listener of a claim when the Pod is bound to a node, so that it
-// does not exist is not the cause.
+// TestWhyNamesWhyAPodIsPending: the operator creates the Listener of a claim when the Pod is bound to a node, so a
+// missing one is not the cause.
 func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 	w := newWorld(t)
 	w.remove(t, w.listener)

@@ -107,8 +107,8 @@ func join(kinds []Kind) string {
 }
 
 // CompleteNames completes arguments by the names of objects of these kinds in the namespace, with the kind before the
-// name if there are several kinds, unless the user has begun with a name. It completes at most limit arguments, or any number if that is 0. A shell has no
-// place for errors, so there are no names then.
+// name if there are several kinds, unless the user has begun with a name. It completes at most limit arguments, or any
+// number if that is 0. A shell has no place for errors, so there are no names then.
 func (e *Environment) CompleteNames(limit int, kinds ...Kind) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begin string) (completions []string, _ cobra.ShellCompDirective) {
 		namespace, err := e.Namespace()
