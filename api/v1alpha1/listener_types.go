@@ -30,6 +30,7 @@ const (
 	ReasonInvalidOverrides  = "InvalidOverrides"
 	ReasonForeignService    = "ForeignService"
 	ReasonServiceRejected   = "ServiceRejected"
+	ReasonQuotaExceeded     = "QuotaExceeded"
 	ReasonDuplicatePortName = "DuplicatePortName"
 	ReasonNotServed         = "NotServed"
 	ReasonForeignRoute      = "ForeignRoute"
@@ -53,6 +54,7 @@ const (
 // Reasons of ListenerReady.
 const (
 	ReasonAddressesAssigned       = "AddressesAssigned"
+	ReasonPodsOutdated            = "PodsOutdated"
 	ReasonNotAccepted             = "NotAccepted"
 	ReasonWaitingForLoadBalancer  = "WaitingForLoadBalancer"
 	ReasonWaitingForPods          = "WaitingForPods"

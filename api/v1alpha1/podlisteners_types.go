@@ -41,6 +41,12 @@ type PodListener struct {
 	// listenerName is the name of the Listener, in the namespace of the Pod, that the addresses belong to.
 	// +optional
 	ListenerName string `json:"listenerName,omitempty"`
+
+	// restartOnChange states that the Pod is restarted when its addresses differ from those that it started with, because
+	// the class of the Listener says so. A Pod whose addresses had changed before the class said so is not restarted for
+	// that change.
+	// +optional
+	RestartOnChange bool `json:"restartOnChange,omitempty"`
 }
 
 // PodListenersSpec lists the addresses of one Pod.
@@ -51,10 +57,9 @@ type PodListenersSpec struct {
 	// the PersistentVolume).
 	Listeners map[string]PodListener `json:"listeners"`
 
-	// startAddresses are the addresses that the Pod started with, by the name of the volume, if the class of the
-	// Listener restarts Pods whose addresses change; or those that the Pod had when the class began to do so. While
-	// they differ from ingressAddresses, the Pod needs a restart. A volume is absent while they are not known, and if
-	// its class does not restart Pods.
+	// startAddresses are the first addresses that the Pod had, by the name of the volume: those that its programs have
+	// read when they started. While they differ from ingressAddresses, programs that do not follow their files use
+	// outdated addresses. A volume is absent while it has had no address.
 	// +optional
 	StartAddresses map[string][]IngressAddress `json:"startAddresses,omitempty"`
 
@@ -69,8 +74,8 @@ type PodListenersSpec struct {
 	NodeName string `json:"nodeName,omitempty"`
 }
 
-// Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted, so that their
-// class wants the Pod restarted. A volume without addresses is none of them: its files keep the last ones.
+// Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted. A volume without
+// addresses is none of them: its files keep the last ones.
 func (s *PodListenersSpec) Outdated() []string {
 	var outdated []string
 	for volume, start := range s.StartAddresses {
@@ -80,6 +85,11 @@ func (s *PodListenersSpec) Outdated() []string {
 	}
 	slices.Sort(outdated)
 	return outdated
+}
+
+// NeedsRestart returns the outdated volumes for which the Pod is restarted, sorted.
+func (s *PodListenersSpec) NeedsRestart() []string {
+	return slices.DeleteFunc(s.Outdated(), func(volume string) bool { return !s.Listeners[volume].RestartOnChange })
 }
 
 // PodListeners reports the addresses at which clients reach one Pod. Its name is "pod-" followed by the UID of the Pod.

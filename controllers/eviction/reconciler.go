@@ -180,7 +180,7 @@ func (r *Reconciler) event(outdated *outdatedPod, kind, reason, text string) {
 // changesOf returns which addresses of a Pod have changed since it started, or "".
 func changesOf(object *listenersv1alpha1.PodListeners) string {
 	var changes []string
-	for _, volume := range object.Spec.Outdated() {
+	for _, volume := range object.Spec.NeedsRestart() {
 		changes = append(changes, fmt.Sprintf("the address in volume %q was %s when the Pod started, and is %s now", volume,
 			columns.Address(object.Spec.StartAddresses[volume]), columns.Address(object.Spec.Listeners[volume].IngressAddresses)))
 	}

@@ -133,7 +133,7 @@ func (r *Reconciler) execute(ctx context.Context, s *snapshot, p *plan) *outcome
 	releasePorts, err := r.reserve(ctx, s, p)
 	if o.refusal = p.refusal; err == nil && o.refusal == nil {
 		err = r.services.apply(ctx, s, p, o)
-		o.refusal, err = asRefusal(err, s.key())
+		o.refusal, err = asRefusal(err, s)
 	}
 	if o.refusal != nil {
 		releasePorts()

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -36,9 +35,9 @@ func rejection(err error) *metav1.Status {
 	}
 }
 
-// asRefusal returns the error of applying a Service as a refusal, if it is one or if the API server rejects it.
-// retry is what is tried again: the API server may accept later what it rejects now.
-func asRefusal(err error, service types.NamespacedName) (refusal *exposure.Refusal, retry error) {
+// asRefusal returns the error of applying the Service of a Listener as a refusal, if it is one or if the API server
+// rejects it. retry is what is tried again: the API server may accept later what it rejects now.
+func asRefusal(err error, s *snapshot) (refusal *exposure.Refusal, retry error) {
 	if refusal, ok := errors.AsType[*exposure.Refusal](err); ok {
 		return refusal, nil
 	}
@@ -49,7 +48,39 @@ func asRefusal(err error, service types.NamespacedName) (refusal *exposure.Refus
 	if isFinal(err) {
 		err = nil
 	}
-	return exposure.Refuse(listenersv1alpha1.ReasonServiceRejected, "the API server rejects Service %s: %s", service, status.Message), err
+	reason, remedy := remedyOf(status, s)
+	return exposure.Refuse(reason, "the API server rejects Service %s: %s; %s", s.key(), status.Message, remedy), err
+}
+
+// remedyOf returns the reason of a rejected Service, and who has to do what about it. What the API server says depends
+// on who rejects: a quota, the allocators of node ports and cluster IPs, an admission policy or webhook, its
+// authorization, or the validation of what the Listener and its class contain.
+func remedyOf(status *metav1.Status, s *snapshot) (reason, remedy string) {
+	says := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(status.Message, w) })
+	}
+	reason = listenersv1alpha1.ReasonServiceRejected
+	switch overridden := len(s.listener.Spec.ObjectOverrides) > 0 || len(s.class.Spec.ServiceOverrides.Raw) > 0; {
+	case says("exceeded quota"):
+		return listenersv1alpha1.ReasonQuotaExceeded, "delete Services or Listeners of the namespace, or ask an administrator to raise the ResourceQuota"
+	case says("provided port is not in the valid range") && s.class.NodePortRange() != "":
+		remedy = "ask an administrator to correct spec.nodePorts.range of ListenerClass " + s.class.Name + ": the cluster has another range"
+	case says("provided port is not in the valid range"):
+		remedy = "correct the node port in the overrides: the cluster has another range"
+	case says("provided port is already allocated", "provided IP is already allocated"):
+		remedy = "set another number in the overrides, or delete the Service that has it"
+	case says("failed to allocate", "range is full"):
+		remedy = "delete Services of the cluster, or ask an administrator to extend its range"
+	case says("admission webhook", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"):
+		remedy = "ask the administrator of this admission policy or webhook"
+	case status.Reason == metav1.StatusReasonForbidden && says(" cannot "):
+		remedy = "ask an administrator to find out which permission the operator lacks: kubectl listener doctor"
+	case overridden:
+		remedy = "correct it in the overrides of the Listener or of its class"
+	default:
+		remedy = "correct it in the Listener or in its class"
+	}
+	return reason, remedy
 }
 
 // allocated are the fields of a Service that the API server allocates, and rejects while another Service has the value.

@@ -161,6 +161,10 @@ func warning(s *snapshot) (reason, message string) {
 		return listenersv1alpha1.ReasonNamespaceNotAllowed, fmt.Sprintf("the class no longer allows namespace %s, which new Listeners and claims cannot use it in; "+
 			"this Listener keeps it", s.listener.Namespace)
 	}
+	if names := exposure.RepeatedPorts(s.listener); len(names) > 0 {
+		return listenersv1alpha1.ReasonDuplicatePortName, "several ports have the same name, of which only the last one is exposed: " +
+			strings.Join(names, ", ") + "; give each port a name of its own"
+	}
 	if ignored := exposure.IgnoredOverrides(s.listener); len(ignored) > 0 {
 		return listenersv1alpha1.ReasonInvalidOverrides, fmt.Sprintf("ignored, because metadata.namespace is not set: %s; set it to %s",
 			strings.Join(ignored, ", "), s.listener.Namespace)
@@ -186,6 +190,11 @@ func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alp
 			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
 		case a.published.Message != "":
 			message += "; left out: " + a.published.Message
+		}
+		if reason == listenersv1alpha1.ReasonAddressesAssigned && len(o.placement.Outdated) > 0 {
+			reason = listenersv1alpha1.ReasonPodsOutdated
+			message += "; restart these Pods, unless their programs follow the files of their volumes: they started with other addresses: " +
+				columns.Names(o.placement.Outdated)
 		}
 		if nodes, all := notReady(o); len(nodes) > 0 && !all {
 			message += "; nothing responds at those of nodes that are not ready: " + columns.Names(nodes)

@@ -38,8 +38,8 @@ var (
 	}, []string{"node"})
 	outdatedPods = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "listener_operator_outdated_pods",
-		Help: "Number of Pods whose addresses have changed since they started, and that their class lets restart.",
-	}, nil)
+		Help: "Number of Pods whose addresses have changed since they started, by whether their class lets them restart.",
+	}, []string{"on_change"})
 	conditions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "listener_operator_condition",
 		Help: "Whether a condition of ListenerOperator/cluster is true (1) or not (0), by its type.",
@@ -60,7 +60,9 @@ func export(ctx context.Context, objects cache.Cache) error {
 	} {
 		conditions.WithLabelValues(kind) // present at zero
 	}
-	outdatedPods.WithLabelValues()
+	for _, onChange := range []listenersv1alpha1.OnAddressChange{listenersv1alpha1.OnAddressChangeRestart, listenersv1alpha1.OnAddressChangeRewrite} {
+		outdatedPods.WithLabelValues(string(onChange))
+	}
 	for _, s := range []struct {
 		object client.Object
 		gauge  *prometheus.GaugeVec
@@ -138,7 +140,7 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonAccepted, listenersv1alpha1.ReasonClassNotSet, listenersv1alpha1.ReasonClassNotFound,
 	listenersv1alpha1.ReasonNoPorts, listenersv1alpha1.ReasonInvalidPorts, listenersv1alpha1.ReasonInvalidName,
 	listenersv1alpha1.ReasonInvalidOverrides, listenersv1alpha1.ReasonForeignService,
-	listenersv1alpha1.ReasonServiceRejected, listenersv1alpha1.ReasonDuplicatePortName,
+	listenersv1alpha1.ReasonServiceRejected, listenersv1alpha1.ReasonQuotaExceeded, listenersv1alpha1.ReasonDuplicatePortName,
 	listenersv1alpha1.ReasonNotServed, listenersv1alpha1.ReasonForeignRoute, listenersv1alpha1.ReasonForeignIngress,
 	listenersv1alpha1.ReasonIngressRejected, listenersv1alpha1.ReasonRouteRejected,
 	listenersv1alpha1.ReasonNoRoutablePorts, listenersv1alpha1.ReasonNoSinglePod, listenersv1alpha1.ReasonInvalidHost,
@@ -155,7 +157,7 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonRouteNotAdmitted, listenersv1alpha1.ReasonWaitingForGateway,
 	listenersv1alpha1.ReasonGatewayRouteNotAccepted, listenersv1alpha1.ReasonReserved,
 	listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady,
-	listenersv1alpha1.ReasonPortNotDeclared,
+	listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonPodsOutdated,
 )
 
 // lostVolumeLabels returns the lost nodes that a volume is pinned to.
@@ -173,10 +175,14 @@ func lostVolumeLabels(o client.Object) [][]string {
 
 // outdatedPodLabels counts a Pod whose addresses have changed since it started.
 func outdatedPodLabels(o client.Object) [][]string {
-	if len(o.(*listenersv1alpha1.PodListeners).Spec.Outdated()) == 0 {
+	switch spec := &o.(*listenersv1alpha1.PodListeners).Spec; {
+	case len(spec.NeedsRestart()) > 0:
+		return [][]string{{string(listenersv1alpha1.OnAddressChangeRestart)}}
+	case len(spec.Outdated()) > 0:
+		return [][]string{{string(listenersv1alpha1.OnAddressChangeRewrite)}}
+	default:
 		return nil
 	}
-	return [][]string{{}}
 }
 
 // conditionLabels returns the types of the conditions of the operator that are true.

@@ -98,7 +98,7 @@ func TestSeriesWithoutObjectsAreZeroWhileTheReplicaLeads(t *testing.T) {
 		ended <- export(ctx, &informertest.FakeInformers{Scheme: fakeclient.Scheme()})
 	}()
 	g := NewWithT(t)
-	g.Eventually(func() map[string]float64 { return values(t, outdatedPods) }).WithTimeout(time.Minute).Should(Equal(map[string]float64{"": 0}))
+	g.Eventually(func() map[string]float64 { return values(t, outdatedPods) }).WithTimeout(time.Minute).Should(Equal(map[string]float64{"on_change=Restart": 0, "on_change=Rewrite": 0}))
 	g.Expect(values(t, conditions)).To(Equal(map[string]float64{
 		"type=Available": 0, "type=Progressing": 0, "type=Degraded": 0, "type=Upgradeable": 0,
 	}))

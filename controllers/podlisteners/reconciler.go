@@ -96,13 +96,17 @@ func (r *Reconciler) reconcile(ctx context.Context, existing *listenersv1alpha1.
 	case pod == nil || !mountsClaims(pod):
 		return 0, r.delete(ctx, existing)
 	case existing != nil && pod.Spec.NodeName != "":
-		if existing.DeletionTimestamp != nil || deletedWhileWaiting(pod, existing) {
+		switch {
+		case existing.DeletionTimestamp != nil:
 			return 0, r.delete(ctx, existing) // it is created again when it is deleted
-		}
-		if !matches(existing, pod) {
+		case deletedWhileWaiting(pod, existing):
+			withdrawn.Inc()
+			return 0, r.delete(ctx, existing)
+		case !matches(existing, pod):
 			if err := r.delete(ctx, existing); err != nil {
 				return 0, err
 			}
+			withdrawn.Inc()
 			existing = nil
 		}
 		return r.publish(ctx, existing, pod)
@@ -159,7 +163,6 @@ func (r *Reconciler) delete(ctx context.Context, existing *listenersv1alpha1.Pod
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting PodListeners %s, which does not match its Pod: %w", key, err)
 	}
-	withdrawn.Inc()
 	r.created.Delete(key.Name)
 	return nil
 }
@@ -187,8 +190,8 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
 	desired.Spec.Listeners, wait = r.entries(observed, pod, node, mounts)
-	desired.Spec.StartAddresses = startAddresses(desired.Spec.StartAddresses, desired.Spec.Listeners, mounts)
-	desired.Spec.Summary = columns.Volumes(desired.Spec.Listeners)
+	recordStart(&desired.Spec, mounts)
+	desired.Spec.Summary = columns.Volumes(&desired.Spec)
 	switch {
 	case existing != nil:
 		r.created.Delete(existing.Name) // if it is deleted now, it is created again
@@ -263,28 +266,28 @@ func (r *Reconciler) entries(
 	return desired, wait
 }
 
-// startAddresses returns the addresses that a Pod started with, by volume, for the volumes whose class restarts Pods
-// when they change. Those of a Pod that has run before they were recorded are not known: then the present ones count,
-// which must not be taken for changed ones. While the class is not known, nothing changes.
-func startAddresses(
-	recorded map[string][]listenersv1alpha1.IngressAddress, entries map[string]listenersv1alpha1.PodListener, mounts []*mount,
-) map[string][]listenersv1alpha1.IngressAddress {
+// recordStart records the addresses that a Pod starts with, and for which volumes their change restarts it. Those of a
+// Pod that has run before they were recorded are not known: then the present ones count, which must not be taken for
+// changed ones. While the class is not known, nothing changes.
+func recordStart(spec *listenersv1alpha1.PodListenersSpec, mounts []*mount) {
 	start := map[string][]listenersv1alpha1.IngressAddress{}
-	for volume := range entries {
-		if addresses, ok := recorded[volume]; ok {
+	for volume, entry := range spec.Listeners {
+		if addresses := spec.StartAddresses[volume]; len(addresses) > 0 {
 			start[volume] = addresses
+		} else if len(entry.IngressAddresses) > 0 {
+			start[volume] = entry.IngressAddresses
 		}
 	}
+	spec.StartAddresses = start
+	outdated := spec.Outdated()
 	for _, m := range mounts {
-		switch now := entries[m.volume].IngressAddresses; {
-		case m.class == nil:
-		case !m.class.RestartsPods():
-			delete(start, m.volume)
-		case len(start[m.volume]) == 0 && len(now) > 0:
-			start[m.volume] = now
+		if m.class == nil {
+			continue
 		}
+		entry := spec.Listeners[m.volume]
+		entry.RestartOnChange = m.class.RestartsPods() && (entry.RestartOnChange || !slices.Contains(outdated, m.volume))
+		spec.Listeners[m.volume] = entry
 	}
-	return start
 }
 
 // emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one, which is repeated later. An

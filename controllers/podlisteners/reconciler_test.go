@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,12 +211,15 @@ func TestSummaryListsAllVolumes(t *testing.T) {
 	}
 }
 
+// withoutStart ignores the addresses that a Pod started with, which TestAddressesAtTheStartOfAPodAreRecorded is about.
+var withoutStart = cmpopts.IgnoreFields(listenersv1alpha1.PodListenersSpec{}, "StartAddresses")
+
 func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 	c, recorded := newWorld().mustRun(t)
 	want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: map[string]listenersv1alpha1.PodListener{
 		"listener": {Scope: "Node", IngressAddresses: nodeAddr, PersistentVolumeName: "pvc-1", ListenerName: "web"},
 	}}
-	if diff := cmp.Diff(want, published(t, c)); diff != "" {
+	if diff := cmp.Diff(want, published(t, c), withoutStart); diff != "" {
 		t.Errorf("PodListeners (-want +got):\n%s", diff)
 	}
 	var pod corev1.Pod
@@ -422,19 +426,20 @@ func TestEntriesOfPodListeners(t *testing.T) {
 			tc.change(w)
 			c, _ := w.mustRun(t)
 			want := &listenersv1alpha1.PodListenersSpec{NodeName: "node-1", Listeners: tc.want}
-			if diff := cmp.Diff(want, published(t, c)); diff != "" {
+			if diff := cmp.Diff(want, published(t, c), withoutStart); diff != "" {
 				t.Errorf("PodListeners (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// The addresses that a Pod started with decide whether it is evicted: an unknown start must never look like a change.
-func TestAddressesAtTheStartOfAPodAreRecordedIfItsClassRestartsPods(t *testing.T) {
+// The addresses that a Pod started with decide whether it is reported and evicted: an unknown start must never look like a
+// change, and a change from before the class restarted Pods must not restart one.
+func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 	earlier := []listenersv1alpha1.IngressAddress{{Address: "192.0.2.9", AddressType: "IP", Ports: portMap}}
-	before := func(addresses, start []listenersv1alpha1.IngressAddress) func(*world) {
+	before := func(addresses, start []listenersv1alpha1.IngressAddress, restart bool) func(*world) {
 		return func(w *world) {
-			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: addresses}})
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: addresses, RestartOnChange: restart}})
 			w.existing.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": start, "removed": earlier}
 		}
 	}
@@ -447,22 +452,23 @@ func TestAddressesAtTheStartOfAPodAreRecordedIfItsClassRestartsPods(t *testing.T
 	}
 	restarts := func(w *world) { w.class.Spec.OnAddressChange = listenersv1alpha1.OnAddressChangeRestart }
 	for name, tc := range map[string]struct {
-		change   func(*world)
-		want     []listenersv1alpha1.IngressAddress
-		outdated bool
+		change             func(*world)
+		want               []listenersv1alpha1.IngressAddress
+		outdated, restarts bool
 	}{
-		"the first ones":                             {change: restarts, want: nodeAddr},
-		"none by default":                            {change: func(*world) {}},
-		"none if files are rewritten":                {change: func(w *world) { w.class.Spec.OnAddressChange = listenersv1alpha1.OnAddressChangeRewrite }},
-		"none before there are any":                  {change: both(restarts, func(w *world) { w.listener.Status.ObservedGeneration = 0 })},
-		"the first ones after a wait":                {change: both(restarts, before(nil, nil)), want: nodeAddr},
-		"the same after a change":                    {change: both(restarts, before(earlier, earlier)), want: earlier, outdated: true},
-		"the same after a change and back":           {change: both(restarts, before(earlier, nodeAddr)), want: nodeAddr},
-		"the present ones of a Pod that runs":        {change: both(restarts, before(earlier, nil)), want: nodeAddr},
-		"none any more when the class rewrites":      {change: before(earlier, earlier)},
-		"the same while there is no class":           {change: both(before(earlier, earlier), func(w *world) { w.class = nil }), want: earlier},
-		"the same while there are no addresses":      {change: both(restarts, before(earlier, earlier), func(w *world) { w.node = nil }), want: earlier},
-		"the same while the Listener does not exist": {change: both(restarts, before(earlier, earlier), func(w *world) { w.listener = nil }), want: earlier},
+		"the first ones":                              {change: restarts, want: nodeAddr},
+		"the first ones, by default":                  {change: func(*world) {}, want: nodeAddr},
+		"none before there are any":                   {change: both(restarts, func(w *world) { w.listener.Status.ObservedGeneration = 0 })},
+		"the first ones after a wait":                 {change: both(restarts, before(nil, nil, false)), want: nodeAddr},
+		"the same after a change":                     {change: both(restarts, before(nodeAddr, earlier, true)), want: earlier, outdated: true, restarts: true},
+		"the same after a change, by default":         {change: before(nodeAddr, earlier, false), want: earlier, outdated: true},
+		"the same after a change and back":            {change: both(restarts, before(earlier, nodeAddr, true)), want: nodeAddr},
+		"the present ones of a Pod that runs":         {change: both(restarts, before(earlier, nil, false)), want: nodeAddr},
+		"no restart for a change before the class":    {change: both(restarts, before(nodeAddr, earlier, false)), want: earlier, outdated: true},
+		"no restart any more when the class rewrites": {change: before(nodeAddr, earlier, true), want: earlier, outdated: true},
+		"the same while there is no class":            {change: both(before(earlier, earlier, true), func(w *world) { w.class = nil }), want: earlier},
+		"the same while there are no addresses":       {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.node = nil }), want: earlier},
+		"the same while the Listener does not exist":  {change: both(restarts, before(earlier, earlier, true), func(w *world) { w.listener = nil }), want: earlier},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -476,8 +482,8 @@ func TestAddressesAtTheStartOfAPodAreRecordedIfItsClassRestartsPods(t *testing.T
 			if diff := cmp.Diff(want, spec.StartAddresses); diff != "" {
 				t.Errorf("addresses at the start (-want +got):\n%s", diff)
 			}
-			if outdated := spec.Outdated(); (len(outdated) == 1) != tc.outdated {
-				t.Errorf("the outdated volumes are %q", outdated)
+			if outdated, restart := spec.Outdated(), spec.NeedsRestart(); (len(outdated) == 1) != tc.outdated || (len(restart) == 1) != tc.restarts {
+				t.Errorf("the outdated volumes are %q, and those that need a restart %q", outdated, restart)
 			}
 		})
 	}
@@ -653,7 +659,7 @@ func TestPodListenersThatDoesNotMatchIsReplacedOrDeleted(t *testing.T) {
 			w.existing = newObject()
 			tc.change(w)
 			c, _ := w.mustRun(t)
-			if diff := cmp.Diff(tc.want, published(t, c)); diff != "" {
+			if diff := cmp.Diff(tc.want, published(t, c), withoutStart); diff != "" {
 				t.Errorf("PodListeners (-want +got):\n%s", diff)
 			}
 			var got listenersv1alpha1.PodListeners

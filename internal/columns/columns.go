@@ -3,6 +3,7 @@
 package columns
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -45,14 +46,15 @@ func more(n int) string {
 	return fmt.Sprintf(" +%d", n)
 }
 
-// Volumes returns the volumes of a Pod, sorted by name, with their addresses, for example
-// "bootstrap=192.0.2.1:9092, broker=<pending>".
-func Volumes(volumes map[string]listenersv1alpha1.PodListener) string {
+// Volumes returns the volumes of a Pod, sorted by name, with their addresses, and with those that the Pod started with
+// if they have changed, for example "bootstrap=192.0.2.1:9092, broker=<pending>, ui=192.0.2.3:80 (was 192.0.2.2:80)".
+func Volumes(spec *listenersv1alpha1.PodListenersSpec) string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(volumes)) {
-		address := Address(volumes[name].IngressAddresses)
-		if address == "" {
-			address = "<pending>"
+	outdated := spec.Outdated()
+	for _, name := range slices.Sorted(maps.Keys(spec.Listeners)) {
+		address := cmp.Or(Address(spec.Listeners[name].IngressAddresses), "<pending>")
+		if slices.Contains(outdated, name) {
+			address += " (was " + Address(spec.StartAddresses[name]) + ")"
 		}
 		all = append(all, name+"="+address)
 	}

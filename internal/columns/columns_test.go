@@ -51,14 +51,19 @@ func TestNamesAreCut(t *testing.T) {
 }
 
 func TestAllVolumesOfAPodAreListed(t *testing.T) {
-	got := columns.Volumes(map[string]listenersv1alpha1.PodListener{
-		"broker":    {IngressAddresses: []listenersv1alpha1.IngressAddress{address("192.0.2.1", map[string]int32{"kafka": 30092, "rest": 30093})}},
-		"bootstrap": {},
+	at := func(ip string) []listenersv1alpha1.IngressAddress {
+		return []listenersv1alpha1.IngressAddress{address(ip, map[string]int32{"kafka": 30092, "rest": 30093})}
+	}
+	got := columns.Volumes(&listenersv1alpha1.PodListenersSpec{
+		Listeners: map[string]listenersv1alpha1.PodListener{
+			"broker": {IngressAddresses: at("192.0.2.1")}, "bootstrap": {}, "moved": {IngressAddresses: at("192.0.2.3")},
+		},
+		StartAddresses: map[string][]listenersv1alpha1.IngressAddress{"broker": at("192.0.2.1"), "moved": at("192.0.2.2")},
 	})
-	if want := "bootstrap=<pending>, broker=192.0.2.1:30092 +1"; got != want {
+	if want := "bootstrap=<pending>, broker=192.0.2.1:30092 +1, moved=192.0.2.3:30092 +1 (was 192.0.2.2:30092 +1)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := columns.Volumes(nil); got != "" {
+	if got := columns.Volumes(&listenersv1alpha1.PodListenersSpec{}); got != "" {
 		t.Errorf("got %q for no volume", got)
 	}
 }

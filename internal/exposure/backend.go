@@ -130,6 +130,8 @@ type Placement struct {
 	// Mounting are the Pods that mount volumes of the Listener, on any node, sorted by name. Pods that have finished
 	// are left out.
 	Mounting []*corev1.Pod
+	// Outdated are the names of those of these Pods that started with other addresses of the Listener, sorted.
+	Outdated []string
 }
 
 // Publishes reports whether an address is in the status of the Listener.

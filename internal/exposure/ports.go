@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/message"
 )
 
 // port is a port of a Listener with its default protocol applied.
@@ -90,6 +92,20 @@ func deduplicate(listed []listenersv1alpha1.ListenerPort) []port {
 	return slices.SortedFunc(maps.Values(last), func(a, b port) int {
 		return cmp.Or(cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.name, b.name))
 	})
+}
+
+// RepeatedPorts returns the names that several ports of a Listener with the same protocol have, sorted. Only the last of
+// these ports is exposed (contract: ports).
+func RepeatedPorts(listener *listenersv1alpha1.Listener) []string {
+	seen, repeated := sets.New[port](), sets.New[string]()
+	for _, l := range listener.Spec.Ports {
+		p := port{protocol: cmp.Or(ptr.Deref(l.Protocol, ""), corev1.ProtocolTCP), name: l.Name}
+		if seen.Has(p) {
+			repeated.Insert(message.Printable(l.Name, validation.DNS1123LabelMaxLength))
+		}
+		seen.Insert(p)
+	}
+	return sets.List(repeated)
 }
 
 // checkPort returns why a port is invalid, or "". The rules are those of Kubernetes for the ports of a Service, except

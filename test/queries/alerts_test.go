@@ -153,9 +153,10 @@ func TestAlertsFireWhenSomebodyHasToAct(t *testing.T) {
 			"a node that restarts": {series: values{`listener_operator_lost_volumes{` + ofOperator + `, node="node-1"}`: since(100, 3)}},
 		},
 		"ListenerPodsOutdated": {
-			"no address changed":       {series: values{`listener_operator_outdated_pods{` + ofOperator + `}`: constant(0)}},
-			"an eviction is refused":   {series: values{`listener_operator_outdated_pods{` + ofOperator + `}`: constant(2)}, want: []string{""}},
-			"Pods that are restarting": {series: values{`listener_operator_outdated_pods{` + ofOperator + `}`: since(80, 3)}},
+			"no address changed":       {series: values{`listener_operator_outdated_pods{on_change="Restart",` + ofOperator + `}`: constant(0)}},
+			"an eviction is refused":   {series: values{`listener_operator_outdated_pods{on_change="Restart",` + ofOperator + `}`: constant(2)}, want: []string{""}},
+			"files are rewritten":      {series: values{`listener_operator_outdated_pods{on_change="Rewrite",` + ofOperator + `}`: constant(2)}},
+			"Pods that are restarting": {series: values{`listener_operator_outdated_pods{on_change="Restart",` + ofOperator + `}`: since(80, 3)}},
 		},
 		"ListenerOperatorCertificateExpires": {
 			"in a month":   {series: values{`listener_operator_metrics_certificate_expiry_timestamp_seconds{` + ofOperator + `}`: constant(float64(origin.AddDate(0, 0, 30).Unix()))}},

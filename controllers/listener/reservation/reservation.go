@@ -29,11 +29,10 @@ import (
 // nodes and volumes, so until they are written again, a Pod with the label of the Listener mounts it, too.
 func Placement(ctx context.Context, c client.Reader, listener *listenersv1alpha1.Listener, withNodes bool) (p exposure.Placement, _ error) {
 	r := reader{c, listener}
-	mounted, mounting, err := r.mountedNodes(ctx)
+	mounted, err := r.mountedNodes(ctx, &p)
 	if err != nil {
 		return p, err
 	}
-	p.Mounting = mounting
 	if !withNodes {
 		return p, nil
 	}
@@ -94,13 +93,13 @@ func (r reader) reservedNodes(ctx context.Context, mounted map[string][]string) 
 	return sets.List(reserved), nil
 }
 
-// mountedNodes returns the nodes of the Pods that mount the Listener's volumes, by volume, and these Pods, sorted by
-// name. Pods that have finished or were deleted no longer mount volumes, although their PodListeners still exist.
-func (r reader) mountedNodes(ctx context.Context) (nodes map[string][]string, mounting []*corev1.Pod, _ error) {
+// mountedNodes returns the nodes of the Pods that mount the Listener's volumes, by volume, and adds these Pods to the
+// placement. Pods that have finished or were deleted no longer mount volumes, although their PodListeners still exist.
+func (r reader) mountedNodes(ctx context.Context, p *exposure.Placement) (nodes map[string][]string, _ error) {
 	var mounts listenersv1alpha1.PodListenersList
 	err := r.List(ctx, &mounts, client.InNamespace(r.listener.Namespace), client.MatchingFields{index.PodListenersByListener: r.listener.Name})
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing pod listeners of listener %s: %w", client.ObjectKeyFromObject(r.listener), err)
+		return nil, fmt.Errorf("listing pod listeners of listener %s: %w", client.ObjectKeyFromObject(r.listener), err)
 	}
 	nodes = map[string][]string{}
 	for i := range mounts.Items {
@@ -112,20 +111,25 @@ func (r reader) mountedNodes(ctx context.Context) (nodes map[string][]string, mo
 		}
 		pod, err := lookup.WithUID(ctx, r, types.NamespacedName{Namespace: mount.Namespace, Name: mount.OwnerReferences[owner].Name}, uid, &corev1.Pod{})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if pod == nil || claim.PodFinished(pod) {
 			continue
 		}
-		mounting = append(mounting, pod)
+		p.Mounting = append(p.Mounting, pod)
 		for _, l := range mount.Spec.Listeners {
 			if l.ListenerName == r.listener.Name {
 				nodes[l.PersistentVolumeName] = append(nodes[l.PersistentVolumeName], mount.Spec.NodeName)
 			}
 		}
+		ofListener := func(volume string) bool { return mount.Spec.Listeners[volume].ListenerName == r.listener.Name }
+		if slices.ContainsFunc(mount.Spec.Outdated(), ofListener) {
+			p.Outdated = append(p.Outdated, pod.Name)
+		}
 	}
-	slices.SortFunc(mounting, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return nodes, mounting, nil
+	slices.SortFunc(p.Mounting, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(p.Outdated)
+	return nodes, nil
 }
 
 // labelledNodes returns the nodes of the Pods that use the claim of a volume and have the label of the Listener.

@@ -8,8 +8,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -133,4 +135,28 @@ func (f Finding) Described(class *listenersv1alpha1.ListenerClass) Finding {
 		text += ", pinning " + string(pinning.Policy)
 	}
 	return f.OK("%s", text)
+}
+
+// CountEndpoints returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them. A
+// Pod of two IP families is in two slices.
+func CountEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
+	known := sets.New[string]()
+	for i := range endpointSlices {
+		for _, e := range endpointSlices[i].Endpoints {
+			id := e.Addresses[0]
+			if e.TargetRef != nil {
+				id = string(e.TargetRef.UID)
+				included = included || pod != nil && e.TargetRef.UID == pod.UID
+			}
+			if known.Has(id) {
+				continue
+			}
+			known.Insert(id)
+			all++
+			if ptr.Deref(e.Conditions.Ready, true) {
+				ready++
+			}
+		}
+	}
+	return all, ready, included
 }

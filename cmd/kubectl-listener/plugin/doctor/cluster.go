@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -169,4 +170,52 @@ func pinFinding(pv *corev1.PersistentVolume, name string, node *corev1.Node) che
 	}
 	return f.Failed(listenersv1alpha1.ReasonNodeLost, message,
 		fmt.Sprintf("%skubectl listener release %s --namespace %s", check.RemedyNodeLost, owner.Name, owner.Namespace))
+}
+
+// outdated checks for Pods whose addresses have changed since they started.
+func (d *doctor) outdated(ctx context.Context) {
+	if !d.served {
+		return
+	}
+	var pods listenersv1alpha1.PodListenersList
+	d.FollowAll(ctx, check.Finding{Kind: "PodListeners"}, &pods)
+	var findings []check.Finding
+	for i := range pods.Items {
+		object := &pods.Items[i]
+		f := check.Finding{Kind: "Pod", Namespace: object.Namespace, Name: object.Name, ForUsers: true}
+		if len(object.OwnerReferences) > 0 {
+			f.Name = object.OwnerReferences[0].Name
+		}
+		if len(object.Spec.Outdated()) > 0 {
+			f = f.FailedBy(listenersv1alpha1.ReasonPodsOutdated, "started with other addresses: "+object.Spec.Summary)
+		} else {
+			f = f.OK("")
+		}
+		findings = append(findings, f)
+	}
+	d.AddAll(findings, "Pods", "%d have the addresses that they started with")
+}
+
+// endpoints checks for Listeners of several Pods whose clients are also sent to those that are not ready.
+func (d *doctor) endpoints(ctx context.Context) {
+	var services corev1.ServiceList
+	var all discoveryv1.EndpointSliceList
+	ofListeners := client.MatchingLabels{"app.kubernetes.io/managed-by": names.ServiceManagedBy} // slices have the labels of their Service
+	if d.FollowAll(ctx, check.Finding{Kind: "Service"}, &services, ofListeners) != check.Present ||
+		d.FollowAll(ctx, check.Finding{Kind: "EndpointSlice"}, &all, ofListeners) != check.Present {
+		return
+	}
+	byService := map[types.NamespacedName][]discoveryv1.EndpointSlice{}
+	for i := range all.Items {
+		key := types.NamespacedName{Namespace: all.Items[i].Namespace, Name: all.Items[i].Labels[discoveryv1.LabelServiceName]}
+		byService[key] = append(byService[key], all.Items[i])
+	}
+	for i := range services.Items {
+		service := &services.Items[i]
+		count, ready, _ := check.CountEndpoints(byService[client.ObjectKeyFromObject(service)], nil)
+		if service.Spec.PublishNotReadyAddresses && count > 1 && ready < count {
+			d.Add(check.Finding{Kind: "Listener", Namespace: service.Namespace, Name: service.Name}.Warning("", fmt.Sprintf(
+				"sends clients to %d of %d Pods that are not ready; unless they need that, set publishNotReadyAddresses: false", count-ready, count)))
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -180,7 +179,7 @@ func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listen
 	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
 		return
 	}
-	all, ready, included := count(endpoints.Items, pod)
+	all, ready, included := check.CountEndpoints(endpoints.Items, pod)
 	switch {
 	case all == 0 && condition(listener, listenersv1alpha1.ListenerReady).Reason == listenersv1alpha1.ReasonReserved:
 		w.Add(f.Warning(listenersv1alpha1.ReasonReserved, "there are none, because no Pod mounts the Listener"))
@@ -197,30 +196,6 @@ func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listen
 	default:
 		w.Add(f.OK("%d of %d ready", ready, all))
 	}
-}
-
-// count returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them. A
-// Pod of two IP families is in two slices.
-func count(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
-	known := sets.New[string]()
-	for i := range endpointSlices {
-		for _, e := range endpointSlices[i].Endpoints {
-			id := e.Addresses[0]
-			if e.TargetRef != nil {
-				id = string(e.TargetRef.UID)
-				included = included || pod != nil && e.TargetRef.UID == pod.UID
-			}
-			if known.Has(id) {
-				continue
-			}
-			known.Insert(id)
-			all++
-			if ptr.Deref(e.Conditions.Ready, true) {
-				ready++
-			}
-		}
-	}
-	return all, ready, included
 }
 
 // portsOf describes the ports of a Service, sorted by name.

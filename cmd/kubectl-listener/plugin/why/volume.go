@@ -162,10 +162,25 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 		case len(entry.IngressAddresses) == 0:
 			w.Add(f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because())
 		default:
-			w.Add(f.OK("volume %q: %s", volume.Name, columns.Address(entry.IngressAddresses)))
+			w.Add(addressFinding(f, &addresses.Spec, volume.Name))
 			w.agent(ctx, pod.Spec.NodeName)
 			w.files(ctx, pod, volume.Name)
 		}
+	}
+}
+
+// addressFinding returns the address of a volume. One that has changed since the Pod started is a warning, because the
+// program may follow its files; if the class restarts the Pod, something keeps it from doing so.
+func addressFinding(f check.Finding, spec *listenersv1alpha1.PodListenersSpec, volume string) check.Finding {
+	now, start := columns.Address(spec.Listeners[volume].IngressAddresses), columns.Address(spec.StartAddresses[volume])
+	outdated := fmt.Sprintf("volume %q: %s, but the Pod started with %s", volume, now, start)
+	switch {
+	case slices.Contains(spec.NeedsRestart(), volume):
+		return f.Failed(listenersv1alpha1.ReasonPodsOutdated, outdated, "Its class restarts it. See the events for what keeps it from doing so: kubectl describe pod")
+	case slices.Contains(spec.Outdated(), volume):
+		return f.Warning(listenersv1alpha1.ReasonPodsOutdated, outdated+"; restart it, unless its program follows the files of the volume")
+	default:
+		return f.OK("volume %q: %s", volume, now)
 	}
 }
 

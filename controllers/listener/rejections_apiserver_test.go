@@ -1,0 +1,97 @@
+package listener_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+)
+
+// TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt: the API server says the reasons, in its own words.
+func TestTheRemedyOfARejectedServiceFollowsFromWhoRejectsIt(t *testing.T) {
+	nodePort := listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort}
+	override := func(spec string) listenersv1alpha1.ListenerClassSpec {
+		return listenersv1alpha1.ListenerClassSpec{
+			ServiceType: listenersv1alpha1.ServiceTypeNodePort, ServiceOverrides: runtime.RawExtension{Raw: []byte(`{"spec":` + spec + `}`)},
+		}
+	}
+	for name, tc := range map[string]struct {
+		class          listenersv1alpha1.ListenerClassSpec
+		prepare        func(*fixture)
+		reason, remedy string
+	}{
+		"a quota on node ports": {nodePort, func(f *fixture) { f.createQuota("services.nodeports") }, "QuotaExceeded", "raise the ResourceQuota"},
+		"a quota on Services":   {nodePort, func(f *fixture) { f.createQuota("count/services") }, "QuotaExceeded", "raise the ResourceQuota"},
+		"a range outside that of the cluster": {
+			listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "20000-20009"}},
+			nil, "ServiceRejected", "spec.nodePorts.range of ListenerClass",
+		},
+		"a fixed node port outside the range of the cluster": {
+			override(`{"ports":[{"port":80,"nodePort":20000}]}`), nil, "ServiceRejected", "correct the node port in the overrides",
+		},
+		"a fixed node port that another Service has": {
+			override(`{"ports":[{"port":80,"nodePort":32001}]}`), func(f *fixture) {
+				service := &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: 32001}}}}
+				service.Namespace, service.Name = f.key.Namespace, "other"
+				f.Expect(f.client.Create(f.t.Context(), service)).To(Succeed())
+			}, "ServiceRejected", "set another number in the overrides",
+		},
+		"an invalid override": {override(`{"sessionAffinity":"Sometimes"}`), nil, "ServiceRejected", "correct it in the overrides of the Listener or of its class"},
+		"an admission policy": {nodePort, func(f *fixture) { f.createPolicy() }, "ServiceRejected", "the administrator of this admission policy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil, tc.class)
+			if tc.prepare != nil {
+				tc.prepare(f)
+			}
+			f.createListener(nil)
+			l := f.eventually(listenersv1alpha1.ListenerAccepted, tc.reason)
+			f.Expect(l.Status.Conditions[0].Message).To(And(ContainSubstring("the API server rejects Service "+f.key.String()), ContainSubstring(tc.remedy)))
+		})
+	}
+}
+
+// createQuota creates a ResourceQuota that permits nothing of a resource.
+func (f *fixture) createQuota(name corev1.ResourceName) {
+	none := corev1.ResourceList{name: resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none}}
+	f.Expect(f.client.Create(f.t.Context(), quota)).To(Succeed())
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as the controller of quotas, which does not run here
+	f.Expect(f.client.Status().Update(f.t.Context(), quota)).To(Succeed())
+}
+
+// createPolicy creates an admission policy that forbids the Services of the namespace, and waits until it does.
+func (f *fixture) createPolicy() {
+	meta := metav1.ObjectMeta{Name: "none-" + f.key.Namespace}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}},
+			},
+		}}},
+		Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.namespace != %q", f.key.Namespace), Message: "no Services here"}},
+	}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}}
+	f.Expect(f.client.Create(f.t.Context(), policy)).To(Succeed())
+	f.Expect(f.client.Create(f.t.Context(), binding)).To(Succeed())
+	f.t.Cleanup(func() {
+		f.Expect(f.client.Delete(f.t.Context(), binding)).To(Succeed())
+		f.Expect(f.client.Delete(f.t.Context(), policy)).To(Succeed())
+	})
+	f.Eventually(func() error {
+		probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, GenerateName: "probe-"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
+		return f.client.Create(f.t.Context(), probe)
+	}).Should(MatchError(ContainSubstring("no Services here")))
+}
