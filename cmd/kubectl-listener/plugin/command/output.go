@@ -63,6 +63,9 @@ func markOf(s check.State) mark {
 	}
 }
 
+// Mark returns the mark of a state.
+func Mark(s check.State) string { return markOf(s).text }
+
 // paint returns the mark of a state, in colour if out is a terminal, and the user does not object
 // (https://no-color.org).
 func paint(out io.Writer, s check.State) string {

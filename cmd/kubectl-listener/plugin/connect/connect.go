@@ -25,8 +25,8 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 )
 
-// defaultTimeout is how long one connection may take.
-const defaultTimeout = 5 * time.Second
+// DefaultTimeout is how long one connection may take.
+const DefaultTimeout = 5 * time.Second
 
 // maxConnections is how many addresses are tried at a time.
 const maxConnections = 16
@@ -64,22 +64,31 @@ Run it where the clients are: an address that works there need not work elsewher
 			if err != nil {
 				return err
 			}
-			endpoints, err := endpointsOf(cmd.Context(), &check.Examination{Reader: c}, o)
+			r, err := Try(cmd.Context(), c, o, timeout)
 			if err != nil {
 				return err
 			}
-			r := &check.Report{}
-			if len(endpoints) == 0 {
-				r.Add(check.Finding{Kind: kindName(o), Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
-					"Find out why: kubectl listener why "+args[len(args)-1]))
-			}
-			r.Findings = append(r.Findings, dialAll(cmd.Context(), endpoints, timeout)...)
 			return e.Print(r, command.WriteChecks)
 		},
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", defaultTimeout, "How long to wait for each connection.")
+	cmd.Flags().DurationVar(&timeout, "timeout", DefaultTimeout, "How long to wait for each connection.")
 	return cmd
+}
+
+// Try connects to each address of a Pod or a Listener. Each connection may take the timeout.
+func Try(ctx context.Context, reader client.Reader, o client.Object, timeout time.Duration) (*check.Report, error) {
+	endpoints, err := endpointsOf(ctx, &check.Examination{Reader: reader}, o)
+	if err != nil {
+		return nil, err
+	}
+	r := &check.Report{}
+	if len(endpoints) == 0 {
+		r.Add(check.Finding{Kind: kindName(o), Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
+			"Find out why: kubectl listener why "+o.GetName()))
+	}
+	r.Findings = append(r.Findings, dialAll(ctx, endpoints, timeout)...)
+	return r, nil
 }
 
 // endpoint is an address with one port.

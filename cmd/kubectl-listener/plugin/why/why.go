@@ -2,8 +2,11 @@
 package why
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
@@ -46,21 +49,27 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
 			if err != nil {
 				return err
 			}
-			w := &walk{check.Examination{Reader: c}}
-			switch o := o.(type) {
-			case *corev1.Pod:
-				w.fromPod(cmd.Context(), o)
-			case *corev1.PersistentVolumeClaim:
-				w.fromClaim(cmd.Context(), o)
-			case *listenersv1alpha1.Listener:
-				w.fromListener(cmd.Context(), o)
+			r, err := Examine(cmd.Context(), c, o)
+			if err != nil {
+				return err
 			}
-			if w.Err != nil {
-				return w.Err
-			}
-			return e.Print(&w.Report, command.WriteSteps)
+			return e.Print(r, command.WriteSteps)
 		},
 	}
 	e.AddOutputFlag(cmd)
 	return cmd
+}
+
+// Examine follows the path of an address from a Pod, a claim or a Listener.
+func Examine(ctx context.Context, reader client.Reader, o client.Object) (*check.Report, error) {
+	w := &walk{check.Examination{Reader: reader}}
+	switch o := o.(type) {
+	case *corev1.Pod:
+		w.fromPod(ctx, o)
+	case *corev1.PersistentVolumeClaim:
+		w.fromClaim(ctx, o)
+	case *listenersv1alpha1.Listener:
+		w.fromListener(ctx, o)
+	}
+	return &w.Report, w.Err
 }

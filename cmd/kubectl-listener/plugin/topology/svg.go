@@ -1,0 +1,49 @@
+package topology
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html"
+)
+
+// style is the style of the picture, on the page and in the SVG.
+//
+//go:embed page/picture.css
+var style string
+
+// svg returns the picture as a file that needs no other one.
+func (p *picture) svg(title string) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="picture file" width="%d" height="%d" viewBox="0 -%[3]d %[1]d %[2]d" role="img" aria-label="%[4]s: %[5]s">`+"\n",
+		p.Width, p.Height+top, top, html.EscapeString(title), html.EscapeString(p.Summary))
+	fmt.Fprintf(&b, "<style>\n%s</style>\n"+`<rect class="ground" y="-%d" width="%d" height="%d"/>`+"\n", style, top, p.Width, p.Height+top)
+	text := func(l line) {
+		fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d">%s</text>`, l.Class, l.X, l.Y, html.EscapeString(l.Text))
+	}
+	text(line{"title", margin, 2 - padding, title})
+	text(line{"note", width / 2, 2 - padding, p.Summary})
+	for _, l := range p.Headings {
+		text(l)
+	}
+	boxes := func(nodes bool) {
+		for _, x := range p.Boxes {
+			if (x.Kind == "Node") != nodes {
+				continue
+			}
+			fmt.Fprintf(&b, "\n"+`<g class="box %s %s" transform="translate(%d %d)"><title>%s</title><rect width="%d" height="%d" rx="6"/>`,
+				x.Kind, x.State, x.X, x.Y, html.EscapeString(x.Label), x.W, x.H)
+			for _, l := range x.Lines {
+				text(l)
+			}
+			b.WriteString("</g>")
+		}
+	}
+	boxes(true)
+	for _, e := range p.Edges {
+		fmt.Fprintf(&b, "\n"+`<path class="edge" d="%s"/>`, e.Path)
+	}
+	boxes(false)
+	b.WriteString("\n</svg>\n")
+	return b.Bytes()
+}
