@@ -25,6 +25,8 @@ type picture struct {
 	// Summary counts what there is and what is wrong; Notes are those of the graph.
 	Summary string   `json:"summary"`
 	Notes   []string `json:"notes"`
+	// namespaces states that the picture has several, which it names.
+	namespaces bool
 }
 
 // box is a rectangle with lines of text.
@@ -61,7 +63,7 @@ type edge struct {
 // Measures of the picture.
 const (
 	margin     = 24
-	lineHeight = 17
+	lineHeight = 18
 	padding    = 12 // between the border of a box and its text
 	markWidth  = 18 // of a mark before a text
 	gap        = 10 // between boxes
@@ -91,7 +93,7 @@ type placed struct {
 // lay lays out the part of a graph that a query matches: the Listeners with those of their Pods that together have all
 // words. If only is true, it is the part that is not right.
 func (g *graph) lay(query string, only bool) *picture {
-	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes}
+	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes, namespaces: g.namespace == ""}
 	for _, c := range columns() {
 		p.Headings = append(p.Headings, line{"heading", c.x, top - 2*gap, c.title})
 	}
@@ -115,7 +117,12 @@ func (g *graph) lay(query string, only bool) *picture {
 	for _, name := range append(nodes, none) {
 		y = max(p.addPods(boxes, g.nodes[name], byNode[name], y), p.addListeners(boxes, homes[name], y))
 	}
-	p.Height = y + margin - gap
+	for _, l := range listeners {
+		for _, pod := range l.pods {
+			p.connect(boxes[l.id()], boxes[pod.id()])
+		}
+	}
+	p.Height = y - gap + 2
 	problems := len(g.problems())
 	p.Summary = fmt.Sprintf("%s, %s, %s", count(len(g.listeners), "Listener"), count(len(g.pods), "Pod"), count(problems, "problem"))
 	if len(listeners) < len(g.listeners) || len(pods) < len(g.pods) {
@@ -185,13 +192,13 @@ func (p *picture) addPods(boxes map[string]*box, n *node, pods []*pod, y int) in
 	if len(pods) == 0 {
 		return y
 	}
-	around := p.add("Node", subject{kind: "Node", says: check.Finding{State: check.OK}}, "not on a node yet", "", y)
+	around := p.add("Node", subject{kind: "Node"}, "not on a node yet", "", y)
 	if n != nil {
-		*around = *newBox("Node", n.subject, n.key.Name, "", y)
+		*around = *p.newBox("Node", n.subject, n.key.Name, "", y)
 	}
 	y += around.H
 	for _, pod := range pods {
-		b := p.add("Pod", pod.subject, pod.key.Name, pod.key.Namespace+" · "+volumesOf(pod), y)
+		b := p.add("Pod", pod.subject, pod.key.Name, volumesOf(pod), y)
 		boxes[b.ID] = b
 		y += b.H + gap
 	}
@@ -199,12 +206,12 @@ func (p *picture) addPods(boxes map[string]*box, n *node, pods []*pod, y int) in
 	return y + 2*gap
 }
 
-// volumesOf names the Listeners of a Pod.
+// volumesOf describes the volumes of a Pod.
 func volumesOf(p *pod) string {
-	if len(p.volumes) == 0 {
-		return "no addresses published"
+	if len(p.listeners) == 1 {
+		return "1 listener volume"
 	}
-	return "volume " + strings.Join(slices.Sorted(maps.Keys(p.volumes)), ", ")
+	return fmt.Sprintf("%d listener volumes", len(p.listeners))
 }
 
 // addListeners adds Listeners below y, each beside its Pods, and returns where what follows begins.
@@ -216,9 +223,11 @@ func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int)
 		b := boxes[l.pods[len(l.pods)/2].id()]
 		return b.Y + b.H/2
 	}
-	slices.SortStableFunc(listeners, func(a, b placed) int { return cmp.Compare(middle(a), middle(b)) })
+	slices.SortStableFunc(listeners, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(middle(a), middle(b)), cmp.Compare(len(a.pods), len(b.pods)))
+	})
 	for _, l := range listeners {
-		b := p.add("Listener", l.subject, l.key.Name, l.key.Namespace+" · "+cmp.Or(l.class, "no class"), y)
+		b := p.add("Listener", l.subject, l.key.Name, cmp.Or(l.class, "no class"), y)
 		way := p.add("Way", subject{kind: "Way", key: l.key, says: l.exposed}, l.way, "", y)
 		way.Opens = b.ID
 		var addresses []*box
@@ -237,9 +246,7 @@ func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int)
 			p.connect(a, way)
 		}
 		p.connect(way, b)
-		for _, pod := range l.pods {
-			p.connect(b, boxes[pod.id()])
-		}
+		boxes[b.ID] = b
 		y += block + gap
 	}
 	return y + gap
@@ -269,28 +276,31 @@ func portsOf(a listenersv1alpha1.IngressAddress) string {
 
 // add adds a box.
 func (p *picture) add(kind string, s subject, name, note string, y int) *box {
-	b := newBox(kind, s, name, note, y)
+	b := p.newBox(kind, s, name, note, y)
 	p.Boxes = append(p.Boxes, b)
 	return b
 }
 
 // newBox returns the box of an object, with what it says if that is not right.
-func newBox(kind string, s subject, name, note string, y int) *box {
+func (p *picture) newBox(kind string, s subject, name, note string, y int) *box {
 	c := columns()[kind]
 	b := &box{ID: s.id(), Opens: s.id(), Kind: kind, State: s.says.State, X: c.x, Y: y, W: c.w}
 	name, note, text := command.Printable(name), command.Printable(note), command.Printable(s.says.Text())
 	indent := padding
 	if s.says.State != "" {
-		b.Lines = []line{{"mark", padding, lineHeight + 2, command.Mark(s.says.State)}}
+		b.Lines = []line{{"mark", padding, lineHeight + 1, command.Mark(s.says.State)}}
 		indent += markWidth
 	}
-	y = 2
+	y = 1
 	add := func(class, text string) {
 		y += lineHeight
 		b.Lines = append(b.Lines, line{class, indent, y, text})
 	}
 	add("name", shorten(name, c.chars))
 	b.Label = cmp.Or(map[string]string{"Way": "Exposed by"}[kind], kind) + " " + name
+	if s.key.Namespace != "" && p.namespaces && (kind == "Pod" || kind == "Listener") {
+		note = command.Printable(s.key.Namespace) + " · " + note
+	}
 	if note != "" {
 		add("note", shorten(note, c.chars+7))
 		b.Label += ", " + note
@@ -306,15 +316,12 @@ func newBox(kind string, s subject, name, note string, y int) *box {
 			add("words", words)
 		}
 	}
-	b.H = y + padding - 2
+	b.H = y + padding - 1
 	return b
 }
 
 // connect adds an edge.
 func (p *picture) connect(from, to *box) {
-	if to == nil {
-		return
-	}
 	x1, y1, x2, y2 := from.X+from.W, from.Y+from.H/2, to.X, to.Y+to.H/2
 	bend := (x2 - x1) / 2
 	p.Edges = append(p.Edges, edge{
@@ -333,7 +340,7 @@ func shorten(s string, n int) string {
 }
 
 // maxWords is the number of lines for what is not right.
-const maxWords = 3
+const maxWords = 4
 
 // wrap returns the lines of a text.
 func wrap(s string, n int) []string {

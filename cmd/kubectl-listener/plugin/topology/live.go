@@ -135,7 +135,7 @@ func (l *live) of(ctx context.Context, o runtime.Object, namespace string) (*obj
 }
 
 // watchOf returns the requests that list and watch the objects of a kind. Their errors are those of the objects.
-func (l *live) watchOf(k kind, all *objects) *cache.ListWatch {
+func (l *live) watchOf(k kind, all *objects) cache.ListerWatcher {
 	newList := func() client.ObjectList {
 		if list, err := l.Scheme().New(k.GroupVersion().WithKind(k.Kind + "List")); err == nil && !k.metadata {
 			return list.(client.ObjectList)
@@ -144,7 +144,7 @@ func (l *live) watchOf(k kind, all *objects) *cache.ListWatch {
 		list.SetGroupVersionKind(k.GroupVersionKind)
 		return list
 	}
-	return &cache.ListWatch{
+	return listWatch{&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list := newList()
 			err := l.WithWatch.List(ctx, list, client.InNamespace(k.namespace), &client.ListOptions{Raw: &o})
@@ -158,8 +158,14 @@ func (l *live) watchOf(k kind, all *objects) *cache.ListWatch {
 			all.end(err)
 			return w, err
 		},
-	}
+	}}
 }
+
+// listWatch lists before it watches: not every API server has lists in watches, and an error would be that of the list.
+type listWatch struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what package watchlist asks.
+func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
 // unreadable returns the kinds that the user may not read, and the error of a watch that was interrupted, or nil.
 func (l *live) unreadable() (forbidden []string, interrupted error) {

@@ -25,6 +25,7 @@ import (
 
 // graph is what the picture shows.
 type graph struct {
+	namespace string // or "" for all
 	listeners []*listener
 	pods      []*pod
 	nodes     map[string]*node
@@ -71,7 +72,7 @@ type node struct{ subject }
 
 // observe returns what a reader shows of a namespace, or of all if that is "".
 func observe(ctx context.Context, reader client.Reader, namespace string) (*graph, error) {
-	g := &graph{nodes: map[string]*node{}}
+	g := &graph{namespace: namespace, nodes: map[string]*node{}}
 	var listeners listenersv1alpha1.ListenerList
 	switch err := reader.List(ctx, &listeners, client.InNamespace(namespace)); {
 	case meta.IsNoMatchError(err):

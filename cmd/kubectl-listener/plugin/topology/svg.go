@@ -22,7 +22,7 @@ func (p *picture) svg(title string) []byte {
 		fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d">%s</text>`, l.Class, l.X, l.Y, html.EscapeString(l.Text))
 	}
 	text(line{"title", margin, 2 - padding, title})
-	text(line{"note", width / 2, 2 - padding, p.Summary})
+	text(line{"summary", width - margin, 2 - padding, p.Summary})
 	for _, l := range p.Headings {
 		text(l)
 	}
