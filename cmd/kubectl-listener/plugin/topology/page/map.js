@@ -1,7 +1,8 @@
 "use strict";
 const $ = id => document.getElementById(id), svg = $("map"), SVG = "http://www.w3.org/2000/svg";
 let picture = { boxes: [], edges: [] }; // what the server has laid out
-let current = "", opened = "";          // the box that has the focus of the keyboard, and the object whose details are shown
+let current = "", pointed = "";         // the boxes that have the focus of the keyboard, and that of the pointer
+let opened = "";                        // the object whose details are shown
 let lost = "";                          // what to say while the server does not respond
 
 // Texts of objects are untrusted: they become text nodes and attributes, never markup.
@@ -49,6 +50,13 @@ function draw(all) {
     d.element.setAttribute("tabindex", id === current ? 0 : -1);
     d.element.classList.toggle("open", d.source.opens === opened);
   }
+  point();
+}
+
+// point emphasizes the edges of a box.
+function point() {
+  const id = pointed || document.activeElement?.dataset.id;
+  for (const d of drawn.values()) if (d.source.from) d.element.classList.toggle("linked", d.source.from === id || d.source.to === id);
 }
 
 function show(p) {
@@ -103,13 +111,13 @@ function findings(list, all) {
   }
 }
 
-// open shows the details of an object.
-async function open(id) {
+// showDetails shows the details of an object.
+async function showDetails(id) {
   const again = id === opened;
   opened = id;
   const response = await fetch(`details?${new URLSearchParams({ id })}`);
   if (id !== opened) return;
-  if (!response.ok) return close();
+  if (!response.ok) return hideDetails();
   const d = await response.json();
   $("object").textContent = d.title;
   $("problem").replaceChildren();
@@ -140,15 +148,15 @@ async function reach(id) {
   if (response.ok && id === opened) findings($("connections"), await response.json());
 }
 
-function close() {
+function hideDetails() {
   opened = "";
   $("details").hidden = true;
   draw();
-  focus(picture.boxes.find(b => b.id === current));
+  moveTo(picture.boxes.find(b => b.id === current));
 }
 
-// focus moves the focus of the keyboard to a box, which may be outside the visible part of the page.
-function focus(b) {
+// moveTo moves the focus of the keyboard to a box, which may be outside the visible part of the page.
+function moveTo(b) {
   if (!b) return;
   current = b.id;
   const y = svg.getBoundingClientRect().top + b.y, head = document.querySelector("header").offsetHeight;
@@ -175,24 +183,26 @@ function next(b, key) {
 
 svg.addEventListener("click", e => {
   const b = picture.boxes.find(b => b.id === e.target.closest(".box")?.dataset.id);
-  if (b) { current = b.id; open(b.opens); }
+  if (b) { current = b.id; showDetails(b.opens); }
 });
+svg.addEventListener("pointerover", e => { pointed = e.target.closest(".box")?.dataset.id || ""; point(); });
+svg.addEventListener("focusin", point);
 svg.addEventListener("keydown", e => {
   const b = picture.boxes.find(b => b.id === e.target.dataset.id);
   if (!b || e.ctrlKey || e.metaKey || e.altKey) return;
-  if (e.key === "Enter" || e.key === " ") open(b.opens);
-  else if (/^(Arrow|Home|End)/.test(e.key)) focus(next(b, e.key));
+  if (e.key === "Enter" || e.key === " ") showDetails(b.opens);
+  else if (/^(Arrow|Home|End)/.test(e.key)) moveTo(next(b, e.key));
   else return;
   e.preventDefault();
 });
 document.addEventListener("keydown", e => {
-  if (e.key === "Escape" && opened) close();
+  if (e.key === "Escape" && opened) hideDetails();
   else if (e.key === "/" && document.activeElement !== $("query")) $("query").focus();
-  else if (e.key === "ArrowDown" && document.activeElement === $("query")) focus(picture.boxes.find(b => b.id === current));
+  else if (e.key === "ArrowDown" && document.activeElement === $("query")) moveTo(picture.boxes.find(b => b.id === current));
   else return;
   e.preventDefault();
 });
-$("close").addEventListener("click", close);
+$("close").addEventListener("click", hideDetails);
 $("query").addEventListener("input", load);
 $("wrong").addEventListener("change", load);
 addEventListener("scroll", () => requestAnimationFrame(() => draw()), { passive: true });
@@ -201,5 +211,5 @@ addEventListener("beforeprint", () => draw(true));
 addEventListener("afterprint", () => draw());
 
 const events = new EventSource("events");
-events.onmessage = () => { lost = ""; load(); if (opened) open(opened); };
+events.onmessage = () => { lost = ""; load(); if (opened) showDetails(opened); };
 events.onerror = disconnected;
