@@ -58,16 +58,22 @@ type edge struct {
 	Path string `json:"path"`
 	Y    int    `json:"y"`
 	H    int    `json:"h"`
+	// Length and Dashes are set if both boxes are not visible together: only the ends are drawn, or else such lines
+	// would cover each other.
+	Length int    `json:"length,omitempty"`
+	Dashes string `json:"dashes,omitempty"`
 }
 
 // Measures of the picture.
 const (
 	margin     = 24
 	lineHeight = 18
-	padding    = 12 // between the border of a box and its text
-	markWidth  = 18 // of a mark before a text
-	gap        = 10 // between boxes
-	top        = 36 // the first box, below the titles of the columns
+	padding    = 12  // between the border of a box and its text
+	markWidth  = 18  // of a mark before a text
+	gap        = 10  // between boxes
+	top        = 8   // the first box
+	far        = 700 // the height of a line of which only the ends are drawn
+	stub       = 20  // the length of such an end
 	width      = 798 + 292 + margin
 )
 
@@ -77,11 +83,9 @@ type column struct {
 	x, w, chars int
 }
 
-func columns() map[string]column {
-	return map[string]column{
-		"Address": {"ADDRESS", margin, 250, 31}, "Way": {"EXPOSED BY", 306, 136, 12}, "Listener": {"LISTENER", 478, 268, 30},
-		"Pod": {"", 810, 268, 30}, "Node": {"PODS ON NODES", 798, 292, 30},
-	}
+var columns = map[string]column{
+	"Address": {"ADDRESS", margin, 250, 31}, "Way": {"EXPOSED BY", 306, 136, 12}, "Listener": {"LISTENER", 478, 268, 30},
+	"Pod": {"", 810, 268, 30}, "Node": {"PODS ON NODES", 798, 292, 30},
 }
 
 // placed is a Listener of the picture, with its Pods.
@@ -94,8 +98,8 @@ type placed struct {
 // words. If only is true, it is the part that is not right.
 func (g *graph) lay(query string, only bool) *picture {
 	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes, namespaces: g.namespace == ""}
-	for _, c := range columns() {
-		p.Headings = append(p.Headings, line{"heading", c.x, top - 2*gap, c.title})
+	for _, c := range columns {
+		p.Headings = append(p.Headings, line{"heading", c.x, -gap, c.title})
 	}
 	slices.SortFunc(p.Headings, func(a, b line) int { return cmp.Compare(a.X, b.X) })
 	listeners, pods := g.matching(strings.Fields(strings.ToLower(query)), only)
@@ -283,7 +287,7 @@ func (p *picture) add(kind string, s subject, name, note string, y int) *box {
 
 // newBox returns the box of an object, with what it says if that is not right.
 func (p *picture) newBox(kind string, s subject, name, note string, y int) *box {
-	c := columns()[kind]
+	c := columns[kind]
 	b := &box{ID: s.id(), Opens: s.id(), Kind: kind, State: s.says.State, X: c.x, Y: y, W: c.w}
 	name, note, text := command.Printable(name), command.Printable(note), command.Printable(s.says.Text())
 	indent := padding
@@ -324,10 +328,16 @@ func (p *picture) newBox(kind string, s subject, name, note string, y int) *box 
 func (p *picture) connect(from, to *box) {
 	x1, y1, x2, y2 := from.X+from.W, from.Y+from.H/2, to.X, to.Y+to.H/2
 	bend := (x2 - x1) / 2
-	p.Edges = append(p.Edges, edge{
+	e := edge{
 		From: from.ID, To: to.ID, Y: min(y1, y2), H: max(y1, y2) - min(y1, y2),
 		Path: fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+bend, y1, x2-bend, y2, x2, y2),
-	})
+	}
+	if e.H > far { // beside the curves to what is near
+		e.Path = fmt.Sprintf("M%d %dh%dV%dH%d", x1, y1+gap, bend, y2+gap, x2)
+		e.Length = x2 - x1 + e.H
+		e.Dashes = fmt.Sprintf("%d %d", stub, e.Length-2*stub)
+	}
+	p.Edges = append(p.Edges, e)
 }
 
 // shorten replaces the middle of a text that has more than n characters. Names often differ at their ends.

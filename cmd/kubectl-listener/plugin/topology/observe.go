@@ -278,7 +278,8 @@ func (g *graph) find(id string) (*subject, map[string]listenersv1alpha1.PodListe
 	return nil, nil
 }
 
-// filesOf returns the paths and contents of the files of a volume with these addresses, as docs/usage.md describes them.
+// filesOf returns the paths and contents of the files of a volume with these addresses, as docs/usage.md describes
+// them.
 func filesOf(addresses []listenersv1alpha1.IngressAddress) [][2]string {
 	all := [][2]string{}
 	for i, a := range addresses {

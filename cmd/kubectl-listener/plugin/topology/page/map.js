@@ -13,7 +13,7 @@ function element(parent, name, attributes, text) {
   return parent.appendChild(e);
 }
 const layer = () => element(svg, "g", {});
-const headings = layer(), nodes = layer(), edges = layer(), boxes = layer();
+const nodes = layer(), edges = layer(), boxes = layer();
 const drawn = new Map(); // by id: what is drawn, and its element
 
 function drawLine(parent, l) { element(parent, "text", { class: l.class, x: l.x, y: l.y }, l.text); }
@@ -26,6 +26,8 @@ function drawBox(b) {
   for (const l of b.lines) drawLine(g, l);
   return g;
 }
+
+function drawEdge(e) { return element(edges, "path", { class: "edge", d: e.path, ...(e.dashes && { pathLength: e.length, "stroke-dasharray": e.dashes }) }); }
 
 // draw draws what is near the visible part of the page, or all for a printer.
 function draw(all) {
@@ -43,7 +45,7 @@ function draw(all) {
     drawn.set(id, { source, text: JSON.stringify(source), element: e });
     if (focused) e.focus({ preventScroll: true });
   };
-  for (const e of picture.edges) keep(`${e.from} ${e.to}`, e.y, e.h, e, e => element(edges, "path", { class: "edge", d: e.path }));
+  for (const e of picture.edges) keep(`${e.from} ${e.to}`, e.y, e.h, e, drawEdge);
   for (const b of picture.boxes) keep(b.id, b.y, b.h, b, drawBox);
   for (const [id, d] of drawn) if (!wanted.has(id)) { d.element.remove(); drawn.delete(id); }
   for (const [id, d] of drawn) if (d.source.opens) {
@@ -62,8 +64,10 @@ function point() {
 function show(p) {
   picture = p;
   for (const [name, value] of [["width", p.width], ["height", p.height], ["viewBox", `0 0 ${p.width} ${p.height}`]]) svg.setAttribute(name, value);
-  headings.replaceChildren();
-  for (const h of p.headings) drawLine(headings, h);
+  $("headings").setAttribute("width", p.width);
+  $("headings").setAttribute("viewBox", `0 -24 ${p.width} 20`);
+  $("headings").replaceChildren();
+  for (const h of p.headings) drawLine($("headings"), h);
   $("title").textContent = p.title;
   if ($("summary").textContent !== p.summary) $("summary").textContent = p.summary;
   note(lost ? [lost] : p.notes || []);
