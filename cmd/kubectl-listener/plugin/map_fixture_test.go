@@ -137,10 +137,10 @@ func (s *shop) addPod(t *testing.T, name, node string, listeners ...*listenersv1
 func (s *shop) addKafka(t *testing.T) {
 	t.Helper()
 	bootstrap := s.addListener(t, "kafka-bootstrap", "-public", corev1.ServiceTypeLoadBalancer, address("kafka.shop.example.com", 9092))
-	for i := range 3 {
+	for i := range int32(3) {
 		node := fmt.Sprintf("%s-worker-%d", s.namespace, i+1)
 		s.addNode(t, node)
-		own := s.addListener(t, fmt.Sprintf("listener-kafka-%d", i), "-stable", corev1.ServiceTypeNodePort, address(fmt.Sprintf("203.0.113.%d", 7+i), int32(30092+i)))
+		own := s.addListener(t, fmt.Sprintf("listener-kafka-%d", i), "-stable", corev1.ServiceTypeNodePort, address(fmt.Sprintf("203.0.113.%d", 7+i), 30092+i))
 		s.addPod(t, fmt.Sprintf("kafka-%d", i), node, own, bootstrap)
 	}
 }
@@ -154,7 +154,7 @@ func (s *shop) addWaiting(t *testing.T) {
 }
 
 // addMany creates Listeners, each with a Pod of its own, and every tenth with a second one.
-func (s *shop) addMany(t *testing.T, n int) {
+func (s *shop) addMany(t *testing.T, n int32) {
 	t.Helper()
 	for i := range 20 {
 		s.addNode(t, fmt.Sprintf("%s-worker-%02d", s.namespace, i))
@@ -165,7 +165,7 @@ func (s *shop) addMany(t *testing.T, n int) {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			l := s.addListener(t, fmt.Sprintf("listener-broker-%04d", i), "-stable", corev1.ServiceTypeNodePort, address(fmt.Sprintf("203.0.%d.%d", 113+i/250, 1+i%250), int32(30000+i)))
+			l := s.addListener(t, fmt.Sprintf("listener-broker-%04d", i), "-stable", corev1.ServiceTypeNodePort, address(fmt.Sprintf("203.0.%d.%d", 113+i/250, 1+i%250), 30000+i))
 			for j := range 1 + min(1, i%10/9) {
 				s.addPod(t, fmt.Sprintf("broker-%04d-%d", i, j), fmt.Sprintf("%s-worker-%02d", s.namespace, (i+j)%20), l)
 			}

@@ -33,7 +33,7 @@ type picture struct {
 type box struct {
 	ID    string      `json:"id"`
 	Kind  string      `json:"kind"`
-	Opens string      `json:"opens"` // the object that a click shows
+	Opens string      `json:"opens"` // the object that a click shows, or ""
 	State check.State `json:"state"`
 	X     int         `json:"x"`
 	Y     int         `json:"y"`
@@ -102,7 +102,7 @@ func (g *graph) lay(query string, only bool) *picture {
 		p.Headings = append(p.Headings, line{"heading", c.x, -gap, c.title})
 	}
 	slices.SortFunc(p.Headings, func(a, b line) int { return cmp.Compare(a.X, b.X) })
-	listeners, pods := g.matching(strings.Fields(strings.ToLower(query)), only)
+	listeners, pods := g.selected(filter{strings.Fields(strings.ToLower(query)), only})
 	byNode := map[string][]*pod{}
 	for _, pod := range pods {
 		byNode[pod.node] = append(byNode[pod.node], pod)
@@ -112,7 +112,7 @@ func (g *graph) lay(query string, only bool) *picture {
 	for _, l := range listeners {
 		home := none
 		if len(l.pods) > 0 {
-			home = l.pods[len(l.pods)/2].node
+			home = l.pods[(len(l.pods)-1)/2].node
 		}
 		homes[home] = append(homes[home], l)
 	}
@@ -142,45 +142,46 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// matching returns the Listeners, each with its Pods, and the Pods that words match, sorted by node and name.
-func (g *graph) matching(words []string, only bool) ([]placed, []*pod) {
-	matches := func(subjects ...*subject) bool {
-		var text strings.Builder
-		wrong := false
-		for _, s := range subjects {
-			text.WriteString(s.text)
-			wrong = wrong || s.says.State == check.Failed || s.says.State == check.Warning
-		}
-		return (wrong || !only) && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(text.String(), w) })
+// filter selects what is shown.
+type filter struct {
+	// words are those that the texts of a path have to contain, in lower case.
+	words []string
+	// only states that something has to be wrong.
+	only bool
+}
+
+// has reports whether the filter selects the path of these objects.
+func (f filter) has(path ...*subject) bool {
+	var text strings.Builder
+	wrong := false
+	for _, s := range path {
+		text.WriteString(s.text)
+		wrong = wrong || s.says.State == check.Failed || s.says.State == check.Warning
 	}
+	return (wrong || !f.only) && !slices.ContainsFunc(f.words, func(w string) bool { return !strings.Contains(text.String(), w) })
+}
+
+// selected returns the Listeners, each with its Pods, and the Pods that a filter selects.
+func (g *graph) selected(f filter) ([]placed, []*pod) {
 	byListener, shown := map[types.NamespacedName][]*pod{}, map[*pod]bool{}
 	for _, p := range g.pods {
 		for _, name := range p.listeners {
 			byListener[name] = append(byListener[name], p)
 		}
-		shown[p] = matches(&p.subject, g.nodeOf(p))
+		shown[p] = f.has(&p.subject, g.nodeOf(p))
 	}
 	var listeners []placed
 	for _, l := range g.listeners {
-		found := placed{listener: l}
-		alone := matches(&l.subject)
-		for _, p := range byListener[l.key] {
-			if alone || matches(&l.subject, &p.subject, g.nodeOf(p)) {
-				found.pods = append(found.pods, p)
-				shown[p] = true
-			}
+		alone := f.has(&l.subject)
+		pods := slices.DeleteFunc(byListener[l.key], func(p *pod) bool { return !alone && !f.has(&l.subject, &p.subject, g.nodeOf(p)) })
+		for _, p := range pods {
+			shown[p] = true
 		}
-		if alone || len(found.pods) > 0 {
-			listeners = append(listeners, found)
+		if alone || len(pods) > 0 {
+			listeners = append(listeners, placed{l, pods})
 		}
 	}
-	var pods []*pod
-	for _, p := range g.pods {
-		if shown[p] {
-			pods = append(pods, p)
-		}
-	}
-	return listeners, pods
+	return listeners, slices.DeleteFunc(slices.Clone(g.pods), func(p *pod) bool { return !shown[p] })
 }
 
 // nodeOf returns what is known of the node of a Pod.
@@ -196,10 +197,11 @@ func (p *picture) addPods(boxes map[string]*box, n *node, pods []*pod, y int) in
 	if len(pods) == 0 {
 		return y
 	}
-	around := p.add("Node", subject{kind: "Node"}, "not on a node yet", "", y)
-	if n != nil {
-		*around = *p.newBox("Node", n.subject, n.key.Name, "", y)
+	around := p.newBox("Node", subject{kind: "Node"}, "not on a node yet", "", y)
+	if around.Opens = ""; n != nil {
+		around = p.newBox("Node", n.subject, n.key.Name, "", y)
 	}
+	p.Boxes = append(p.Boxes, around)
 	y += around.H
 	for _, pod := range pods {
 		b := p.add("Pod", pod.subject, pod.key.Name, volumesOf(pod), y)
@@ -224,7 +226,7 @@ func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int)
 		if len(l.pods) == 0 {
 			return 0
 		}
-		b := boxes[l.pods[len(l.pods)/2].id()]
+		b := boxes[l.pods[(len(l.pods)-1)/2].id()]
 		return b.Y + b.H/2
 	}
 	slices.SortStableFunc(listeners, func(a, b placed) int {
@@ -286,42 +288,48 @@ func (p *picture) add(kind string, s subject, name, note string, y int) *box {
 }
 
 // newBox returns the box of an object, with what it says if that is not right.
-func (p *picture) newBox(kind string, s subject, name, note string, y int) *box {
+func (p *picture) newBox(kind string, s subject, name, note string, at int) *box {
 	c := columns[kind]
-	b := &box{ID: s.id(), Opens: s.id(), Kind: kind, State: s.says.State, X: c.x, Y: y, W: c.w}
-	name, note, text := command.Printable(name), command.Printable(note), command.Printable(s.says.Text())
-	indent := padding
-	if s.says.State != "" {
-		b.Lines = []line{{"mark", padding, lineHeight + 1, command.Mark(s.says.State)}}
-		indent += markWidth
+	b := &box{ID: s.id(), Opens: s.id(), Kind: kind, State: s.says.State, X: c.x, Y: at, W: c.w}
+	if s.key.Namespace != "" && p.namespaces && (kind == "Pod" || kind == "Listener") {
+		note = s.key.Namespace + " · " + note
 	}
-	y = 1
+	name, note = command.Printable(name), command.Printable(note)
+	indent, y := padding, 1
 	add := func(class, text string) {
 		y += lineHeight
 		b.Lines = append(b.Lines, line{class, indent, y, text})
 	}
+	if s.says.State != "" {
+		b.Lines = []line{{"mark", padding, lineHeight + 1, command.Mark(s.says.State)}}
+		indent += markWidth
+	}
 	add("name", shorten(name, c.chars))
 	b.Label = cmp.Or(map[string]string{"Way": "Exposed by"}[kind], kind) + " " + name
-	if s.key.Namespace != "" && p.namespaces && (kind == "Pod" || kind == "Listener") {
-		note = command.Printable(s.key.Namespace) + " · " + note
-	}
 	if note != "" {
 		add("note", shorten(note, c.chars+7))
 		b.Label += ", " + note
 	}
-	if text != "" {
-		if s.says.Name != s.key.Name || s.says.Kind != s.kind {
-			text = command.Printable(s.says.Object()) + ": " + text
-		}
-		b.Label += ": " + text
+	words := s.words()
+	if words != "" {
+		b.Label += ": " + words
 	}
 	if s.says.State != check.OK && kind != "Way" {
-		for _, words := range wrap(text, c.chars+7) {
-			add("words", words)
+		for _, l := range wrap(words, c.chars+7) {
+			add("words", l)
 		}
 	}
 	b.H = y + padding - 1
 	return b
+}
+
+// words returns what is known about an object, and about which other one if it is not about this one.
+func (s *subject) words() string {
+	text := command.Printable(s.says.Text())
+	if text == "" || s.says.Name == s.key.Name && s.says.Kind == s.kind {
+		return text
+	}
+	return command.Printable(s.says.Object()) + ": " + text
 }
 
 // connect adds an edge.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -29,8 +30,8 @@ import (
 // the user may not list and watch is forbidden, as it is for a client. The objects that it returns must not be changed.
 type live struct {
 	client.WithWatch
-	// watchUntil is the context of the watches.
-	watchUntil context.Context
+	// start runs a watch for as long as the command runs.
+	start func(*cache.Reflector)
 	// namespace is the namespace whose objects are watched, or "" for all.
 	namespace string
 	// changed receives a value after a change.
@@ -42,7 +43,10 @@ type live struct {
 
 // newLive returns a reader that watches the objects of a namespace, or of all if that is "", until the context ends.
 func newLive(ctx context.Context, c client.WithWatch, namespace string) *live {
-	return &live{WithWatch: c, watchUntil: ctx, namespace: namespace, changed: make(chan struct{}, 1), kinds: map[kind]*objects{}}
+	return &live{
+		WithWatch: c, namespace: namespace, changed: make(chan struct{}, 1), kinds: map[kind]*objects{},
+		start: func(r *cache.Reflector) { go r.RunWithContext(ctx) },
+	}
 }
 
 // kind identifies the objects of a watch.
@@ -74,6 +78,11 @@ func (l *live) List(ctx context.Context, list client.ObjectList, options ...clie
 	all, err := l.of(ctx, list, o.Namespace)
 	if err != nil {
 		return err
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if o.LabelSelector == nil && o.FieldSelector == nil {
+		return all.copyTo(list, o.Namespace)
 	}
 	var matching []runtime.Object
 	for _, object := range all.list(o.Namespace) {
@@ -117,8 +126,7 @@ func (l *live) of(ctx context.Context, o runtime.Object, namespace string) (*obj
 	if all == nil {
 		all = &objects{changed: l.changed, byKey: map[client.ObjectKey]client.Object{}, known: make(chan struct{})}
 		l.kinds[k] = all
-		logger := logr.FromContextOrDiscard(l.watchUntil)
-		go cache.NewReflectorWithOptions(l.watchOf(k, all), nil, all, cache.ReflectorOptions{Logger: &logger}).RunWithContext(l.watchUntil)
+		l.start(cache.NewReflectorWithOptions(l.watchOf(k, all), nil, all, cache.ReflectorOptions{Logger: ptr.To(logr.Discard())}))
 	}
 	l.mu.Unlock()
 	select {
@@ -198,12 +206,36 @@ type objects struct {
 	err    error
 	byKey  map[client.ObjectKey]client.Object
 	sorted []client.Object // or nil after a change
+	// items are those of the lists of namespaces since the last change.
+	items map[string]reflect.Value
 }
 
-// list returns the objects of a namespace, or all if that is "", sorted by namespace and name.
+// copyTo sets the items of a list to all objects of a namespace. Who examines a thousand Listeners lists all Pods a
+// thousand times. The objects are locked.
+func (a *objects) copyTo(list client.ObjectList, namespace string) error {
+	pointer, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return err
+	}
+	items := reflect.ValueOf(pointer).Elem()
+	if known, ok := a.items[namespace]; ok {
+		items.Set(known)
+		return nil
+	}
+	all := a.list(namespace)
+	objects := make([]runtime.Object, 0, len(all))
+	for _, o := range all {
+		objects = append(objects, o)
+	}
+	if err := meta.SetList(list, objects); err != nil {
+		return err
+	}
+	a.items[namespace] = items
+	return nil
+}
+
+// list returns the objects of a namespace, or all if that is "", sorted by namespace and name. The objects are locked.
 func (a *objects) list(namespace string) []client.Object {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.sorted == nil {
 		a.sorted = slices.SortedFunc(maps.Values(a.byKey), func(x, y client.Object) int {
 			return cmp.Or(cmp.Compare(x.GetNamespace(), y.GetNamespace()), cmp.Compare(x.GetName(), y.GetName()))
@@ -221,16 +253,15 @@ func (a *objects) list(namespace string) []client.Object {
 // change changes the objects, and reports that.
 func (a *objects) change(f func()) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	f()
-	a.sorted = nil
+	a.sorted, a.items = nil, map[string]reflect.Value{}
 	select {
 	case <-a.known:
-	default:
-		if a.listed || a.err != nil {
-			close(a.known)
-		}
+	default: // somebody waits for this first change
+		close(a.known)
+		return
 	}
-	a.mu.Unlock()
 	select {
 	case a.changed <- struct{}{}:
 	default:

@@ -73,7 +73,10 @@ func (s *server) follow(ctx context.Context) {
 		}
 		started := time.Now()
 		if err := s.observe(ctx); err != nil && ctx.Err() == nil {
-			s.publish(func(g *graph) { g.notes = []string{command.Printable(err.Error())} })
+			old, _ := s.now()
+			g := *old
+			g.notes = []string{command.Printable(err.Error())}
+			s.publish(&g)
 		}
 		select {
 		case <-ctx.Done():
@@ -95,20 +98,15 @@ func (s *server) observe(ctx context.Context) error {
 	if interrupted != nil {
 		g.notes = append(g.notes, "The API server does not respond, so the picture may be outdated: "+command.Printable(interrupted.Error()))
 	}
-	s.publish(func(old *graph) { *old = *g })
+	s.publish(g)
 	return nil
 }
 
-// publish changes the graph.
-func (s *server) publish(change func(*graph)) {
+// publish replaces the graph.
+func (s *server) publish(g *graph) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := graph{}
-	if s.graph != nil {
-		g = *s.graph
-	}
-	change(&g)
-	s.graph = &g
+	s.graph = g
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -150,6 +148,7 @@ func (s *server) handler(host string) http.Handler {
 		} {
 			w.Header().Set(name, value)
 		}
+		// A link to the page may be followed from anywhere, because whoever shows it knows the secret.
 		origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 		switch {
 		case r.Host != host && r.Host != "localhost:"+port,

@@ -48,9 +48,9 @@ function draw(all) {
   for (const e of picture.edges) keep(`${e.from} ${e.to}`, e.y, e.h, e, drawEdge);
   for (const b of picture.boxes) keep(b.id, b.y, b.h, b, drawBox);
   for (const [id, d] of drawn) if (!wanted.has(id)) { d.element.remove(); drawn.delete(id); }
-  for (const [id, d] of drawn) if (d.source.opens) {
+  for (const [id, d] of drawn) if (d.source.kind) {
     d.element.setAttribute("tabindex", id === current ? 0 : -1);
-    d.element.classList.toggle("open", d.source.opens === opened);
+    d.element.classList.toggle("open", opened !== "" && d.source.opens === opened);
   }
   point();
 }
@@ -117,6 +117,7 @@ function findings(list, all) {
 
 // showDetails shows the details of an object.
 async function showDetails(id) {
+  if (!id) return;
   const again = id === opened;
   opened = id;
   const response = await fetch(`details?${new URLSearchParams({ id })}`);
