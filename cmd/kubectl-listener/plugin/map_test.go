@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -67,13 +68,13 @@ func TestMapWritesAPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(root, "docs", "kubectl-listener-map.svg")
-	if os.Getenv("UPDATE_PICTURE") != "" {
+	if flag.Lookup("update").Value.String() == "true" { // as that of package golden
 		if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if published, err := os.ReadFile(path); err != nil || string(published) != out {
-		t.Errorf("docs/kubectl-listener-map.svg is not the picture of this test; UPDATE_PICTURE=1 writes it (error %v)", err)
+		t.Errorf("docs/kubectl-listener-map.svg is not the picture of this test; -update overwrites it (error %v)", err)
 	}
 }
 
@@ -388,7 +389,7 @@ func TestMapOfThousandListenersIsFluid(t *testing.T) {
 	screenshot(page, t, "thousand-scrolled")
 }
 
-// TestMapSaysThatItIsOutdated while the API server does not respond.
+// TestMapSaysThatItIsOutdated while the API server does not respond. It sends no requests but those that read.
 func TestMapSaysThatItIsOutdated(t *testing.T) {
 	w := newWorld(t)
 	config := apiserver.Config(t)
@@ -403,6 +404,9 @@ func TestMapSaysThatItIsOutdated(t *testing.T) {
 	var down atomic.Bool
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
 		if down.Load() {
 			http.Error(w, "the proxy is down", http.StatusServiceUnavailable)
 			return

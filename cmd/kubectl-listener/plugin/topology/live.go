@@ -230,7 +230,7 @@ func (a *objects) copyTo(list client.ObjectList, namespace string) error {
 	if err := meta.SetList(list, objects); err != nil {
 		return err
 	}
-	a.items[namespace] = items
+	a.items[namespace] = reflect.ValueOf(items.Interface()) // which the caller cannot replace
 	return nil
 }
 
