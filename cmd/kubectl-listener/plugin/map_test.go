@@ -63,6 +63,9 @@ func TestMapWritesAPicture(t *testing.T) {
 			t.Errorf("the picture lacks %q", want)
 		}
 	}
+	if all, err := run(t, apiserver.Config(t), "map", "--all-namespaces", "-o", "svg"); !errors.Is(err, command.ErrProblem) || !strings.Contains(all, ">shop · shop-stable<") {
+		t.Errorf("the picture of all namespaces lacks the namespaces: %v", err)
+	}
 	root, err := checkout.Root()
 	if err != nil {
 		t.Fatal(err)
