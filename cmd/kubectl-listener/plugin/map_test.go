@@ -169,6 +169,8 @@ func TestMapShowsTextsOfTenantsAsText(t *testing.T) {
 	address := startMap(t, config, "-n", w.namespace)
 	do(page, t, chromedp.Navigate(address))
 	await(page, t, `document.querySelector(".Listener.Failed .words")?.textContent.includes("<img")`)
+	wholeTexts(page, t)
+	screenshot(page, t, "markup")
 	for _, id := range evaluate[[]string](page, t, `[...document.querySelectorAll(".box")].map(b => b.dataset.id)`) {
 		evaluate[chromedp.Void](page, t, `document.querySelector("[data-id=" + CSS.escape(%q) + "]").dispatchEvent(new MouseEvent("click", {bubbles: true}))`, id)
 		await(page, t, `!document.getElementById("details").hidden`)
@@ -330,16 +332,22 @@ func TestMapIsLegibleInTheDark(t *testing.T) {
 		if len(low) > 0 {
 			t.Errorf("%s: the contrast of %q is below 4.5", scheme, low)
 		}
-		overlaps := evaluate[[]string](page, t, `[...document.querySelectorAll(".box text")].filter(e => {
-			const t = e.getBoundingClientRect(), r = e.parentNode.querySelector("rect").getBoundingClientRect();
-			return t.right > r.right - 2 || t.bottom > r.bottom;
-		}).map(e => e.textContent)`)
-		if len(overlaps) > 0 {
-			t.Errorf("%s: %q do not fit into their boxes", scheme, overlaps)
-		}
+		wholeTexts(page, t)
 	}
 	if seen["light"] == seen["dark"] {
 		t.Errorf("the background is %s in both", seen["dark"])
+	}
+}
+
+// wholeTexts checks that all texts fit into their boxes.
+func wholeTexts(page context.Context, t *testing.T) {
+	t.Helper()
+	overflowing := evaluate[[]string](page, t, `[...document.querySelectorAll(".box text")].filter(e => {
+		const t = e.getBoundingClientRect(), r = e.parentNode.querySelector("rect").getBoundingClientRect();
+		return t.right > r.right - 2 || t.bottom > r.bottom;
+	}).map(e => e.textContent)`)
+	if len(overflowing) > 0 {
+		t.Errorf("%q do not fit into their boxes", overflowing)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -77,15 +78,15 @@ const (
 	width      = 798 + 292 + margin
 )
 
-// column is where the boxes of a kind are, and how many characters of a name fit into a line.
+// column is where the boxes of a kind are, and how many letters of a name fit into a line. Of a note, there fit more.
 type column struct {
-	title       string
-	x, w, chars int
+	title         string
+	x, w, letters int
 }
 
 var columns = map[string]column{
-	"Address": {"ADDRESS", margin, 250, 31}, "Way": {"EXPOSED BY", 306, 136, 12}, "Listener": {"LISTENER", 478, 268, 30},
-	"Pod": {"", 810, 268, 30}, "Node": {"PODS ON NODES", 798, 292, 30},
+	"Address": {"ADDRESS", margin, 250, 24}, "Way": {"EXPOSED BY", 306, 136, 13}, "Listener": {"LISTENER", 478, 268, 25},
+	"Pod": {"", 810, 268, 25}, "Node": {"PODS ON NODES", 798, 292, 27},
 }
 
 // placed is a Listener of the picture, with its Pods.
@@ -204,20 +205,12 @@ func (p *picture) addPods(boxes map[string]*box, n *node, pods []*pod, y int) in
 	p.Boxes = append(p.Boxes, around)
 	y += around.H
 	for _, pod := range pods {
-		b := p.add("Pod", pod.subject, pod.key.Name, volumesOf(pod), y)
+		b := p.add("Pod", pod.subject, pod.key.Name, "mounts "+count(len(pod.listeners), "Listener"), y)
 		boxes[b.ID] = b
 		y += b.H + gap
 	}
 	around.H = y + 2 - around.Y
 	return y + 2*gap
-}
-
-// volumesOf describes the volumes of a Pod.
-func volumesOf(p *pod) string {
-	if len(p.listeners) == 1 {
-		return "1 listener volume"
-	}
-	return fmt.Sprintf("%d listener volumes", len(p.listeners))
 }
 
 // addListeners adds Listeners below y, each beside its Pods, and returns where what follows begins.
@@ -304,10 +297,10 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 		b.Lines = []line{{"mark", padding, lineHeight + 1, command.Mark(s.says.State)}}
 		indent += markWidth
 	}
-	add("name", shorten(name, c.chars))
+	add("name", shorten(name, c.letters))
 	b.Label = cmp.Or(map[string]string{"Way": "Exposed by"}[kind], kind) + " " + name
 	if note != "" {
-		add("note", shorten(note, c.chars+7))
+		add("note", shorten(note, c.letters+7))
 		b.Label += ", " + note
 	}
 	words := s.words()
@@ -315,7 +308,7 @@ func (p *picture) newBox(kind string, s subject, name, note string, at int) *box
 		b.Label += ": " + words
 	}
 	if s.says.State != check.OK && kind != "Way" {
-		for _, l := range wrap(words, c.chars+7) {
+		for _, l := range wrap(words, c.letters+7) {
 			add("words", l)
 		}
 	}
@@ -348,32 +341,58 @@ func (p *picture) connect(from, to *box) {
 	p.Edges = append(p.Edges, e)
 }
 
-// shorten replaces the middle of a text that has more than n characters. Names often differ at their ends.
+// fitting returns how many of the characters fit where n usual letters do. Fonts differ; these are the widths of a wide
+// one.
+func fitting(text []rune, n int) int {
+	tenths := 10 * n
+	for i, r := range text {
+		switch {
+		case strings.ContainsRune("fijlrt.,:;'|!()[]/ -", r):
+			tenths -= 6
+		case r > 0x2000: // ideographs
+			tenths -= 17
+		case unicode.IsUpper(r) || strings.ContainsRune("mw<>=&@%_+~#", r):
+			tenths -= 14
+		default:
+			tenths -= 10
+		}
+		if tenths < 0 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// shorten replaces the middle of a text that does not fit where n usual letters do. Names often differ at their ends.
 func shorten(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
+	text := []rune(s)
+	if fitting(text, n) == len(text) {
 		return s
 	}
-	r := []rune(s)
-	return string(r[:n/2]) + "…" + string(r[len(r)-(n-1)/2:])
+	slices.Reverse(text)
+	end := text[:fitting(text, n/2-1)]
+	slices.Reverse(end)
+	text = []rune(s)
+	return string(text[:fitting(text, n/2)]) + "…" + string(end)
 }
 
 // maxWords is the number of lines for what is not right.
 const maxWords = 4
 
-// wrap returns the lines of a text.
+// wrap returns the lines of a text, where n usual letters fit into a line.
 func wrap(s string, n int) []string {
 	var lines []string
 	for s != "" {
-		r := []rune(s)
 		if len(lines) == maxWords-1 {
 			return append(lines, shorten(s, n))
 		}
-		end := min(n, len(r))
-		if space := strings.LastIndexByte(string(r[:end]), ' '); end < len(r) && space > 0 {
+		text := []rune(s)
+		end := fitting(text, n)
+		if space := strings.LastIndexByte(string(text[:end]), ' '); end < len(text) && space > 0 {
 			end = utf8.RuneCountInString(s[:space])
 		}
-		lines = append(lines, string(r[:end]))
-		s = strings.TrimSpace(string(r[end:]))
+		lines = append(lines, string(text[:end]))
+		s = strings.TrimSpace(string(text[end:]))
 	}
 	return lines
 }

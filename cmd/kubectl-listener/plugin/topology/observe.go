@@ -167,7 +167,9 @@ func newPod(ctx context.Context, x *check.Examination, p *corev1.Pod, published 
 			selector, _ := claim.ParseSelector(pvc.Annotations)
 			name = selector.ListenerName(pvc.Name)
 		}
-		result.listeners = append(result.listeners, types.NamespacedName{Namespace: p.Namespace, Name: name})
+		if key := (types.NamespacedName{Namespace: p.Namespace, Name: name}); !slices.Contains(result.listeners, key) {
+			result.listeners = append(result.listeners, key)
+		}
 	}
 	return result
 }
@@ -182,7 +184,7 @@ func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
 		p := &pod{subject: subject{kind: "Pod", key: types.NamespacedName{Namespace: o.Namespace, Name: o.OwnerReferences[0].Name}}, node: o.Spec.NodeName, volumes: o.Spec.Listeners}
 		p.says = check.Finding{Kind: p.kind, Namespace: p.key.Namespace, Name: p.key.Name}.Unreadable()
 		p.report = &check.Report{Findings: []check.Finding{p.says}}
-		for _, name := range index.PodListenersListeners(o) {
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(index.PodListenersListeners(o)))) {
 			p.listeners = append(p.listeners, types.NamespacedName{Namespace: o.Namespace, Name: name})
 		}
 		g.pods = append(g.pods, p)
