@@ -125,8 +125,14 @@ test-unit: cc ## Run unit and CSI conformance tests of all modules. Without KUBE
 	@$(call each,$(filter-out . test/scc,$(MODULES)),go test -race -timeout 20m -count 1 ./...)
 	go -C test/scc test ./... # not with -race, which would compile Kubernetes again
 
+# The page of kubectl listener map is tested in a browser.
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update && apt-get install --yes chromium fonts-dejavu-core; } || \
+		{ echo "error: the tests of kubectl listener map need a browser: install the packages chromium and fonts-dejavu-core" >&2; exit 1; }
+
 .PHONY: test-apiserver
-test-apiserver: ## Run the tests of test-unit, and those that need an API server. Builds etcd and Kubernetes first; about ten minutes, once.
+test-apiserver: chromium ## Run the tests of test-unit, and those that need an API server. Builds etcd and Kubernetes first; about ten minutes, once.
 	sets=($$(go -C test run ./cmd/cluster build-tools etcd kubernetes)); \
 		export TEST_ASSET_ETCD=$${sets[0]}/etcd TEST_ASSET_KUBE_APISERVER=$${sets[1]}/kube-apiserver; \
 		$(MAKE) test-unit

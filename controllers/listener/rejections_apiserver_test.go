@@ -1,6 +1,7 @@
 package listener_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -87,8 +88,8 @@ func (f *fixture) createPolicy() {
 	f.Expect(f.client.Create(f.t.Context(), policy)).To(Succeed())
 	f.Expect(f.client.Create(f.t.Context(), binding)).To(Succeed())
 	f.t.Cleanup(func() {
-		f.Expect(f.client.Delete(f.t.Context(), binding)).To(Succeed())
-		f.Expect(f.client.Delete(f.t.Context(), policy)).To(Succeed())
+		f.Expect(f.client.Delete(context.Background(), binding)).To(Succeed()) // the test's context has ended
+		f.Expect(f.client.Delete(context.Background(), policy)).To(Succeed())
 	})
 	f.Eventually(func() error {
 		probe := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, GenerateName: "probe-"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}

@@ -23,5 +23,9 @@ To connect from outside of the cluster, with no route to Pods and Services:
   go -C test run ./cmd/cluster client --name %s curl http://ADDRESS:PORT/version
 
 To delete the cluster, and those of other demos: make demo-down
+
+To see nodes, Pods, Listeners and addresses in your browser, as they change:
+
+  make build-plugin && bin/kubectl-listener map --namespace demo
 `, d.cluster.Kubeconfig(), d.cluster.Kubectl(), d.cluster.Name())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/get"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/migrate"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/release"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/topology"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/why"
 	"github.com/listener-operator/listener-operator/internal/version"
 )
@@ -35,6 +36,6 @@ could not be carried out.`,
 	}
 	e := command.NewEnvironment(streams, root)
 	root.AddCommand(why.NewCommand(e), doctor.NewCommand(e), get.NewCommand(e), release.NewCommand(e), connect.NewCommand(e),
-		migrate.NewCommand(e))
+		migrate.NewCommand(e), topology.NewCommand(e))
 	return root
 }

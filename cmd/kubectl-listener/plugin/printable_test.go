@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,8 @@ type hostileAPI struct {
 	fields sets.Set[string]
 	// watched is called when a client begins to watch, which it cannot.
 	watched func()
+	// text is added instead of hostileText, unless it is empty.
+	text string
 }
 
 // identities are what the API server validates, and by which objects are found.
@@ -87,7 +90,7 @@ func (a *hostileAPI) change(kind, path string, value any) any {
 	case string:
 		a.fields.Insert(kind + path)
 		if a.adds(kind, path) {
-			return v + hostileText
+			return v + cmp.Or(a.text, hostileText)
 		}
 	}
 	return value
@@ -133,6 +136,7 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 		{"why", "claim/web", "--namespace", w.namespace}, {"why", "listener/web", "--namespace", w.namespace}, {"doctor"}, {"migrate", "--dry-run"},
 		{"release", "web", "--namespace", w.namespace},
 		{"get", "--namespace", w.namespace, "--watch"}, {"get", "--namespace", w.namespace, "--watch", "--output", "yaml"},
+		{"map", "--namespace", w.namespace, "--output", "svg"},
 		{"connect", "web-0", "--namespace", w.namespace, "--timeout", "1ms"}, {"connect", "listener/web", "--namespace", w.namespace, "--timeout", "1ms"},
 	}
 	ofListeners := slices.Concat(commands[:5], commands[8:])

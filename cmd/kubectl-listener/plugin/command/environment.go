@@ -73,8 +73,8 @@ func (e *Environment) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Examination returns an examination of that cluster.
-func (e *Environment) Examination() (*check.Examination, error) {
+// Client returns a client of that cluster.
+func (e *Environment) Client() (client.WithWatch, error) {
 	config, err := e.Config()
 	if err != nil {
 		return nil, err
@@ -82,11 +82,17 @@ func (e *Environment) Examination() (*check.Examination, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), listenersv1alpha1.AddToScheme(scheme),
 		operatorv1alpha1.AddToScheme(scheme), backends.All().AddToScheme(scheme)))
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	return &check.Examination{Client: c}, nil
+	return c, nil
+}
+
+// Examination returns an examination of that cluster.
+func (e *Environment) Examination() (*check.Examination, error) {
+	c, err := e.Client()
+	return &check.Examination{Client: c}, err
 }
 
 // Examine returns the function of a command that examines the cluster, and prints the report. text writes it as text.

@@ -132,6 +132,9 @@ func writeProblems(out io.Writer, list []check.Finding) {
 	fmt.Fprintf(out, "\n%d more (%s): see all with --output json\n", len(list)-maxProblems, strings.Join(counts, ", "))
 }
 
+// Mark returns the mark of a state.
+func Mark(s check.State) string { return marks[s].text }
+
 // mark returns the mark of a state, in colour if out is a terminal, and the user does not object
 // (https://no-color.org).
 func mark(out io.Writer, s check.State) string {

@@ -25,6 +25,9 @@ import (
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
 )
 
+// DefaultTimeout is how long one connection may take.
+const DefaultTimeout = 5 * time.Second
+
 // maxConnections is how many addresses are tried at a time.
 const maxConnections = 16
 
@@ -57,21 +60,27 @@ Run it where the clients are: an address that works there need not work elsewher
 			if err != nil {
 				return err
 			}
-			endpoints := endpointsOf(ctx, x, o)
-			if len(endpoints) == 0 {
-				x.Add(check.Finding{Kind: o.GetObjectKind().GroupVersionKind().Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
-					"Find out why: kubectl listener why "+args[len(args)-1]))
-			}
-			dialled := make([]check.Finding, len(endpoints))
-			dial := func(i int) { dialled[i] = endpoints[i].dial(ctx, timeout) }
-			workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
-			x.Findings = append(x.Findings, dialled...)
+			Try(ctx, x, o, timeout)
 			return nil
 		}),
 	}
 	e.AddOutputFlag(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "How long to wait for each connection.")
+	cmd.Flags().DurationVar(&timeout, "timeout", DefaultTimeout, "How long to wait for each connection.")
 	return cmd
+}
+
+// Try connects to each address of a Pod or a Listener, and reports the results. Each connection may take the timeout.
+func Try(ctx context.Context, x *check.Examination, o client.Object, timeout time.Duration) {
+	endpoints := endpointsOf(ctx, x, o)
+	if len(endpoints) == 0 {
+		kind, _ := x.Client.GroupVersionKindFor(o) // which was read as one of the scheme
+		x.Add(check.Finding{Kind: kind.Kind, Namespace: o.GetNamespace(), Name: o.GetName()}.Failed("", "has no address",
+			"Find out why: kubectl listener why "+o.GetName()))
+	}
+	dialled := make([]check.Finding, len(endpoints))
+	dial := func(i int) { dialled[i] = endpoints[i].dial(ctx, timeout) }
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), maxConnections, len(endpoints), dial) // dial ends with ctx
+	x.Findings = append(x.Findings, dialled...)
 }
 
 // endpoint is an address with the number of a port, and that port.

@@ -55,24 +55,30 @@ The marks are: ✓ as it should be, ! a warning, ✗ wrong, ? you may not read i
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.CompleteNames(1, kinds...),
 		RunE: e.Examine(command.WriteSteps, func(ctx context.Context, x *check.Examination, args []string) error {
-			w := &walk{x}
 			o, err := e.Find(ctx, x.Client, args, kinds...)
-			switch o := o.(type) {
-			case *corev1.Pod:
-				w.fromPod(ctx, o)
-			case *corev1.PersistentVolumeClaim:
-				w.fromClaim(ctx, o)
-			case *listenersv1alpha1.Listener:
-				w.fromListener(ctx, o)
-			case nil:
-			default:
-				w.fromWorkload(ctx, o)
+			if err == nil {
+				Examine(ctx, x, o)
 			}
 			return err
 		}),
 	}
 	e.AddOutputFlag(cmd)
 	return cmd
+}
+
+// Examine follows the path of an address from a Pod, a claim, a Listener or a workload, and reports what it finds.
+func Examine(ctx context.Context, x *check.Examination, o client.Object) {
+	w := &walk{x}
+	switch o := o.(type) {
+	case *corev1.Pod:
+		w.fromPod(ctx, o)
+	case *corev1.PersistentVolumeClaim:
+		w.fromClaim(ctx, o)
+	case *listenersv1alpha1.Listener:
+		w.fromListener(ctx, o)
+	default:
+		w.fromWorkload(ctx, o)
+	}
 }
 
 // walk follows the path of an address, and reports what it finds.

@@ -1,0 +1,398 @@
+package topology
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+)
+
+// picture is a graph as it is drawn. The page and the SVG draw the same boxes and edges.
+type picture struct {
+	Width    int    `json:"width"`
+	Height   int    `json:"height"`
+	Headings []line `json:"headings"`
+	Boxes    []*box `json:"boxes"`
+	Edges    []edge `json:"edges"`
+	// Summary counts what there is and what is wrong; Notes are those of the graph.
+	Summary string   `json:"summary"`
+	Notes   []string `json:"notes"`
+	// namespaces states that the picture has several, which it names.
+	namespaces bool
+}
+
+// box is a rectangle with lines of text.
+type box struct {
+	ID    string      `json:"id"`
+	Kind  string      `json:"kind"`
+	Opens string      `json:"opens"` // the object that a click shows, or ""
+	State check.State `json:"state"`
+	X     int         `json:"x"`
+	Y     int         `json:"y"`
+	W     int         `json:"w"`
+	H     int         `json:"h"`
+	Lines []line      `json:"lines"` // relative to the box
+	Label string      `json:"label"` // all that the box says
+}
+
+// line is a line of text of a class of the style sheet.
+type line struct {
+	Class string `json:"class"`
+	X     int    `json:"x"`
+	Y     int    `json:"y"`
+	Text  string `json:"text"`
+}
+
+// edge is a curve from the right side of a box to the left side of another one.
+type edge struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Path string `json:"path"`
+	Y    int    `json:"y"`
+	H    int    `json:"h"`
+	// Length and Dashes are set if both boxes are not visible together: only the ends are drawn, or else such lines
+	// would cover each other.
+	Length int    `json:"length,omitempty"`
+	Dashes string `json:"dashes,omitempty"`
+}
+
+// Measures of the picture.
+const (
+	margin     = 24
+	lineHeight = 18
+	padding    = 12  // between the border of a box and its text
+	markWidth  = 18  // of a mark before a text
+	gap        = 10  // between boxes
+	top        = 8   // the first box
+	far        = 700 // the height of a line of which only the ends are drawn
+	stub       = 20  // the length of such an end
+	width      = 798 + 292 + margin
+)
+
+// column is where the boxes of a kind are, and how many letters of a name fit into a line. Of a note, there fit more.
+type column struct {
+	title         string
+	x, w, letters int
+}
+
+var columns = map[string]column{
+	"Address": {"ADDRESS", margin, 250, 24}, "Way": {"EXPOSED BY", 306, 136, 13}, "Listener": {"LISTENER", 478, 268, 25},
+	"Pod": {"", 810, 268, 25}, "Node": {"PODS ON NODES", 798, 292, 27},
+}
+
+// placed is a Listener of the picture, with its Pods.
+type placed struct {
+	*listener
+	pods []*pod
+}
+
+// lay lays out the part of a graph that a query matches: the Listeners with those of their Pods that together have all
+// words. If only is true, it is the part that is not right.
+func (g *graph) lay(query string, only bool) *picture {
+	p := &picture{Width: width, Edges: []edge{}, Boxes: []*box{}, Notes: g.notes, namespaces: g.namespace == ""}
+	for _, c := range columns {
+		p.Headings = append(p.Headings, line{"heading", c.x, -gap, c.title})
+	}
+	slices.SortFunc(p.Headings, func(a, b line) int { return cmp.Compare(a.X, b.X) })
+	listeners, pods := g.selected(filter{strings.Fields(strings.ToLower(query)), only})
+	byNode := map[string][]*pod{}
+	for _, pod := range pods {
+		byNode[pod.node] = append(byNode[pod.node], pod)
+	}
+	homes := map[string][]placed{} // Listeners by the node beside which they are
+	const none = "\xff"            // that of Listeners without Pods
+	for _, l := range listeners {
+		home := none
+		if len(l.pods) > 0 {
+			home = l.pods[(len(l.pods)-1)/2].node
+		}
+		homes[home] = append(homes[home], l)
+	}
+	nodes := slices.SortedFunc(maps.Keys(byNode), func(a, b string) int { return cmp.Or(cmp.Compare(min(1, len(b)), min(1, len(a))), cmp.Compare(a, b)) })
+	y, boxes := top, map[string]*box{}
+	for _, name := range append(nodes, none) {
+		y = max(p.addPods(boxes, g.nodes[name], byNode[name], y), p.addListeners(boxes, homes[name], y))
+	}
+	for _, l := range listeners {
+		for _, pod := range l.pods {
+			p.connect(boxes[l.id()], boxes[pod.id()])
+		}
+	}
+	p.Height = y - gap + 2
+	problems := len(g.problems())
+	p.Summary = fmt.Sprintf("%s, %s, %s", count(len(g.listeners), "Listener"), count(len(g.pods), "Pod"), count(problems, "problem"))
+	if len(listeners) < len(g.listeners) || len(pods) < len(g.pods) {
+		p.Summary += fmt.Sprintf("; shown: %s, %s", count(len(listeners), "Listener"), count(len(pods), "Pod"))
+	}
+	return p
+}
+
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// filter selects what is shown.
+type filter struct {
+	// words are those that the texts of a path have to contain, in lower case.
+	words []string
+	// only states that something has to be wrong.
+	only bool
+}
+
+// has reports whether the filter selects the path of these objects.
+func (f filter) has(path ...*subject) bool {
+	var text strings.Builder
+	wrong := false
+	for _, s := range path {
+		text.WriteString(s.text)
+		wrong = wrong || s.says.State == check.Failed || s.says.State == check.Warning
+	}
+	return (wrong || !f.only) && !slices.ContainsFunc(f.words, func(w string) bool { return !strings.Contains(text.String(), w) })
+}
+
+// selected returns the Listeners, each with its Pods, and the Pods that a filter selects.
+func (g *graph) selected(f filter) ([]placed, []*pod) {
+	byListener, shown := map[types.NamespacedName][]*pod{}, map[*pod]bool{}
+	for _, p := range g.pods {
+		for _, name := range p.listeners {
+			byListener[name] = append(byListener[name], p)
+		}
+		shown[p] = f.has(&p.subject, g.nodeOf(p))
+	}
+	var listeners []placed
+	for _, l := range g.listeners {
+		alone := f.has(&l.subject)
+		pods := slices.DeleteFunc(byListener[l.key], func(p *pod) bool { return !alone && !f.has(&l.subject, &p.subject, g.nodeOf(p)) })
+		for _, p := range pods {
+			shown[p] = true
+		}
+		if alone || len(pods) > 0 {
+			listeners = append(listeners, placed{l, pods})
+		}
+	}
+	return listeners, slices.DeleteFunc(slices.Clone(g.pods), func(p *pod) bool { return !shown[p] })
+}
+
+// nodeOf returns what is known of the node of a Pod.
+func (g *graph) nodeOf(p *pod) *subject {
+	if n := g.nodes[p.node]; n != nil {
+		return &n.subject
+	}
+	return &subject{}
+}
+
+// addPods adds a node with its Pods below y, and returns where what follows begins.
+func (p *picture) addPods(boxes map[string]*box, n *node, pods []*pod, y int) int {
+	if len(pods) == 0 {
+		return y
+	}
+	around := p.newBox("Node", subject{kind: "Node"}, "not on a node yet", "", y)
+	if around.Opens = ""; n != nil {
+		around = p.newBox("Node", n.subject, n.key.Name, "", y)
+	}
+	p.Boxes = append(p.Boxes, around)
+	y += around.H
+	for _, pod := range pods {
+		b := p.add("Pod", pod.subject, pod.key.Name, "mounts "+count(len(pod.listeners), "Listener"), y)
+		boxes[b.ID] = b
+		y += b.H + gap
+	}
+	around.H = y + 2 - around.Y
+	return y + 2*gap
+}
+
+// addListeners adds Listeners below y, each beside its Pods, and returns where what follows begins.
+func (p *picture) addListeners(boxes map[string]*box, listeners []placed, y int) int {
+	middle := func(l placed) int {
+		if len(l.pods) == 0 {
+			return 0
+		}
+		b := boxes[l.pods[(len(l.pods)-1)/2].id()]
+		return b.Y + b.H/2
+	}
+	slices.SortStableFunc(listeners, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(middle(a), middle(b)), cmp.Compare(len(a.pods), len(b.pods)))
+	})
+	for _, l := range listeners {
+		b := p.add("Listener", l.subject, l.key.Name, cmp.Or(l.class, "no class"), y)
+		way := p.add("Way", subject{kind: "Way", key: l.key, says: l.exposed}, l.way, "", y)
+		way.Opens = b.ID
+		var addresses []*box
+		height := 0
+		for i := range max(1, len(l.addresses)) {
+			addresses = append(addresses, p.addAddress(l, i, y))
+			height += addresses[i].H + gap
+		}
+		block := max(b.H, height-gap)
+		y = max(y, middle(l)-block/2)
+		b.Y, way.Y = y+(block-b.H)/2, y+(block-way.H)/2
+		at := y + (block-height+gap)/2
+		for _, a := range addresses {
+			a.Y = at
+			at += a.H + gap
+			p.connect(a, way)
+		}
+		p.connect(way, b)
+		boxes[b.ID] = b
+		y += block + gap
+	}
+	return y + gap
+}
+
+// addAddress adds an address of a Listener, or that it has none.
+func (p *picture) addAddress(l placed, i, y int) *box {
+	s := subject{kind: "Address", key: types.NamespacedName{Namespace: l.key.Namespace, Name: fmt.Sprintf("%s/%d", l.key.Name, i)}}
+	name, note := "no address", ""
+	if len(l.addresses) > 0 {
+		name, note = l.addresses[i].Address, portsOf(l.addresses[i])
+	} else {
+		s.says.State = check.Warning
+	}
+	b := p.add("Address", s, name, note, y)
+	b.Opens = l.id()
+	return b
+}
+
+func portsOf(a listenersv1alpha1.IngressAddress) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(a.Ports)) {
+		all = append(all, fmt.Sprintf("%s %d", name, a.Ports[name]))
+	}
+	return strings.Join(all, ", ")
+}
+
+// add adds a box.
+func (p *picture) add(kind string, s subject, name, note string, y int) *box {
+	b := p.newBox(kind, s, name, note, y)
+	p.Boxes = append(p.Boxes, b)
+	return b
+}
+
+// newBox returns the box of an object, with what it says if that is not right.
+func (p *picture) newBox(kind string, s subject, name, note string, at int) *box {
+	c := columns[kind]
+	b := &box{ID: s.id(), Opens: s.id(), Kind: kind, State: s.says.State, X: c.x, Y: at, W: c.w}
+	if s.key.Namespace != "" && p.namespaces && (kind == "Pod" || kind == "Listener") {
+		note = s.key.Namespace + " · " + note
+	}
+	name, note = command.Printable(name), command.Printable(note)
+	indent, y := padding, 1
+	add := func(class, text string) {
+		y += lineHeight
+		b.Lines = append(b.Lines, line{class, indent, y, text})
+	}
+	if s.says.State != "" {
+		b.Lines = []line{{"mark", padding, lineHeight + 1, command.Mark(s.says.State)}}
+		indent += markWidth
+	}
+	add("name", shorten(name, c.letters))
+	b.Label = cmp.Or(map[string]string{"Way": "Exposed by"}[kind], kind) + " " + name
+	if note != "" {
+		add("note", shorten(note, c.letters+7))
+		b.Label += ", " + note
+	}
+	words := s.words()
+	if words != "" {
+		b.Label += ": " + words
+	}
+	if s.says.State != check.OK && kind != "Way" {
+		for _, l := range wrap(words, c.letters+7) {
+			add("words", l)
+		}
+	}
+	b.H = y + padding - 1
+	return b
+}
+
+// words returns what is known about an object, and about which other one if it is not about this one.
+func (s *subject) words() string {
+	text := command.Printable(s.says.Text())
+	if text == "" || s.says.Name == s.key.Name && s.says.Kind == s.kind {
+		return text
+	}
+	return command.Printable(s.says.Object()) + ": " + text
+}
+
+// connect adds an edge.
+func (p *picture) connect(from, to *box) {
+	x1, y1, x2, y2 := from.X+from.W, from.Y+from.H/2, to.X, to.Y+to.H/2
+	bend := (x2 - x1) / 2
+	e := edge{
+		From: from.ID, To: to.ID, Y: min(y1, y2), H: max(y1, y2) - min(y1, y2),
+		Path: fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+bend, y1, x2-bend, y2, x2, y2),
+	}
+	if e.H > far { // beside the curves to what is near
+		e.Path = fmt.Sprintf("M%d %dh%dV%dH%d", x1, y1+gap, bend, y2+gap, x2)
+		e.Length = x2 - x1 + e.H
+		e.Dashes = fmt.Sprintf("%d %d", stub, e.Length-2*stub)
+	}
+	p.Edges = append(p.Edges, e)
+}
+
+// fitting returns how many of the characters fit where n usual letters do. Fonts differ; these are the widths of a wide
+// one.
+func fitting(text []rune, n int) int {
+	tenths := 10 * n
+	for i, r := range text {
+		switch {
+		case strings.ContainsRune("fijlrt.,:;'|!()[]/ -", r):
+			tenths -= 6
+		case r > 0x2000: // ideographs
+			tenths -= 17
+		case unicode.IsUpper(r) || strings.ContainsRune("mw<>=&@%_+~#", r):
+			tenths -= 14
+		default:
+			tenths -= 10
+		}
+		if tenths < 0 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// shorten replaces the middle of a text that does not fit where n usual letters do. Names often differ at their ends.
+func shorten(s string, n int) string {
+	text := []rune(s)
+	if fitting(text, n) == len(text) {
+		return s
+	}
+	slices.Reverse(text)
+	end := text[:fitting(text, n/2-1)]
+	slices.Reverse(end)
+	text = []rune(s)
+	return string(text[:fitting(text, n/2)]) + "…" + string(end)
+}
+
+// maxWords is the number of lines for what is not right.
+const maxWords = 4
+
+// wrap returns the lines of a text, where n usual letters fit into a line.
+func wrap(s string, n int) []string {
+	var lines []string
+	for s != "" {
+		if len(lines) == maxWords-1 {
+			return append(lines, shorten(s, n))
+		}
+		text := []rune(s)
+		end := fitting(text, n)
+		if space := strings.LastIndexByte(string(text[:end]), ' '); end < len(text) && space > 0 {
+			end = utf8.RuneCountInString(s[:space])
+		}
+		lines = append(lines, string(text[:end]))
+		s = strings.TrimSpace(string(text[end:]))
+	}
+	return lines
+}

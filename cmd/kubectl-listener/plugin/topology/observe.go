@@ -1,0 +1,283 @@
+package topology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/why"
+	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/exposure/backends"
+	"github.com/listener-operator/listener-operator/internal/index"
+)
+
+// graph is what the picture shows.
+type graph struct {
+	namespace string // or "" for all
+	listeners []*listener
+	pods      []*pod
+	nodes     map[string]*node
+	// notes are what the user has to know about the whole picture.
+	notes []string
+}
+
+// subject is an object with what `why` finds out about it.
+type subject struct {
+	object client.Object // nil for what the user may not read
+	kind   string
+	key    types.NamespacedName
+	report *check.Report
+	// says is the problem of the report, or else what is known about the object itself.
+	says check.Finding
+	// text is what a search finds, in lower case.
+	text string
+	// also is other text that a search finds.
+	also []string
+}
+
+func (s *subject) id() string { return s.kind + "/" + s.key.String() }
+
+// listener is a Listener.
+type listener struct {
+	subject
+	class string
+	// way is how the Listener is exposed, and exposed what is known about the objects that expose it.
+	way       string
+	exposed   check.Finding
+	addresses []listenersv1alpha1.IngressAddress
+}
+
+// pod is a replica: a Pod with listener volumes.
+type pod struct {
+	subject
+	node      string // "" before the Pod is bound to one
+	listeners []types.NamespacedName
+	volumes   map[string]listenersv1alpha1.PodListener
+}
+
+// node is a node with replicas.
+type node struct{ subject }
+
+// observe returns what a client shows of a namespace, or of all if that is "".
+func observe(ctx context.Context, c client.Client, namespace string) (*graph, error) {
+	g := &graph{namespace: namespace, nodes: map[string]*node{}}
+	var listeners listenersv1alpha1.ListenerList
+	switch err := c.List(ctx, &listeners, client.InNamespace(namespace)); {
+	case meta.IsNoMatchError(err):
+		return nil, errors.New("the cluster does not serve Listeners: is the listener operator installed? run kubectl listener doctor")
+	case err != nil:
+		return nil, fmt.Errorf("listing Listeners: %w", err)
+	}
+	for i := range listeners.Items {
+		g.listeners = append(g.listeners, newListener(ctx, c, &listeners.Items[i]))
+	}
+	x := &check.Examination{Client: c}
+	var published listenersv1alpha1.PodListenersList
+	x.List(ctx, &published, client.InNamespace(namespace))
+	volumes := map[types.UID]*listenersv1alpha1.PodListeners{}
+	for i := range published.Items {
+		volumes[listenersv1alpha1.PodUID(published.Items[i].Name)] = &published.Items[i]
+	}
+	var pods corev1.PodList
+	if x.List(ctx, &pods, client.InNamespace(namespace)) == check.Forbidden {
+		g.addUnreadable(published.Items)
+	}
+	for i := range pods.Items {
+		p := newPod(ctx, x, &pods.Items[i], volumes[pods.Items[i].UID])
+		if len(p.listeners) == 0 || claim.PodFinished(&pods.Items[i]) {
+			continue
+		}
+		p.examine(ctx, c)
+		g.pods = append(g.pods, p)
+	}
+	for _, p := range g.pods {
+		g.addNode(p)
+	}
+	for _, s := range g.subjects() {
+		s.text = strings.ToLower(strings.Join(append(s.also, s.key.Namespace, s.key.Name, s.says.Object(), s.says.Text()), "\n"))
+	}
+	return g, x.Err
+}
+
+// examine finds out what `why` says about an object.
+func (s *subject) examine(ctx context.Context, c client.Client) {
+	x := &check.Examination{Client: c}
+	why.Examine(ctx, x, s.object)
+	x.Conclude()
+	s.report = &x.Report
+	switch {
+	case x.Err != nil:
+		s.says = check.Finding{Kind: s.kind, Namespace: s.key.Namespace, Name: s.key.Name, State: check.Unknown, Message: x.Err.Error()}
+	case x.Problem != nil:
+		s.says = *x.Problem
+	default:
+		s.says = x.Findings[0]
+	}
+}
+
+func newListener(ctx context.Context, c client.Client, l *listenersv1alpha1.Listener) *listener {
+	result := &listener{subject: subject{object: l, kind: "Listener", key: client.ObjectKeyFromObject(l)}, class: l.Class()}
+	if l.Status != nil {
+		result.addresses = l.Status.IngressAddresses
+	}
+	result.examine(ctx, c)
+	result.exposed = worst(result.report.Findings, func(kind string) bool {
+		return !slices.Contains([]string{"Listener", "Endpoints", "PersistentVolume", "PodListeners", "Node", "Volume"}, kind)
+	})
+	result.way = "?"
+	var class listenersv1alpha1.ListenerClass
+	if c.Get(ctx, types.NamespacedName{Name: l.Class()}, &class) == nil {
+		result.way = string(class.Spec.ServiceType)
+		if backend := backends.All().Of(&class); !backend.PlainService {
+			result.way = backend.Name
+		}
+	}
+	result.also = []string{result.class, result.way}
+	for _, a := range result.addresses {
+		result.also = append(result.also, a.Address)
+	}
+	return result
+}
+
+// newPod returns a Pod with the Listeners of its volumes. published is nil if there is none.
+func newPod(ctx context.Context, x *check.Examination, p *corev1.Pod, published *listenersv1alpha1.PodListeners) *pod {
+	result := &pod{subject: subject{object: p, kind: "Pod", key: client.ObjectKeyFromObject(p)}, node: p.Spec.NodeName}
+	if published != nil {
+		result.volumes = published.Spec.Listeners
+	}
+	for i := range p.Spec.Volumes {
+		volume := &p.Spec.Volumes[i]
+		name := result.volumes[volume.Name].ListenerName
+		if pvc := (&corev1.PersistentVolumeClaim{}); name == "" {
+			key := types.NamespacedName{Namespace: p.Namespace, Name: index.ClaimName(p, volume)}
+			if key.Name == "" || x.Get(ctx, key, pvc) != check.Present || !check.RequestsListener(pvc) {
+				continue
+			}
+			selector, _ := claim.ParseSelector(pvc.Annotations)
+			name = selector.ListenerName(pvc.Name)
+		}
+		if key := (types.NamespacedName{Namespace: p.Namespace, Name: name}); !slices.Contains(result.listeners, key) {
+			result.listeners = append(result.listeners, key)
+		}
+	}
+	return result
+}
+
+// addUnreadable adds the Pods that PodListeners are for.
+func (g *graph) addUnreadable(published []listenersv1alpha1.PodListeners) {
+	for i := range published {
+		o := &published[i]
+		if len(o.OwnerReferences) == 0 {
+			continue
+		}
+		p := &pod{subject: subject{kind: "Pod", key: types.NamespacedName{Namespace: o.Namespace, Name: o.OwnerReferences[0].Name}}, node: o.Spec.NodeName, volumes: o.Spec.Listeners}
+		p.says = check.Finding{Kind: p.kind, Namespace: p.key.Namespace, Name: p.key.Name}.Unreadable()
+		p.report = &check.Report{Findings: []check.Finding{p.says}}
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(index.PodListenersListeners(o)))) {
+			p.listeners = append(p.listeners, types.NamespacedName{Namespace: o.Namespace, Name: name})
+		}
+		g.pods = append(g.pods, p)
+	}
+}
+
+// addNode adds the node of a Pod, and what the examination of the Pod has found out about the node.
+func (g *graph) addNode(p *pod) {
+	n := g.nodes[p.node]
+	if n == nil && p.node != "" {
+		n = &node{subject{kind: "Node", key: types.NamespacedName{Name: p.node}, report: &check.Report{}}}
+		g.nodes[p.node] = n
+	}
+	for _, f := range p.report.Findings {
+		if n != nil && f.Kind == n.kind && f.Name == p.node {
+			n.report.Add(f)
+		}
+	}
+	if n != nil {
+		if len(n.report.Findings) == 0 {
+			n.report.Add(check.Finding{Kind: n.kind, Name: p.node}.Unreadable())
+		}
+		n.report.Conclude()
+		n.says = worst(n.report.Findings, func(string) bool { return true })
+	}
+}
+
+// worst returns the first of the findings that matter most, among those of the kinds.
+func worst(findings []check.Finding, ofKind func(string) bool) check.Finding {
+	order := []check.State{check.Failed, check.Unknown, check.Warning, check.OK}
+	result := check.Finding{State: check.OK}
+	for _, f := range slices.Backward(findings) {
+		if ofKind(f.Kind) && slices.Index(order, f.State) <= slices.Index(order, result.State) {
+			result = f
+		}
+	}
+	return result
+}
+
+// problems returns what is wrong, each once.
+func (g *graph) problems() []check.Finding {
+	r := &check.Report{}
+	for _, s := range g.subjects() {
+		if s.says.State == check.Failed {
+			r.Add(s.says)
+		}
+	}
+	return r.Findings
+}
+
+func (g *graph) subjects() []*subject {
+	var all []*subject
+	for _, l := range g.listeners {
+		all = append(all, &l.subject)
+	}
+	for _, p := range g.pods {
+		all = append(all, &p.subject)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.nodes)) {
+		all = append(all, &g.nodes[name].subject)
+	}
+	return all
+}
+
+// find returns an object, and the volumes of a Pod. The object is nil if there is none.
+func (g *graph) find(id string) (*subject, map[string]listenersv1alpha1.PodListener) {
+	for _, p := range g.pods {
+		if p.id() == id {
+			return &p.subject, p.volumes
+		}
+	}
+	for _, s := range g.subjects() {
+		if s.id() == id {
+			return s, nil
+		}
+	}
+	return nil, nil
+}
+
+// filesOf returns the paths and contents of the files of a volume with these addresses, as docs/usage.md describes
+// them.
+func filesOf(addresses []listenersv1alpha1.IngressAddress) [][2]string {
+	all := [][2]string{}
+	for i, a := range addresses {
+		directory := "addresses/" + command.Printable(a.Address)
+		if i == 0 {
+			directory = "default-address"
+		}
+		all = append(all, [2]string{directory + "/address", command.Printable(a.Address)})
+		for _, port := range slices.Sorted(maps.Keys(a.Ports)) {
+			all = append(all, [2]string{directory + "/ports/" + command.Printable(port), strconv.Itoa(int(a.Ports[port]))})
+		}
+	}
+	return all
+}

@@ -1,0 +1,251 @@
+package topology
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/command"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/connect"
+)
+
+//go:embed page
+var page embed.FS
+
+// server serves the page.
+type server struct {
+	live  *live
+	title string
+	// prefix is the path of the page, with a secret: other users of this machine can connect, too.
+	prefix string
+
+	mu    sync.Mutex
+	graph *graph
+	// changed is closed when there is another graph.
+	changed chan struct{}
+}
+
+func newServer(l *live, title string) *server {
+	return &server{live: l, title: title, prefix: "/" + rand.Text() + "/", changed: make(chan struct{})}
+}
+
+// run serves the page until the context ends.
+func (s *server) run(ctx context.Context, address string, out io.Writer) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("serving the page: %w", err)
+	}
+	host := listener.Addr().String()
+	h := &http.Server{Handler: s.handler(host), ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
+	context.AfterFunc(ctx, func() { _ = h.Close() })
+	go s.follow(ctx)
+	fmt.Fprintf(out, "%s: http://%s%s\nThe page follows the cluster until you interrupt this command.\n", s.title, host, s.prefix)
+	if err := h.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the page: %w", err)
+	}
+	return nil
+}
+
+// pause is the time between two examinations, in which changes accumulate.
+const pause = 100 * time.Millisecond
+
+// follow observes the cluster after each change. It spends no more than half of the time on that.
+func (s *server) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.live.changed:
+		}
+		started := time.Now()
+		if err := s.observe(ctx); err != nil && ctx.Err() == nil {
+			old, _ := s.now()
+			g := *old
+			g.notes = []string{command.Printable(err.Error())}
+			s.publish(&g)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(pause, time.Since(started))):
+		}
+	}
+}
+
+// observe reads the graph.
+func (s *server) observe(ctx context.Context) error {
+	g, err := observe(ctx, s.live, s.live.namespace)
+	if err != nil {
+		return err
+	}
+	forbidden, interrupted := s.live.unreadable()
+	if len(forbidden) > 0 {
+		g.notes = append(g.notes, "You may not list and watch: "+strings.Join(forbidden, ", ")+".")
+	}
+	if interrupted != nil {
+		g.notes = append(g.notes, "The API server does not respond, so the picture may be outdated: "+command.Printable(interrupted.Error()))
+	}
+	s.publish(g)
+	return nil
+}
+
+// publish replaces the graph.
+func (s *server) publish(g *graph) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.graph = g
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// now returns the graph, which is not changed any more, and a channel that is closed when there is another one.
+func (s *server) now() (*graph, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.graph, s.changed
+}
+
+// handler serves the page to those who know its path, and to no page of another origin. Host is that of a request for
+// this server, which a name that an attacker resolves to this machine is not.
+func (s *server) handler(host string) http.Handler {
+	files, _ := fs.Sub(page, "page") // which exists
+	mux := http.NewServeMux()
+	mux.Handle("GET /", http.FileServerFS(files))
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /picture", func(w http.ResponseWriter, r *http.Request) {
+		g, _ := s.now()
+		respond(w, struct {
+			*picture
+			Title string `json:"title"`
+		}{g.lay(r.FormValue("q"), r.FormValue("wrong") != ""), s.title})
+	})
+	mux.HandleFunc("GET /map.svg", func(w http.ResponseWriter, r *http.Request) {
+		g, _ := s.now()
+		w.Header().Set("Content-Type", "image/svg+xml")
+		_, _ = w.Write(g.lay(r.FormValue("q"), r.FormValue("wrong") != "").svg(s.title))
+	})
+	mux.HandleFunc("GET /details", s.details)
+	mux.HandleFunc("GET /connect", s.connect)
+	_, port, _ := net.SplitHostPort(host) // which is that of a listener
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"Content-Security-Policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options":  "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			w.Header().Set(name, value)
+		}
+		// A link to the page may be followed from anywhere, because whoever shows it knows the secret.
+		origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
+		switch {
+		case r.Host != host && r.Host != "localhost:"+port,
+			origin != "" && origin != "http://"+r.Host,
+			site != "" && site != "same-origin" && site != "none" && r.Header.Get("Sec-Fetch-Dest") != "document",
+			len(r.URL.Path) < len(s.prefix) || subtle.ConstantTimeCompare([]byte(r.URL.Path[:len(s.prefix)]), []byte(s.prefix)) != 1:
+			http.Error(w, "Open the address that kubectl listener map has printed.", http.StatusForbidden)
+		default:
+			http.StripPrefix(strings.TrimSuffix(s.prefix, "/"), mux).ServeHTTP(w, r)
+		}
+	})
+}
+
+// events sends an event when the graph has changed.
+func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for {
+		_, changed := s.now()
+		if _, err := io.WriteString(w, "data: changed\n\n"); err != nil {
+			return
+		}
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+// said is a finding as the page shows it.
+type said struct {
+	State  check.State `json:"state"`
+	Mark   string      `json:"mark"`
+	Object string      `json:"object"`
+	Text   string      `json:"text"`
+	Remedy string      `json:"remedy,omitempty"`
+}
+
+func say(findings ...check.Finding) []said {
+	all := []said{}
+	for _, f := range findings {
+		all = append(all, said{f.State, command.Mark(f.State), command.Printable(f.Object()), command.Printable(f.Text()), command.Printable(f.Remedy)})
+	}
+	return all
+}
+
+// files are those of a volume.
+type files struct {
+	Volume string      `json:"volume"`
+	Files  [][2]string `json:"files"` // path and content
+}
+
+// details sends what is known about an object: what `why` prints, and the files of its volumes.
+func (s *server) details(w http.ResponseWriter, r *http.Request) {
+	g, _ := s.now()
+	found, volumes := g.find(r.FormValue("id"))
+	if found == nil {
+		http.Error(w, "It does not exist any more.", http.StatusNotFound)
+		return
+	}
+	response := struct {
+		Title    string  `json:"title"`
+		Findings []said  `json:"findings"`
+		Problem  []said  `json:"problem"`
+		Volumes  []files `json:"volumes"`
+		Connects bool    `json:"connects"`
+	}{found.kind + " " + command.Printable(found.key.Name), say(found.report.Findings...), say(), []files{}, found.object != nil}
+	if found.report.Problem != nil {
+		response.Problem = say(*found.report.Problem)
+	}
+	for _, volume := range slices.Sorted(maps.Keys(volumes)) {
+		response.Volumes = append(response.Volumes, files{command.Printable(volume), filesOf(volumes[volume].IngressAddresses)})
+	}
+	respond(w, response)
+}
+
+// connect sends the result of connecting to each address of an object.
+func (s *server) connect(w http.ResponseWriter, r *http.Request) {
+	g, _ := s.now()
+	found, _ := g.find(r.FormValue("id"))
+	if found == nil || found.object == nil {
+		http.Error(w, "It does not exist any more.", http.StatusNotFound)
+		return
+	}
+	x := &check.Examination{Client: s.live}
+	connect.Try(r.Context(), x, found.object, connect.DefaultTimeout)
+	if x.Err != nil {
+		respond(w, say(check.Finding{Kind: found.kind, Name: found.key.Name, State: check.Unknown, Message: x.Err.Error()}))
+		return
+	}
+	respond(w, say(x.Findings...))
+}
+
+func respond(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // the page asks again
+}
