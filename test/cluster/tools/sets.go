@@ -51,7 +51,8 @@ var sets = map[string]Set{
 		Module: "sigs.k8s.io/external-dns",
 		Hint:   "external-dns with all its providers, about 3 minutes on two cores",
 	},
-	"coredns": {Hint: "CoreDNS with the plugins in use, about 1 minute on two cores"},
+	"network-policies": {Hint: "what enforces NetworkPolicies, less than a minute on two cores"},
+	"coredns":          {Hint: "CoreDNS with the plugins in use, about 1 minute on two cores"},
 	"operator-sdk": {
 		Tags: containerTags,
 		Hint: "the Operator SDK and its scorecard tests, about 2 minutes on two cores",
