@@ -199,7 +199,7 @@ func (s *scenario) enforcesPolicies(t *testing.T) {
 	s.createPod(t, "neighbour", 1, BusyboxImage, "sleep", "1000000")
 	s.awaitReady(t, "neighbour", 0)
 	connect := func(from string, to corev1.PodIP) error {
-		command := fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 2 %s 8080`, to.IP)
+		command := fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 1 %s 8080`, to.IP)
 		_, err := s.kubectl(t, "exec", from, "--", "sh", "-c", command)
 		return err
 	}
