@@ -24,6 +24,7 @@ var users = map[string]pki.Request{
 	"controller-manager": {CommonName: "system:kube-controller-manager"},
 	"scheduler":          {CommonName: "system:kube-scheduler"},
 	"proxy":              {CommonName: "system:kube-proxy"},
+	"network-policies":   {CommonName: "network-policies", Organizations: []string{"system:masters"}},
 	"kubelet-client":     {CommonName: "kube-apiserver-kubelet-client", Organizations: []string{"system:masters"}},
 }
 

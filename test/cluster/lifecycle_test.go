@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
@@ -56,6 +58,7 @@ func TestClusterLifecycle(t *testing.T) {
 	t.Run("a Pod runs", s.podRuns)
 	t.Run("a Pod finds a Service by name", s.findsServiceByName)
 	t.Run("the client reaches a node port but no Pod", s.clientIsOutside)
+	t.Run("a NetworkPolicy admits some Pods", s.enforcesPolicies)
 	t.Run("Pods use images that were loaded and pushed", s.usesImages)
 	t.Run("Pods keep running while the kubelet restarts", s.kubeletRestarts)
 	t.Run("a node is started after a power cut", s.nodeReboots)
@@ -189,6 +192,57 @@ func (s *scenario) clientIsOutside(t *testing.T) {
 	if err != nil || !strings.Contains(string(output), s.ClientIP()+"/24") || !strings.Contains(string(output), s.ClientIPv6()+"/64") {
 		t.Errorf("the client's addresses are %s, %v", output, err)
 	}
+}
+
+// enforcesPolicies tries connections between Pods of the same node and of two nodes, over IPv4 and IPv6.
+func (s *scenario) enforcesPolicies(t *testing.T) {
+	s.createPod(t, "neighbour", 1, BusyboxImage, "sleep", "1000000")
+	s.awaitReady(t, "neighbour", 0)
+	connect := func(from string, to corev1.PodIP) error {
+		command := fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 1 %s 8080`, to.IP)
+		_, err := s.kubectl(t, "exec", from, "--", "sh", "-c", command)
+		return err
+	}
+	expect := func(admitted ...string) {
+		t.Helper()
+		for _, from := range []string{"neighbour", "shell"} {
+			for _, to := range s.pod(t, "web").Status.PodIPs {
+				want := slices.Contains(admitted, from)
+				eventually(t, fmt.Sprintf("whether %s connects to %s is %t", from, to.IP, want), func() error {
+					if err := connect(from, to); (err == nil) != want {
+						return fmt.Errorf("connecting: %w", err)
+					}
+					return nil
+				})
+			}
+		}
+	}
+	expect("neighbour", "shell")
+	policies := s.client.NetworkingV1().NetworkPolicies(metav1.NamespaceDefault)
+	policy := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pod": "web"}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		},
+	}
+	policy, err := policies.Create(t.Context(), policy, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect()
+	for _, admitted := range []string{"neighbour", "shell"} {
+		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"pod": admitted}}
+		policy.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: selector}}}}
+		if policy, err = policies.Update(t.Context(), policy, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		expect(admitted)
+	}
+	if err := policies.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect("neighbour", "shell")
 }
 
 func (s *scenario) usesImages(t *testing.T) {

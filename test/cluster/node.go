@@ -66,6 +66,15 @@ func (c *Cluster) kubeProxy(node int) daemon {
 	}}
 }
 
+// networkPolicies enforces NetworkPolicies on the Pods of a node.
+func (c *Cluster) networkPolicies(node int) daemon {
+	return daemon{"network-policies", []string{
+		c.tool("network-policies", "network-policies"),
+		"--kubeconfig=" + c.kubeconfigOf("network-policies"),
+		"--queue=" + strconv.Itoa(policyQueue),
+	}}
+}
+
 // boot starts a node, unless it is running, and its containerd. It does not start the kubelet.
 func (c *Cluster) boot(ctx context.Context, node int) error {
 	m := c.node(node)
@@ -127,8 +136,10 @@ func (c *Cluster) powerOn(ctx context.Context, node int) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.exec(ctx, rules, "nft", "-f", "-")
-	return err
+	if _, err := m.exec(ctx, rules, "nft", "-f", "-"); err != nil {
+		return err
+	}
+	return c.queueConnections(ctx, node)
 }
 
 // awaitContainerd waits until containerd accepts connections.
@@ -155,7 +166,7 @@ func (c *Cluster) awaitContainerd(ctx context.Context, node int) error {
 	})
 }
 
-// startKubelet starts a node's kubelet and kube-proxy.
+// startKubelet starts a node's kubelet, kube-proxy and what enforces NetworkPolicies.
 func (c *Cluster) startKubelet(node int) error {
 	if err := c.ensureNodeCredentials(node); err != nil {
 		return err
@@ -164,7 +175,10 @@ func (c *Cluster) startKubelet(node int) error {
 	if err := m.run(c.kubelet(node)); err != nil {
 		return err
 	}
-	return m.run(c.kubeProxy(node))
+	if err := m.run(c.kubeProxy(node)); err != nil {
+		return err
+	}
+	return m.run(c.networkPolicies(node))
 }
 
 // StopNode stops a node as a power cut would: all its processes are killed at once, its disks are kept. The Node object

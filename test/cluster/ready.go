@@ -82,7 +82,8 @@ func dnsReady(ctx context.Context, client kubernetes.Interface) (bool, error) {
 	return false, nil
 }
 
-// awaitNode waits until a node's kubelet has reported, at the given time or later, that the node is Ready.
+// awaitNode waits until a node's kubelet has reported, at the given time or later, that the node is Ready, and the node
+// enforces NetworkPolicies.
 func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) error {
 	client, err := c.client()
 	if err != nil {
@@ -90,17 +91,20 @@ func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	m, kubelet := c.node(node), c.kubelet(node)
+	m := c.node(node)
 	err = until(ctx, func() (bool, error) {
-		ok, err := nodeReady(ctx, client, m.name, since)
+		ok, err := c.nodeReady(ctx, client, node, since)
 		if ok || err != nil {
 			return ok, err
 		}
-		_, ok, err = m.find(kubelet)
-		if err == nil && !ok {
-			err = fmt.Errorf("its kubelet has exited, see %s", m.logFile(kubelet.name))
+		for _, d := range []daemon{c.kubelet(node), c.networkPolicies(node)} {
+			if _, ok, err = m.find(d); err != nil {
+				return false, err
+			} else if !ok {
+				return false, fmt.Errorf("its %s has exited, see %s", d.name, m.logFile(d.name))
+			}
 		}
-		return false, err
+		return false, nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for %s: %w", m.name, err)
@@ -108,8 +112,17 @@ func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) erro
 	return nil
 }
 
-// nodeReady reports whether a node is Ready, and its kubelet has reported so at the given time or later.
-func nodeReady(ctx context.Context, client kubernetes.Interface, name string, since time.Time) (bool, error) {
+// nodeReady reports whether a node enforces NetworkPolicies and is Ready, and its kubelet has reported the latter at the
+// given time or later.
+func (c *Cluster) nodeReady(ctx context.Context, client kubernetes.Interface, node int, since time.Time) (bool, error) {
+	if ok, err := c.policiesEnforced(node); !ok || err != nil {
+		return false, err
+	}
+	return kubeletReady(ctx, client, c.NodeName(node), since)
+}
+
+// kubeletReady reports whether a node is Ready, and its kubelet has reported so at the given time or later.
+func kubeletReady(ctx context.Context, client kubernetes.Interface, name string, since time.Time) (bool, error) {
 	// The heartbeat in the condition is in whole seconds, the lease's time is precise.
 	lease, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -174,7 +187,7 @@ func (c *Cluster) Status() ([]Component, error) {
 		return nil, err
 	}
 	for _, node := range c.state.Nodes {
-		if err := add(c.node(node), c.containerd(node), c.kubelet(node), c.kubeProxy(node)); err != nil {
+		if err := add(c.node(node), c.containerd(node), c.kubelet(node), c.kubeProxy(node), c.networkPolicies(node)); err != nil {
 			return nil, err
 		}
 	}
@@ -191,7 +204,7 @@ func (c *Cluster) Ready(ctx context.Context) error {
 		return err
 	}
 	for _, node := range c.state.Nodes {
-		ok, err := nodeReady(ctx, client, c.NodeName(node), time.Time{})
+		ok, err := c.nodeReady(ctx, client, node, time.Time{})
 		if err != nil {
 			return err
 		}

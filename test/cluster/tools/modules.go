@@ -3,18 +3,21 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 )
 
-// withMissing writes a go.mod to dir that replaces the modules which lack files by copies that have them, and returns
-// its path. An overlay would not do: the go command rejects those of files in the module cache.
-func (s Set) withMissing(ctx context.Context, source, dir string) (modFile string, err error) {
+// withCopies writes a go.mod to dir that replaces modules by copies with the files that they lack and the changes of
+// others, and returns its path. An overlay would not do: the go command rejects those of files in the module cache.
+func (s Set) withCopies(ctx context.Context, source, dir string) (modFile string, err error) {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		data, err := os.ReadFile(filepath.Join(source, name))
 		if err != nil {
@@ -25,13 +28,14 @@ func (s Set) withMissing(ctx context.Context, source, dir string) (modFile strin
 		}
 	}
 	edit := []string{"mod", "edit"}
-	for module, missing := range s.Missing {
+	copied := slices.Collect(maps.Keys(s.Missing))
+	for _, module := range slices.AppendSeq(copied, maps.Keys(s.Changed)) {
 		original, err := downloadModule(ctx, source, module)
 		if err != nil {
 			return "", err
 		}
 		replacement := filepath.Join(dir, filepath.FromSlash(module))
-		if err := copyModule(original, replacement, missing); err != nil {
+		if err := copyModule(original, replacement, s.Missing[module], s.Changed[module]); err != nil {
 			return "", fmt.Errorf("copying module %s: %w", module, err)
 		}
 		edit = append(edit, "-replace="+module+"="+replacement)
@@ -40,8 +44,11 @@ func (s Set) withMissing(ctx context.Context, source, dir string) (modFile strin
 	return modFile, runGo(ctx, dir, append(edit, modFile)...)
 }
 
-// copyModule copies the directory of a module, and adds empty files.
-func copyModule(from, to string, files []string) error {
+// errUnchanged is returned if a file does not contain the text to replace.
+var errUnchanged = errors.New("nothing to change")
+
+// copyModule copies the directory of a module, adds empty files, and changes others.
+func copyModule(from, to string, files []string, changes map[string]Change) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
 	}
@@ -51,6 +58,20 @@ func copyModule(from, to string, files []string) error {
 			return err
 		}
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			return err
+		}
+	}
+	for name, change := range changes {
+		path := filepath.Join(to, filepath.FromSlash(name))
+		old, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		changed := strings.ReplaceAll(string(old), change.From, change.To)
+		if changed == string(old) {
+			return fmt.Errorf("%s: %w", name, errUnchanged)
+		}
+		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 			return err
 		}
 	}

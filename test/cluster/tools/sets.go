@@ -11,6 +11,9 @@ type Set struct {
 	// Missing are the files that a module leaves out although its packages embed them, by module and path in it. The
 	// set is built with a copy of the module that has them, empty.
 	Missing map[string][]string
+	// Changed are changes of files, by module and path in it, for versions of its dependencies that the module does not
+	// require. The set is built with a copy of the module that has them.
+	Changed map[string]map[string]Change
 	// Module is a module whose main package is built, in its own module graph, instead of the "tool" lines. That of a
 	// module that requires it has modules which a proxy may not have.
 	Module string
@@ -20,8 +23,14 @@ type Set struct {
 	Hint string
 }
 
+// Change replaces a text, which a file must contain.
+type Change struct{ From, To string }
+
 // sets contains the directories under hack/tools with programs of the cluster or of tests. The "tool" lines of a
 // directory's go.mod are the programs that are built, unless the set has a Module.
+//
+// Those that import client-go are built with the versions of all modules that Kubernetes is built with. What Kubernetes
+// has compiled is not compiled again then, which is nearly everything.
 var sets = map[string]Set{
 	"kubernetes": kubernetes(newest),
 	"etcd": {
@@ -36,7 +45,11 @@ var sets = map[string]Set{
 	"metallb": {
 		// Without a version its log says "commit unknown".
 		LDFlags: "-X go.universe.tf/metallb/internal/version.version=0.16.1",
-		Hint:    "the load balancer MetalLB, about 2 minutes on two cores",
+		// As in its next version, which requires a newer client-go than that of Kubernetes.
+		Changed: map[string]map[string]Change{"go.universe.tf/metallb": {"internal/k8s/webhook.go": {
+			From: "NewWebhookHandler(mgr.GetScheme())", To: "NewWebhookHandler(mgr.GetScheme(), conversion.NewRegistry())",
+		}}},
+		Hint: "the load balancer MetalLB, less than a minute on two cores after Kubernetes",
 	},
 	"traefik": {
 		// The user interface, which is generated.
@@ -44,14 +57,15 @@ var sets = map[string]Set{
 		Hint:    "the Ingress and Gateway controller Traefik, about 5 minutes on two cores",
 	},
 	"helm": {
-		LDFlags: "-X helm.sh/helm/v4/internal/version.version=v4.3.1",
-		Hint:    "the package manager Helm, about 2 minutes on two cores",
+		LDFlags: "-X helm.sh/helm/v4/internal/version.version=v4.2.4",
+		Hint:    "the package manager Helm, less than a minute on two cores after Kubernetes",
 	},
 	"external-dns": {
 		Module: "sigs.k8s.io/external-dns",
 		Hint:   "external-dns with all its providers, about 3 minutes on two cores",
 	},
-	"coredns": {Hint: "CoreDNS with the plugins in use, about 1 minute on two cores"},
+	"network-policies": {Hint: "what enforces NetworkPolicies, less than a minute on two cores after Kubernetes"},
+	"coredns":          {Hint: "CoreDNS with the plugins in use, about 1 minute on two cores"},
 	"operator-sdk": {
 		Tags: containerTags,
 		Hint: "the Operator SDK and its scorecard tests, about 2 minutes on two cores",

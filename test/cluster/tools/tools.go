@@ -125,6 +125,9 @@ func (s Set) hash(ctx context.Context, source string) (string, error) {
 	if len(s.Missing) > 0 {
 		fmt.Fprintln(h, s.Missing)
 	}
+	if len(s.Changed) > 0 {
+		fmt.Fprintln(h, s.Changed)
+	}
 	if s.Module != "" {
 		fmt.Fprintln(h, s.Module)
 	}
@@ -149,13 +152,13 @@ func (s Set) build(ctx context.Context, name, source, dir string) error {
 	})
 	defer stop()
 	args := buildArgs(s, temp)
-	if len(s.Missing) > 0 {
+	if len(s.Missing)+len(s.Changed) > 0 {
 		modules, err := os.MkdirTemp("", "modules-")
 		if err != nil {
 			return fmt.Errorf("creating a directory for modules: %w", err)
 		}
 		defer func() { _ = os.RemoveAll(modules) }()
-		modFile, err := s.withMissing(ctx, source, modules)
+		modFile, err := s.withCopies(ctx, source, modules)
 		if err != nil {
 			return err
 		}

@@ -2,9 +2,11 @@ package tools
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -65,6 +67,7 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	check("other names", Set{Rename: map[string]string{"a": "b"}})
 	check("another module", Set{Module: "example.com/z"})
 	check("missing files", Set{Missing: map[string][]string{"a": {"b"}}})
+	check("changed files", Set{Changed: map[string]map[string]Change{"a": {"b": {From: "c", To: "d"}}}})
 	write("go.sum", "x")
 	check("another go.sum", Set{})
 	write("go.mod", "module example.com/y\n")
@@ -73,19 +76,80 @@ func TestHashDependsOnEverythingThatIsBuilt(t *testing.T) {
 	check("a program of its own", Set{})
 }
 
-func TestCopyOfAModuleHasTheMissingFiles(t *testing.T) {
+func TestCopyOfAModuleHasMissingFilesAndChanges(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "example.com", "copy")
 	if err := os.WriteFile(filepath.Join(from, "go.mod"), []byte("module example.com/x\n"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	if err := copyModule(from, to, []string{"ui/static/index.html"}); err != nil {
+	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("old, old"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"go.mod": "module example.com/x\n", "ui/static/index.html": ""} {
+	changes := map[string]Change{"main.go": {From: "old", To: "new"}}
+	if err := copyModule(from, to, []string{"ui/static/index.html"}, changes); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"go.mod": "module example.com/x\n", "ui/static/index.html": "", "main.go": "new, new"} {
 		if got, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(got) != want {
 			t.Errorf("%s is %q (%v), want %q", name, got, err, want)
 		}
 	}
+}
+
+func TestAChangeOfNothingIsAnError(t *testing.T) {
+	from := t.TempDir()
+	if err := os.WriteFile(filepath.Join(from, "main.go"), []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := copyModule(from, filepath.Join(t.TempDir(), "copy"), nil, map[string]Change{"main.go": {From: "old", To: "new"}})
+	if !errors.Is(err, errUnchanged) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// Otherwise programs that import client-go compile it again, which takes most of the time.
+func TestSetsHaveTheModulesOfKubernetes(t *testing.T) {
+	want := requirements(t, "kubernetes")
+	for name, except := range map[string][]string{
+		"coredns": {
+			"github.com/prometheus/client_golang", "github.com/prometheus/common", "github.com/prometheus/procfs",
+			"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc",
+		},
+		"helm":             nil,
+		"metallb":          nil,
+		"network-policies": {"github.com/opencontainers/runtime-spec"}, // NRI does not compile with that of Kubernetes
+	} {
+		for module, version := range requirements(t, name) {
+			if v, ok := want[module]; ok && v != version && !slices.Contains(except, module) {
+				t.Errorf("tool set %s has %s %s, Kubernetes %s", name, module, version, v)
+			}
+		}
+	}
+}
+
+// requirements returns the versions of the modules that a tool set requires.
+func requirements(t *testing.T, set string) map[string]string {
+	t.Helper()
+	_, source, _, err := locate(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
+	cmd.Dir = source
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Require []struct{ Path, Version string }
+	}
+	if err := json.Unmarshal(output, &file); err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, required := range file.Require {
+		versions[required.Path] = required.Version
+	}
+	return versions
 }
 
 func TestLockIsExclusiveEvenIfItsFileIsRemoved(t *testing.T) {

@@ -25,13 +25,13 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster/tools"
 )
 
-const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS]
+const usage = `usage: cluster VERB [--name NAME] [FLAGS] [ARGUMENTS], in any order before COMMAND
 
   up [--nodes N]       create a cluster, or start what does not run
   down                 delete the cluster and everything that belongs to it
   status               list its components and their logs
   kubeconfig           print the path of its kubeconfig
-  kubectl ARGUMENTS    run kubectl on it
+  kubectl COMMAND      run kubectl on it
   client COMMAND       run a command outside of the cluster, on the same network
   node N COMMAND       run a command on a node
   load-image           load an image into every node: --tar FILE, or --ref NAME:TAG with
@@ -55,10 +55,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	var exit *exec.ExitError
+	var exit exitCode
 	switch {
 	case errors.As(err, &exit):
-		os.Exit(exit.ExitCode())
+		os.Exit(int(exit))
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(2)
 	case err != nil:
@@ -67,7 +67,12 @@ func main() {
 	}
 }
 
-// verb is a command of the program. It gets its arguments after the flags.
+// exitCode is that of a command of the user, which has printed why it failed.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit status %d", int(c)) }
+
+// verb is a command of the program. It gets its arguments without the flags.
 type verb func(ctx context.Context, c command, args []string) error
 
 // command contains the values of the flags.
@@ -98,6 +103,10 @@ var verbs = map[string]verb{
 	"start-kubelet": onNode((*cluster.Cluster).StartKubelet),
 }
 
+// beforeCommand maps the verbs that take a command to the number of arguments before it. The command has flags of its
+// own.
+var beforeCommand = map[string]int{"kubectl": 0, "client": 0, "node": 1}
+
 // run runs the program.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 || verbs[args[0]] == nil {
@@ -105,20 +114,36 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return flag.ErrHelp
 	}
 	c := command{stdout: stdout, stderr: stderr}
-	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	flags.Usage = func() { fmt.Fprint(stderr, usage) }
+	arguments, err := c.parse(args[0], args[1:])
+	if err != nil {
+		return err
+	}
+	return verbs[args[0]](ctx, c, arguments)
+}
+
+// parse sets the values of the flags of a verb, which may follow its arguments, and returns the arguments.
+func (c *command) parse(verb string, args []string) (arguments []string, err error) {
+	flags := flag.NewFlagSet(verb, flag.ContinueOnError)
+	flags.SetOutput(c.stderr)
+	flags.Usage = func() { fmt.Fprint(c.stderr, usage) }
 	flags.StringVar(&c.name, "name", cluster.DefaultName, "name of the cluster")
-	switch args[0] {
+	switch verb {
 	case "up":
 		flags.IntVar(&c.nodes, "nodes", 0, "number of nodes (default 3 for a new cluster)")
 	case "load-image":
 		c.imageFlags(flags)
 	}
-	if err := flags.Parse(args[1:]); err != nil {
-		return flag.ErrHelp
+	before, takesCommand := beforeCommand[verb]
+	for {
+		if err := flags.Parse(args); err != nil { // stops at an argument
+			return nil, flag.ErrHelp
+		}
+		args = flags.Args()
+		if len(args) == 0 || takesCommand && len(arguments) == before {
+			return append(arguments, args...), nil
+		}
+		arguments, args = append(arguments, args[0]), args[1:]
 	}
-	return verbs[args[0]](ctx, c, flags.Args())
 }
 
 // imageFlags adds the flags that describe an image.
@@ -213,7 +238,11 @@ func node(ctx context.Context, k *cluster.Cluster, _ command, args []string) err
 // attach runs a command on this program's own input and output.
 func attach(cmd *exec.Cmd) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return cmd.Run()
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exitCode(exit.ExitCode())
+	}
+	return err
 }
 
 func loadImage(ctx context.Context, k *cluster.Cluster, c command, _ []string) error {
