@@ -57,6 +57,9 @@ var elsewhere = map[string][]string{
 	},
 }
 
+// unanswered are the reasons of a Listener that is ready, at whose addresses nothing responds because something is wrong.
+var unanswered = []string{listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady}
+
 // listenerFinding returns what the operator says about a Listener.
 func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 	f := check.Finding{Kind: "Listener", Namespace: listener.Namespace, Name: listener.Name}
@@ -71,7 +74,7 @@ func listenerFinding(listener *listenersv1alpha1.Listener) check.Finding {
 		return f.FailedBy(accepted.Reason, accepted.Message)
 	case ready.Status != metav1.ConditionTrue && symptom:
 		return f.FailedBy(ready.Reason, ready.Message).Because()
-	case ready.Status != metav1.ConditionTrue || ready.Reason == listenersv1alpha1.ReasonNoMatchingPods || ready.Reason == listenersv1alpha1.ReasonNodesNotReady:
+	case ready.Status != metav1.ConditionTrue || slices.Contains(unanswered, ready.Reason):
 		return f.FailedBy(ready.Reason, ready.Message)
 	case ready.Reason != listenersv1alpha1.ReasonAddressesAssigned:
 		return f.Warning(ready.Reason, ready.Message)

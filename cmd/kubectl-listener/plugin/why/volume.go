@@ -100,27 +100,36 @@ const overdue = 30 * time.Second
 func podFinding(pod *corev1.Pod) check.Finding {
 	f := check.Finding{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 	describe := "kubectl describe pod " + pod.Name
-	if pod.DeletionTimestamp != nil {
-		if since := time.Since(pod.DeletionTimestamp.Time); since > overdue {
-			return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", duration.HumanDuration(since)),
-				"See whether the node responds, and which finalizers the Pod has: "+describe+". If the machine is really gone: docs/lost-nodes.md").Because()
-		}
+	switch {
+	case pod.DeletionTimestamp != nil && time.Since(pod.DeletionTimestamp.Time) > overdue:
+		since := duration.HumanDuration(time.Since(pod.DeletionTimestamp.Time))
+		return f.Failed("", fmt.Sprintf("should have ended %s ago, and its node has not confirmed that", since),
+			"See whether the node responds, and which finalizers the Pod has: "+describe+". If the machine is really gone: docs/lost-nodes.md").Because()
+	case pod.DeletionTimestamp != nil:
 		return f.Warning("", "is being deleted")
-	}
-	if claim.PodFinished(pod) {
+	case claim.PodFinished(pod):
 		return f.Warning("", fmt.Sprintf("has finished (%s), and mounts nothing any more", pod.Status.Phase))
+	case pod.Spec.NodeName == "":
+		return unboundFinding(f, check.PodCondition(pod, corev1.PodScheduled), describe)
+	default:
+		return containersFinding(f, pod, describe)
 	}
-	if pod.Spec.NodeName == "" {
-		scheduled := check.PodCondition(pod, corev1.PodScheduled)
-		if scheduled == nil || scheduled.Status != corev1.ConditionFalse {
-			return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe).Because()
-		}
-		unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe)
-		if concernsVolumes.MatchString(scheduled.Message) {
-			return unscheduled.Because()
-		}
-		return unscheduled
+}
+
+// unboundFinding returns why a Pod is not bound to a node. scheduled is its condition, or nil.
+func unboundFinding(f check.Finding, scheduled *corev1.PodCondition, describe string) check.Finding {
+	if scheduled == nil || scheduled.Status != corev1.ConditionFalse {
+		return f.Failed("", "is not bound to a node yet", "Wait for the scheduler. If it lasts: "+describe).Because()
 	}
+	unscheduled := f.Failed(scheduled.Reason, scheduled.Message, "Do what the scheduler says; more: "+describe)
+	if concernsVolumes.MatchString(scheduled.Message) {
+		return unscheduled.Because()
+	}
+	return unscheduled
+}
+
+// containersFinding returns the state of the containers of a Pod that is bound to a node.
+func containersFinding(f check.Finding, pod *corev1.Pod, describe string) check.Finding {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		if waiting := status.State.Waiting; waiting != nil && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating" {
 			return f.Failed(waiting.Reason, fmt.Sprintf("container %s does not run on node %s: %s", status.Name, pod.Spec.NodeName, waiting.Message),
