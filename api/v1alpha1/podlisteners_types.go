@@ -42,9 +42,9 @@ type PodListener struct {
 	// +optional
 	ListenerName string `json:"listenerName,omitempty"`
 
-	// restartOnChange states that the Pod is restarted when its addresses differ from those that it started with, because
-	// the class of the Listener says so. A Pod whose addresses had changed before the class said so is not restarted for
-	// that change.
+	// restartOnChange states that the Pod is restarted when its addresses differ from those that it started with,
+	// because the class of the Listener says so. A Pod whose addresses had changed before the class said so is not
+	// restarted for that change.
 	// +optional
 	RestartOnChange bool `json:"restartOnChange,omitempty"`
 }
@@ -74,8 +74,8 @@ type PodListenersSpec struct {
 	NodeName string `json:"nodeName,omitempty"`
 }
 
-// Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted. A volume without
-// addresses is none of them: its files keep the last ones.
+// Outdated returns the names of the volumes whose addresses have changed since the Pod started, sorted. A volume
+// without addresses is none of them: its files keep the last ones.
 func (s *PodListenersSpec) Outdated() []string {
 	var outdated []string
 	for volume, start := range s.StartAddresses {

@@ -433,8 +433,8 @@ func TestEntriesOfPodListeners(t *testing.T) {
 	}
 }
 
-// The addresses that a Pod started with decide whether it is reported and evicted: an unknown start must never look like a
-// change, and a change from before the class restarted Pods must not restart one.
+// The addresses that a Pod started with decide whether it is reported and evicted: an unknown start must never look
+// like a change, and a change from before the class restarted Pods must not restart one.
 func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 	earlier := []listenersv1alpha1.IngressAddress{{Address: "192.0.2.9", AddressType: "IP", Ports: portMap}}
 	before := func(addresses, start []listenersv1alpha1.IngressAddress, restart bool) func(*world) {

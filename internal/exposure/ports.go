@@ -94,8 +94,8 @@ func deduplicate(listed []listenersv1alpha1.ListenerPort) []port {
 	})
 }
 
-// RepeatedPorts returns the names that several ports of a Listener with the same protocol have, sorted. Only the last of
-// these ports is exposed (contract: ports).
+// RepeatedPorts returns the names that several ports of a Listener with the same protocol have, sorted. Only the last
+// of these ports is exposed.
 func RepeatedPorts(listener *listenersv1alpha1.Listener) []string {
 	seen, repeated := sets.New[port](), sets.New[string]()
 	for _, l := range listener.Spec.Ports {

@@ -1,9 +1,10 @@
 // Package cluster runs a real Kubernetes of several nodes on one Linux machine, for tests and demonstrations.
 //
 // Each node is a set of namespaces with a containerd, a kubelet and a kube-proxy of its own, and enforces
-// NetworkPolicies; the control plane runs on the host; one more network namespace on the same bridge is a client outside of the cluster. It requires root, Go and
-// some Debian packages, but no container engine and no image registry. What runs is always determined from the machine,
-// so any process can use, complete and delete a cluster, also after a crash of the one that brought it up.
+// NetworkPolicies; the control plane runs on the host; one more network namespace on the same bridge is a client
+// outside the cluster. It requires root, Go and some Debian packages, but no container engine and no image registry.
+// What runs is always determined from the machine, so any process can use, complete and delete a cluster, also after a
+// crash of the one that brought it up.
 //
 // Only tests and test tools may import it.
 package cluster

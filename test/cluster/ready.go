@@ -112,8 +112,8 @@ func (c *Cluster) awaitNode(ctx context.Context, node int, since time.Time) erro
 	return nil
 }
 
-// nodeReady reports whether a node enforces NetworkPolicies and is Ready, and its kubelet has reported the latter at the
-// given time or later.
+// nodeReady reports whether a node enforces NetworkPolicies and is Ready, and its kubelet has reported the latter at
+// the given time or later.
 func (c *Cluster) nodeReady(ctx context.Context, client kubernetes.Interface, node int, since time.Time) (bool, error) {
 	if ok, err := c.policiesEnforced(node); !ok || err != nil {
 		return false, err

@@ -52,7 +52,7 @@ func TestASharedAddressLosesNoRequests(t *testing.T) {
 			shared = append(shared, a)
 		}
 	}
-	s.awaitAnswers(shared)
+	s.awaitAnswersInARow(shared)
 
 	s.checkNoneLost("a Pod restarts", shared, func() {
 		s.remove(byNode[1])
@@ -68,7 +68,7 @@ func TestASharedAddressLosesNoRequests(t *testing.T) {
 
 	s.must(testbed.StopNode(s.ctx, dying))
 	mustAwait(s, &corev1.Pod{}, client.ObjectKeyFromObject(byNode[dying]), func(p *corev1.Pod) bool { return !isReady(p) })
-	s.awaitAnswers(shared)
+	s.awaitAnswersInARow(shared)
 	s.checkNoneLost("a node is dead", shared, func() { s.awaitReadyNode(dying, corev1.ConditionUnknown) })
 }
 
@@ -95,9 +95,9 @@ func (s *scenario) awaitReadyNode(node int, status corev1.ConditionStatus) {
 // Pod among four passes with a probability of 1 : 5,000.
 const inARow = 30
 
-// awaitAnswers waits until each of the addresses answers many requests in a row, because nodes follow a Service with a
-// delay that no watch shows.
-func (s *scenario) awaitAnswers(addresses []listenersv1alpha1.IngressAddress) {
+// awaitAnswersInARow waits until each of the addresses answers many requests in a row, because nodes follow a Service
+// with a delay that no watch shows.
+func (s *scenario) awaitAnswersInARow(addresses []listenersv1alpha1.IngressAddress) {
 	s.Helper()
 	for _, a := range addresses {
 		s.eventually(func(ctx context.Context) error {

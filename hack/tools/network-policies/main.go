@@ -1,6 +1,6 @@
-// Command network-policies enforces NetworkPolicies on a node of a test cluster: kube-network-policies, as kind runs it,
-// decides whether a connection may begin. The node's rules, test/cluster/templates/network-policies.rules, queue the
-// first packets of connections to it.
+// Command network-policies enforces NetworkPolicies on a node of a test cluster: kube-network-policies, as kind runs
+// it, decides whether a connection may begin. The node's rules, test/cluster/templates/network-policies.rules, queue
+// the first packets of connections to it.
 package main
 
 import (

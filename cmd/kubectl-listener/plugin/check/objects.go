@@ -137,8 +137,8 @@ func (f Finding) Described(class *listenersv1alpha1.ListenerClass) Finding {
 	return f.OK("%s", text)
 }
 
-// CountEndpoints returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of them. A
-// Pod of two IP families is in two slices.
+// CountEndpoints returns the number of Pods in endpoint slices, how many of them are ready, and whether pod is one of
+// them. A Pod of two IP families is in two slices.
 func CountEndpoints(endpointSlices []discoveryv1.EndpointSlice, pod *corev1.Pod) (all, ready int, included bool) {
 	known := sets.New[string]()
 	for i := range endpointSlices {

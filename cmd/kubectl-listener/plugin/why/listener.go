@@ -57,7 +57,7 @@ var elsewhere = map[string][]string{
 	},
 }
 
-// unanswered are the reasons of a Listener that is ready, at whose addresses nothing responds because something is wrong.
+// unanswered are the reasons of a Listener that is ready, although nothing responds because something is wrong.
 var unanswered = []string{listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady}
 
 // listenerFinding returns what the operator says about a Listener.
