@@ -115,11 +115,16 @@ func eventTime(e *corev1.Event) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// Pods returns the Pods that mount a claim.
-func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) []corev1.Pod {
+// Pods returns the Pods that mount a claim. It does not change the list, which may be that of a cache.
+func (x *Examination) Pods(ctx context.Context, pvc *corev1.PersistentVolumeClaim) (pods []corev1.Pod) {
 	var list corev1.PodList
 	x.List(ctx, &list, client.InNamespace(pvc.Namespace))
-	return slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return !slices.Contains(index.PodClaims(&pod), pvc.Name) })
+	for i := range list.Items {
+		if slices.Contains(index.PodClaims(&list.Items[i]), pvc.Name) {
+			pods = append(pods, list.Items[i])
+		}
+	}
+	return pods
 }
 
 // Condition returns a condition, or an empty one.
