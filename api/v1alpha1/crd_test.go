@@ -171,6 +171,7 @@ var contract = map[string]struct {
 			".spec.listeners{}.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
 			".spec.listeners{}.persistentVolumeName":           {Type: "string", Ours: true},
 			".spec.listeners{}.listenerName":                   {Type: "string", Ours: true},
+			".spec.listeners{}.restartOnChange":                {Type: "boolean", Ours: true},
 		},
 	},
 }

@@ -79,6 +79,15 @@ func TestReadyListenerSaysWhyNothingListens(t *testing.T) {
 				newVolume("pv", lastMountedOn("node-1")), newVolume("pv-2", lastMountedOn("node-2")))
 			s.with(mountedBy("web-0", nil, http)...)
 		}, "AddressesAssigned", "reachable at 10.0.0.1 and 1 more; nothing responds at those of nodes that are not ready: node-2"},
+		"a Pod that started with another address": {func(s *state) {
+			objects := mountedBy("web-0", nil, http)
+			spec := &objects[1].(*listenersv1alpha1.PodListeners).Spec
+			entry := spec.Listeners["listener"]
+			entry.IngressAddresses = []listenersv1alpha1.IngressAddress{{Address: "192.0.2.2", AddressType: "IP"}}
+			spec.Listeners["listener"] = entry
+			spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": {{Address: "192.0.2.1", AddressType: "IP"}}}
+			s.with(objects...)
+		}, "PodsOutdated", "they started with other addresses: web-0"},
 		"a target port by name": {func(s *state) {
 			s.service.Spec.Ports[0].TargetPort = intstr.FromString("web")
 			s.class.Spec.ServiceOverrides.Raw = []byte(`{"spec":{"ports":[{"port":80,"targetPort":"web"}]}}`)

@@ -145,6 +145,7 @@ func TestServiceGetsItsNodePortsAgainAfterOtherServiceTypes(t *testing.T) {
 			f.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer
 			f.class.Spec.LoadBalancerAllocateNodePorts = ptr.To(false)
 		},
+		func() { f.class.Spec.LoadBalancerAllocateNodePorts = nil }, // Kubernetes allocates some, which have to be the same
 	} {
 		f.change(f.class, change)
 		f.Eventually(func() map[string]int32 { return f.listener().Status.LastNodePorts }).Should(Equal(before))

@@ -237,9 +237,15 @@ func TestNodePortsOfADeletedService(t *testing.T) {
 			}),
 			want: observation{Requests: []map[string]int64{{"http": 30090, "admin": 30081}}, Ports: map[string]int32{"http": 30090, "admin": 30081}},
 		},
-		"are not needed for a load balancer": {
+		"are those of a load balancer, too": {
 			state: newDeletedServiceState().change(func(s *state) { s.class.Spec.ServiceType = listenersv1alpha1.ServiceTypeLoadBalancer }),
-			want:  observation{Requests: []map[string]int64{{}}},
+			want:  observation{Requests: []map[string]int64{{"http": 30080, "admin": 30081}}},
+		},
+		"are not needed for a load balancer without node ports": {
+			state: newDeletedServiceState().change(func(s *state) {
+				s.class.Spec.ServiceType, s.class.Spec.LoadBalancerAllocateNodePorts = listenersv1alpha1.ServiceTypeLoadBalancer, ptr.To(false)
+			}),
+			want: observation{Requests: []map[string]int64{{}}},
 		},
 		"belong to ports that were removed": {
 			state: newDeletedServiceState().change(func(s *state) {

@@ -108,9 +108,10 @@ func (w *serviceWriter) allocate(s *snapshot, desired *corev1ac.ServiceApplyConf
 		allocated, without := exposure.AllocateNodePorts(desired, s.service, lost, from, func(number int32) bool {
 			return refused.Has(number) || taken(number)
 		})
-		if without == "" {
-			maps.Copy(allocated, lost)
+		if allocated == nil { // the Service is not of type NodePort
+			return lost, without
 		}
+		maps.Copy(allocated, lost)
 		return allocated, without
 	})
 }

@@ -14,11 +14,13 @@ import (
 )
 
 // LostNodePorts returns the node ports, by port name, to request for the Service of a Listener so that it gets its last
-// ones again. There are none if the existing Service has node ports, or if the desired Service is not of type NodePort:
-// the address of a load balancer does not depend on them. Node ports that overrides set take precedence. existing is
-// nil if there is no Service.
+// ones again. There are none if the existing Service has node ports, or if the desired Service gets none. The address of
+// a load balancer does not depend on them, but its Service may be of type NodePort again later. Node ports that
+// overrides set take precedence. existing is nil if there is no Service.
 func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, last map[string]int32) map[string]int32 {
-	if ptr.Deref(desired.Spec.Type, "") != corev1.ServiceTypeNodePort || len(NodePortsOf(existing)) > 0 {
+	kind := ptr.Deref(desired.Spec.Type, "")
+	allocates := kind == corev1.ServiceTypeNodePort || kind == corev1.ServiceTypeLoadBalancer && ptr.Deref(desired.Spec.AllocateLoadBalancerNodePorts, true)
+	if !allocates || len(NodePortsOf(existing)) > 0 {
 		return nil
 	}
 	fixed, lost := FixedNodePorts(desired), map[string]int32{}

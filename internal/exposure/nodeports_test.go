@@ -40,7 +40,8 @@ func TestLostNodePorts(t *testing.T) {
 		"deleted Service":                                      {serviceType: nodePort, want: all},
 		"Service without node ports":                           {serviceType: nodePort, existing: service(corev1.ServicePort{Name: "http", Port: 80}), want: all},
 		"Service with node ports":                              {serviceType: nodePort, existing: service(corev1.ServicePort{Name: "other", Port: 81, NodePort: 31081})},
-		"load balancer":                                        {serviceType: loadBalancer},
+		"load balancer":                                        {serviceType: loadBalancer, want: all},
+		"load balancer without node ports":                     {serviceType: loadBalancer, override: `{spec: {allocateLoadBalancerNodePorts: false}}`},
 		"cluster IP":                                           {serviceType: clusterIP},
 		"type set by an override":                              {serviceType: clusterIP, override: `{spec: {type: NodePort}}`, want: all},
 		"another type set by an override":                      {serviceType: nodePort, override: `{spec: {type: ClusterIP}}`},
@@ -53,7 +54,7 @@ func TestLostNodePorts(t *testing.T) {
 			class, listener := newClass(tc.serviceType), newListener()
 			severalPorts(listener)
 			if tc.override != "" {
-				class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.type", "spec.ports", "spec.ports.nodePort"}}
+				class.Spec.ListenerOverrides = &listenersv1alpha1.ListenerOverrides{Allowed: []listenersv1alpha1.ServiceField{"spec.type", "spec.ports", "spec.ports.nodePort", "spec.allocateLoadBalancerNodePorts"}}
 				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
 			}
 			desired, err := exposure.Service(class, listener)

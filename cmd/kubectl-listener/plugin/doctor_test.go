@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,12 +12,14 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -305,6 +308,23 @@ func faults() map[string]fault {
 			},
 			kind: "PersistentVolumeClaim", name: "stuck", text: `ListenerClass "absent" does not exist`,
 		},
+		"a Pod started with another address": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				operator, err := client.New(apiserver.WithToken(t, apiserver.PlainConfig(t), operators, names.Operator), client.Options{Scheme: apiserver.Scheme()})
+				if err != nil { // an admission policy denies the write to all others
+					t.Fatal(err)
+				}
+				patch := func(start string) {
+					t.Helper()
+					if err := operator.Patch(t.Context(), i.podListeners, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"startAddresses":`+start+`}}`))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				patch(`{"listener":[{"address":"203.0.113.6","addressType":"IP","ports":{"http":31337}}]}`)
+				return func() { patch("null") }
+			},
+			kind: "Pod", name: "web-0", text: "started with other addresses",
+		},
 		"a volume is pinned to a node that is out of service": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				i.read(t, i.node)
@@ -355,6 +375,40 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			g.Expect(p).NotTo(BeNil())
 			g.Expect(p.Kind).To(Equal("SecurityContextConstraints"))
 		}, apiserver.Timeout, "50ms").Should(Succeed())
+	})
+	t.Run("clients are sent to Pods that are not ready", func(t *testing.T) {
+		i.read(t, i.service)
+		labels := map[string]string{"app.kubernetes.io/managed-by": names.ServiceManagedBy}
+		i.service.Labels, i.service.Spec.PublishNotReadyAddresses = labels, true
+		i.update(t, i.service)
+		i.read(t, i.endpoints)
+		i.endpoints.Labels["app.kubernetes.io/managed-by"] = names.ServiceManagedBy
+		i.endpoints.Endpoints = append(i.endpoints.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+		})
+		i.update(t, i.endpoints)
+		out, err := run(t, apiserver.PlainConfig(t), "doctor")
+		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "Nothing is wrong") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+		i.endpoints.Endpoints = i.endpoints.Endpoints[:1]
+		i.update(t, i.endpoints)
+	})
+	t.Run("many mistakes of users", func(t *testing.T) {
+		for n := range 12 {
+			pvc := i.newClaim(fmt.Sprintf("typo-%02d", n), map[string]string{names.AnnotationListenerClass: "absent"})
+			i.create(t, pvc)
+			defer i.remove(t, pvc)
+		}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+		i.create(t, node)
+		defer i.remove(t, node)
+		out, _ := run(t, apiserver.PlainConfig(t), "doctor")
+		atNode, users := strings.Index(out, "✗ Node bare"), strings.Index(out, "\nFor the users of namespaces: 12\n")
+		if atNode < 0 || users < atNode || strings.Count(out, "✗ PersistentVolumeClaim") != 10 ||
+			!strings.Contains(out, "2 more (2 ClassNotFound)") {
+			t.Errorf("output:\n%s", out)
+		}
 	})
 	t.Run("text", func(t *testing.T) {
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")

@@ -262,6 +262,10 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Pod", reason: "ImagePullBackOff", text: "not found",
 		},
+		"something keeps a Pod with another address than at its start from being restarted": {
+			breakIt: func(t *testing.T, w *world) { w.outdated(t, true) },
+			kind:    "PodListeners", reason: listenersv1alpha1.ReasonPodsOutdated, text: "the Pod started with 203.0.113.6:31337",
+		},
 		"the Pod runs and is not ready": {
 			breakIt: func(t *testing.T, w *world) {
 				w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
@@ -392,7 +396,8 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 		change func(*testing.T, *world)
 		want   string
 	}{
-		"everything is right": {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
+		"everything is right":                  {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
+		"the Pod started with another address": {func(t *testing.T, w *world) { w.outdated(t, false) }, "see what is marked with ! at PodListeners"},
 		"a Pod that is not ready gets requests": {func(t *testing.T, w *world) {
 			w.service.Spec.PublishNotReadyAddresses = true
 			w.update(t, w.service)

@@ -164,6 +164,15 @@ func (w *world) createRunning(t *testing.T, pod *corev1.Pod) {
 	w.create(t, addresses)
 }
 
+// outdated lets the Pod have started with another address. restart is whether its class restarts it.
+func (w *world) outdated(t *testing.T, restart bool) {
+	entry, start := w.podListeners.Spec.Listeners["listener"], addresses()
+	entry.RestartOnChange, start[0].Address = restart, "203.0.113.6"
+	w.podListeners.Spec.Listeners["listener"] = entry
+	w.podListeners.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": start}
+	w.update(t, w.podListeners)
+}
+
 // stopNode makes the node one whose kubelet does not respond.
 func (w *world) stopNode(t *testing.T) {
 	w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}

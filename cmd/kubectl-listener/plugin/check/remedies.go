@@ -8,7 +8,7 @@ import (
 
 // Remedies that are no matter of a reason.
 const (
-	RemedyOperator = "The operator does this within a moment. If it does not, find out why: kubectl listener doctor"
+	RemedyOperator = "The operator does this within a moment. If it does not, an administrator finds out why: kubectl listener doctor"
 	RemedyNodeLost = "If the machine is really gone, release the volume, so that its Pod can start elsewhere: "
 )
 

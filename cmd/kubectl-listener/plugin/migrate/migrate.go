@@ -62,7 +62,7 @@ type plan struct {
 	*check.Report
 	// Steps are the steps of the move. Empty if there is nothing to move.
 	Steps []step `json:"steps"`
-	// Rollback are the steps back.
+	// Rollback are the steps back. Empty if there is nothing to move.
 	Rollback []step `json:"rollback"`
 }
 
@@ -96,7 +96,11 @@ func (m *migration) plan(ctx context.Context) *plan {
 	} {
 		part(ctx)
 	}
-	return &plan{Report: &m.Report, Steps: m.steps(), Rollback: m.rollback()}
+	result := &plan{Report: &m.Report, Steps: m.steps(), Rollback: []step{}}
+	if len(result.Steps) > 0 {
+		result.Rollback = m.rollback()
+	}
+	return result
 }
 
 // observeListeners reads classes and Listeners. A cluster that does not serve them has none.
@@ -111,7 +115,7 @@ func (m *migration) observeListeners(ctx context.Context) {
 func (p *plan) write(out io.Writer) {
 	command.WriteChecksOr(out, p.Report, "Nothing needs a decision.")
 	if len(p.Steps) == 0 {
-		fmt.Fprintln(out, "There is nothing to move.")
+		fmt.Fprintln(out, "There is nothing to move. docs/moving-over.md has the way back to the other operator.")
 	}
 	writeSteps(out, "In this order", p.Steps)
 	writeSteps(out, "And back", p.Rollback)
