@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/cert"
 
@@ -48,18 +47,4 @@ func (m *metricsCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error)
 		return nil, fmt.Errorf("reading the serving certificate for metrics: %w", err)
 	}
 	return &pair, nil
-}
-
-// expiry is when the serving certificate for metrics expires.
-func (m *metricsCertificate) expiry() prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "listener_operator_metrics_certificate_expiry_timestamp_seconds",
-		Help: "When the serving certificate for metrics expires, in seconds since 1970. It is 0 if the certificate cannot be read.",
-	}, func() float64 {
-		pair, err := m.get(nil)
-		if err != nil || pair.Leaf == nil {
-			return 0
-		}
-		return float64(pair.Leaf.NotAfter.Unix())
-	})
 }
