@@ -162,6 +162,7 @@ var contract = map[string]struct {
 			".spec.summary":                        {Type: "string", Ours: true},
 			".spec.startAddresses":                 {Type: "object", Items: "array", Ours: true},
 			".spec.listeners":                      {Type: "object", Items: "object"},
+			".spec.restartOnChange":                {Type: "array", Items: "string", ListType: "set", Ours: true},
 			".spec.listeners{}":                    {Type: "object", Required: `["scope"]`},
 			".spec.listeners{}.scope":              {Type: "string", Enum: `["Node","Cluster"]`},
 			".spec.listeners{}.ingressAddresses":   {Type: "array", Items: "object", Nullable: true, ListType: "atomic"},
@@ -171,7 +172,6 @@ var contract = map[string]struct {
 			".spec.listeners{}.ingressAddresses[].ports":       {Type: "object", Items: "integer"},
 			".spec.listeners{}.persistentVolumeName":           {Type: "string", Ours: true},
 			".spec.listeners{}.listenerName":                   {Type: "string", Ours: true},
-			".spec.listeners{}.restartOnChange":                {Type: "boolean", Ours: true},
 		},
 	},
 }

@@ -41,12 +41,6 @@ type PodListener struct {
 	// listenerName is the name of the Listener, in the namespace of the Pod, that the addresses belong to.
 	// +optional
 	ListenerName string `json:"listenerName,omitempty"`
-
-	// restartOnChange states that the Pod is restarted when its addresses differ from those that it started with,
-	// because the class of the Listener says so. A Pod whose addresses had changed before the class said so is not
-	// restarted for that change.
-	// +optional
-	RestartOnChange bool `json:"restartOnChange,omitempty"`
 }
 
 // PodListenersSpec lists the addresses of one Pod.
@@ -62,6 +56,13 @@ type PodListenersSpec struct {
 	// outdated addresses. A volume is absent while it has had no address.
 	// +optional
 	StartAddresses map[string][]IngressAddress `json:"startAddresses,omitempty"`
+
+	// restartOnChange are the names of the volumes for which the Pod is restarted when their addresses differ from those
+	// that it started with, because the class of the Listener says so. A Pod whose addresses had changed before the
+	// class said so is not restarted for that change.
+	// +optional
+	// +listType=set
+	RestartOnChange []string `json:"restartOnChange,omitempty"`
 
 	// summary lists the volumes with their addresses in the form in which `kubectl get` prints them: the first address
 	// of each volume with one of its ports, and how many other pairs of address and port there are, for example
@@ -89,7 +90,7 @@ func (s *PodListenersSpec) Outdated() []string {
 
 // NeedsRestart returns the outdated volumes for which the Pod is restarted, sorted.
 func (s *PodListenersSpec) NeedsRestart() []string {
-	return slices.DeleteFunc(s.Outdated(), func(volume string) bool { return !s.Listeners[volume].RestartOnChange })
+	return slices.DeleteFunc(s.Outdated(), func(volume string) bool { return !slices.Contains(s.RestartOnChange, volume) })
 }
 
 // PodListeners reports the addresses at which clients reach one Pod. Its name is "pod-" followed by the UID of the Pod.

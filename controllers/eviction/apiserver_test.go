@@ -146,6 +146,7 @@ func (s *set) createPod(name string, start []listenersv1alpha1.IngressAddress) {
 		start = now
 	}
 	object.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": start}
+	object.Spec.RestartOnChange = []string{"listener"}
 	s.must(s.Create(s.Context(), object))
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}

@@ -79,6 +79,7 @@ func (f *flapping) replace(name string) {
 	object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, "node-1")
 	object.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: f.address}
 	object.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": f.address}
+	object.Spec.RestartOnChange = []string{"listener"}
 	f.must(f.Create(f.Context(), pod))
 	f.must(f.Create(f.Context(), object))
 }

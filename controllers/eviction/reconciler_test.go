@@ -62,6 +62,7 @@ func (w *world) run(t *testing.T) (evicted, recorded []string, _ reconcile.Resul
 	object := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(w.pod), w.pod.UID, "node-1")
 	object.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{IngressAddresses: w.now}
 	object.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": w.start}
+	object.Spec.RestartOnChange = []string{"listener"}
 	objects := []client.Object{w.pod, object}
 	if w.set != nil {
 		objects = append(objects, w.set)

@@ -66,26 +66,28 @@ func listener(uid types.UID, class, reason string, ready metav1.ConditionStatus)
 }
 
 func TestPodsWhoseAddressesHaveChangedAreCounted(t *testing.T) {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pods"}, nil)
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pods"}, []string{"on_change"})
 	h := count(gauge, outdatedPodLabels)
 	at := func(address string) []listenersv1alpha1.IngressAddress {
 		return []listenersv1alpha1.IngressAddress{{Address: address, AddressType: listenersv1alpha1.AddressTypeIP}}
 	}
-	pod := func(uid types.UID, start, now string) *listenersv1alpha1.PodListeners {
+	pod := func(uid types.UID, start, now string, restart ...string) *listenersv1alpha1.PodListeners {
 		p := &listenersv1alpha1.PodListeners{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 		p.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"listener": {IngressAddresses: at(now)}}
 		p.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": at(start)}
+		p.Spec.RestartOnChange = restart
 		return p
 	}
 	h.OnAdd(pod("1", "192.0.2.1", "192.0.2.1"), true)
 	h.OnAdd(pod("2", "192.0.2.1", "192.0.2.2"), true)
-	h.OnAdd(pod("3", "192.0.2.1", "192.0.2.2"), true)
-	if diff := cmp.Diff(map[string]float64{"": 2}, values(t, gauge)); diff != "" {
+	h.OnAdd(pod("3", "192.0.2.1", "192.0.2.2", "listener"), true)
+	h.OnAdd(pod("4", "192.0.2.1", "192.0.2.2", "listener"), true)
+	if diff := cmp.Diff(map[string]float64{"on_change=Restart": 2, "on_change=Rewrite": 1}, values(t, gauge)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	h.OnDelete(pod("2", "192.0.2.1", "192.0.2.2"))
-	h.OnUpdate(nil, pod("3", "192.0.2.1", "192.0.2.1"))
-	if diff := cmp.Diff(map[string]float64{"": 0}, values(t, gauge)); diff != "" {
+	h.OnUpdate(nil, pod("3", "192.0.2.1", "192.0.2.1", "listener"))
+	if diff := cmp.Diff(map[string]float64{"on_change=Restart": 1, "on_change=Rewrite": 0}, values(t, gauge)); diff != "" {
 		t.Errorf("after deletion and change (-want +got):\n%s", diff)
 	}
 }

@@ -74,7 +74,6 @@ func (m *mount) entry(pod *corev1.Pod, node *corev1.Node, previous listenersv1al
 		IngressAddresses:     previous.IngressAddresses,
 		PersistentVolumeName: m.pv.Name,
 		ListenerName:         m.listenerName(),
-		RestartOnChange:      previous.RestartOnChange,
 	}
 	if m.addressesUnknown(pod, previous) {
 		return entry

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -279,15 +280,20 @@ func recordStart(spec *listenersv1alpha1.PodListenersSpec, mounts []*mount) {
 		}
 	}
 	spec.StartAddresses = start
-	outdated := spec.Outdated()
+	outdated, restart := spec.Outdated(), sets.New(spec.RestartOnChange...)
 	for _, m := range mounts {
-		if m.class == nil {
-			continue
+		switch {
+		case m.class == nil:
+		case !m.class.RestartsPods():
+			restart.Delete(m.volume)
+		case !slices.Contains(outdated, m.volume):
+			restart.Insert(m.volume)
 		}
-		entry := spec.Listeners[m.volume]
-		entry.RestartOnChange = m.class.RestartsPods() && (entry.RestartOnChange || !slices.Contains(outdated, m.volume))
-		spec.Listeners[m.volume] = entry
 	}
+	spec.RestartOnChange = slices.DeleteFunc(sets.List(restart), func(volume string) bool {
+		_, mounted := spec.Listeners[volume]
+		return !mounted
+	})
 }
 
 // emitEvent emits a warning about a volume of a Pod, unless it is equal to the last one, which is repeated later. An

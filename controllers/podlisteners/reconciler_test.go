@@ -212,7 +212,7 @@ func TestSummaryListsAllVolumes(t *testing.T) {
 }
 
 // withoutStart ignores the addresses that a Pod started with, which TestAddressesAtTheStartOfAPodAreRecorded is about.
-var withoutStart = cmpopts.IgnoreFields(listenersv1alpha1.PodListenersSpec{}, "StartAddresses")
+var withoutStart = cmpopts.IgnoreFields(listenersv1alpha1.PodListenersSpec{}, "StartAddresses", "RestartOnChange")
 
 func TestPodGetsTheAddressOfItsNode(t *testing.T) {
 	c, recorded := newWorld().mustRun(t)
@@ -439,8 +439,11 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 	earlier := []listenersv1alpha1.IngressAddress{{Address: "192.0.2.9", AddressType: "IP", Ports: portMap}}
 	before := func(addresses, start []listenersv1alpha1.IngressAddress, restart bool) func(*world) {
 		return func(w *world) {
-			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: addresses, RestartOnChange: restart}})
+			w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {Scope: "Node", IngressAddresses: addresses}})
 			w.existing.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": start, "removed": earlier}
+			if restart {
+				w.existing.Spec.RestartOnChange = []string{"listener", "removed"}
+			}
 		}
 	}
 	both := func(changes ...func(*world)) func(*world) {

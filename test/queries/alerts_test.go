@@ -147,6 +147,11 @@ func TestAlertsFireWhenSomebodyHasToAct(t *testing.T) {
 			"not yet reconciled":   {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason=""}`: constant(1)}},
 			"a load balancer came": {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="WaitingForLoadBalancer"}`: func(m int) float64 { return map[bool]float64{true: 1, false: -1}[m < 110] }}},
 		},
+		"ListenerNodesNotReady": {
+			"the nodes are ready":         {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="true", reason="AddressesAssigned"}`: constant(9)}},
+			"a node is dead":              {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="true", reason="NodesNotReady"}`: since(60, 2)}, want: []string{"class=c"}},
+			"a node is not ready for now": {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="true", reason="NodesNotReady"}`: since(117, 2)}},
+		},
 		"ListenerVolumesLost": {
 			"no node is lost":      {},
 			"a node is lost":       {series: values{`listener_operator_lost_volumes{` + ofOperator + `, node="node-1"}`: since(80, 3)}, want: []string{"node=node-1"}},

@@ -166,9 +166,11 @@ func (w *world) createRunning(t *testing.T, pod *corev1.Pod) {
 
 // outdated lets the Pod have started with another address. restart is whether its class restarts it.
 func (w *world) outdated(t *testing.T, restart bool) {
-	entry, start := w.podListeners.Spec.Listeners["listener"], addresses()
-	entry.RestartOnChange, start[0].Address = restart, "203.0.113.6"
-	w.podListeners.Spec.Listeners["listener"] = entry
+	start := addresses()
+	start[0].Address = "203.0.113.6"
+	if restart {
+		w.podListeners.Spec.RestartOnChange = []string{"listener"}
+	}
 	w.podListeners.Spec.StartAddresses = map[string][]listenersv1alpha1.IngressAddress{"listener": start}
 	w.update(t, w.podListeners)
 }
