@@ -62,13 +62,13 @@ func TestWhyFollowsTheRoutesOfAGateway(t *testing.T) {
 	if want := []string{"Listener", "ListenerClass", "Service", "TLSRoute", "Gateway", "Endpoints", "PersistentVolume", "Pod", "Node", "PodListeners", "Node", "Volume"}; !slices.Equal(kinds, want) || problem != "" {
 		t.Errorf("steps %q, problem %q, want steps %q and no problem", kinds, problem, want)
 	}
-	for reason, want := range map[string]string{
-		listenersv1alpha1.ReasonGatewayRouteNotAccepted: "TLSRoute web-http: message of GatewayRouteNotAccepted",
-		listenersv1alpha1.ReasonWaitingForGateway:       "Gateway outside: message of WaitingForGateway",
+	for _, tc := range []struct{ reason, want string }{ // in this order: the last one stays
+		{listenersv1alpha1.ReasonGatewayRouteNotAccepted, "TLSRoute web-http: message of GatewayRouteNotAccepted"},
+		{listenersv1alpha1.ReasonWaitingForGateway, "Gateway outside: message of WaitingForGateway"},
 	} {
-		w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, reason))
-		if _, problem := why(); problem != want {
-			t.Errorf("problem %q, want %q", problem, want)
+		w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, tc.reason))
+		if _, problem := why(); problem != tc.want {
+			t.Errorf("problem %q, want %q", problem, tc.want)
 		}
 	}
 	w.remove(t, gateway)
