@@ -57,9 +57,9 @@ type PodListenersSpec struct {
 	// +optional
 	StartAddresses map[string][]IngressAddress `json:"startAddresses,omitempty"`
 
-	// restartOnChange are the names of the volumes for which the Pod is restarted when their addresses differ from those
-	// that it started with, because the class of the Listener says so. A Pod whose addresses had changed before the
-	// class said so is not restarted for that change.
+	// restartOnChange are the names of the volumes for which the Pod is restarted when their addresses differ from
+	// those that it started with, because the class of the Listener says so. A Pod whose addresses had changed before
+	// the class said so is not restarted for that change.
 	// +optional
 	// +listType=set
 	RestartOnChange []string `json:"restartOnChange,omitempty"`

@@ -14,8 +14,8 @@ import (
 )
 
 // LostNodePorts returns the node ports, by port name, to request for the Service of a Listener so that it gets its last
-// ones again. There are none if the existing Service has node ports, or if the desired Service gets none. The address of
-// a load balancer does not depend on them, but its Service may be of type NodePort again later. Node ports that
+// ones again. There are none if the existing Service has node ports, or if the desired Service gets none. The address
+// of a load balancer does not depend on them, but its Service may be of type NodePort again later. Node ports that
 // overrides set take precedence. existing is nil if there is no Service.
 func LostNodePorts(desired *corev1ac.ServiceApplyConfiguration, existing *corev1.Service, last map[string]int32) map[string]int32 {
 	kind := ptr.Deref(desired.Spec.Type, "")
