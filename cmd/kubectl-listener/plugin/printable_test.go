@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -33,6 +34,8 @@ const hostileText = "\x1b]0;title\x07\x1b[2J\u202e\u009b31m\xff\r\nforged ✓ li
 // hostileAPI adds hostileText to strings of the objects in responses of an API server.
 type hostileAPI struct {
 	http.RoundTripper
+	// mu is locked while the other fields are used: commands send several requests at a time, and some outlive them.
+	mu sync.Mutex
 	// adds reports whether the text is added to the field of a kind at a path.
 	adds func(kind, path string) bool
 	// fields are the kinds and paths of all strings that were seen.
@@ -48,6 +51,8 @@ var identities = sets.New("apiVersion", "kind", "name", "namespace", "uid", "res
 
 func (a *hostileAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Query().Has("watch") {
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.watched()
 		return nil, errors.New("there are no watches")
 	}
@@ -64,6 +69,8 @@ func (a *hostileAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	var object map[string]any
 	if json.Unmarshal(content, &object) == nil && object["metadata"] != nil {
 		kind, _ := object["kind"].(string)
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		a.change(strings.TrimSuffix(kind, "List"), "", object)
 		// A byte that is no UTF-8 cannot be in JSON, but in what is decoded from it.
 		if content, err = json.Marshal(object); err != nil {
@@ -146,10 +153,12 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 		t.Helper()
 		for _, arguments := range commands {
 			var written bytes.Buffer
-			var ctx context.Context
-			ctx, api.watched = context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancel(t.Context())
+			api.mu.Lock()
+			api.watched = cancel
+			api.mu.Unlock()
 			_, err := runUntil(ctx, t, config, genericiooptions.IOStreams{In: strings.NewReader(""), Out: &written, ErrOut: &written}, &written, arguments...)
-			api.watched()
+			cancel()
 			if err != nil && !errors.Is(err, command.ErrProblem) {
 				command.WriteError(&written, err)
 			}
@@ -158,12 +167,20 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 			}
 		}
 	}
+	add := func(adds func(kind, path string) bool) {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		api.adds = adds
+	}
 	runAll(t, commands) // as it is
 	kinds := sets.New[string]()
-	for _, field := range sets.List(api.fields) {
+	api.mu.Lock()
+	fields := sets.List(api.fields)
+	api.mu.Unlock()
+	for _, field := range fields {
 		kind, path, _ := strings.Cut(field, ".")
 		if kind == "Listener" {
-			api.adds = func(k, p string) bool { return k == kind && p == "."+path }
+			add(func(k, p string) bool { return k == kind && p == "."+path })
 			t.Run(field, func(t *testing.T) { runAll(t, ofListeners) })
 		}
 		kinds.Insert(kind)
@@ -172,7 +189,7 @@ func TestTextsOfObjectsCannotControlTheTerminal(t *testing.T) {
 		t.Errorf("the commands read only %v", sets.List(kinds))
 	}
 	for _, kind := range sets.List(kinds) {
-		api.adds = func(k, _ string) bool { return k == kind }
+		add(func(k, _ string) bool { return k == kind })
 		t.Run(kind, func(t *testing.T) { runAll(t, commands) })
 	}
 }
