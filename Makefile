@@ -150,7 +150,7 @@ test-products: ## Run the products of docs/recipes unmodified, and use each repl
 
 .PHONY: test-faults
 test-faults: ## Let parts of a cluster fail under load, and write the table in docs/reliability.md; about half an hour.
-	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$' ./e2e -faults all -faults.report
+	go -C test test -tags e2e -count 1 -timeout 60m -v -run '^TestFaultsUnderLoad$$|^TestASharedAddress' ./e2e -faults all -faults.report
 
 # The scenarios are those that every product relies on. Building one version takes about six minutes, once.
 KUBERNETES_VERSIONS ?= 1.33 1.34 1.35 1.36
