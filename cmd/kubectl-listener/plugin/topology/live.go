@@ -258,7 +258,7 @@ func (a *objects) change(f func()) {
 	a.sorted, a.items = nil, map[string]reflect.Value{}
 	select {
 	case <-a.known:
-	default: // somebody waits for this first change
+	default: // a reader waits for this first change
 		close(a.known)
 		return
 	}
