@@ -2,6 +2,7 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 IMG ?=
+BIN ?= bin
 
 # All Go modules except those in hack/tools. $(call each,MODULES,COMMAND) runs a command in each of some modules.
 MODULES := . cmd/kubectl-listener hack scorecard test test/scc
@@ -105,8 +106,12 @@ verify: generate bundle lint ## Check that generated files are current, and that
 
 ##@ Test
 
+# Tests wait more than they compute, so two things at a time run. What each prints appears when it ends.
+PARALLEL := $(MAKE) -j2 --output-sync=target
+
 .PHONY: test
-test: test-apiserver validate-bundle validate-chart test-e2e test-olm test-helm ## Run all tests.
+test: test-apiserver ## Run all tests.
+	$(PARALLEL) test-e2e validate-bundle validate-chart test-olm test-helm
 
 .PHONY: tools
 tools: ## Build all programs of test clusters from Go modules; about twenty minutes, once.
@@ -120,7 +125,14 @@ cc:
 
 .PHONY: test-unit
 test-unit: cc ## Run unit and CSI conformance tests of all modules. Without KUBEBUILDER_ASSETS, tests that need an API server are skipped.
+	$(PARALLEL) test-operator test-modules
+
+.PHONY: test-operator
+test-operator:
 	go test -race -timeout 20m ./...
+
+.PHONY: test-modules
+test-modules:
 	@# The test cache ignores changes of files outside a module, which these tests read.
 	@$(call each,$(filter-out . test/scc,$(MODULES)),go test -race -timeout 20m -count 1 ./...)
 	go -C test/scc test ./... # not with -race, which would compile Kubernetes again
@@ -141,8 +153,8 @@ test-apiserver: chromium ## Run the tests of test-unit, and those that need an A
 test-e2e: cc ## Run the tests of the test cluster, and the end-to-end tests of the operator on one.
 	@# Scenarios build what is missing, but have little time.
 	go -C test run ./cmd/cluster build-tools metallb traefik external-dns
-	go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...
-	go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
+	MAKEFLAGS= go -C test test -race -tags e2e -p 1 ./cluster/... ./router/...
+	MAKEFLAGS= go -C test test -tags e2e -count 1 -parallel 6 -timeout 40m -v ./e2e
 
 .PHONY: test-products
 test-products: ## Run the products of docs/recipes unmodified, and use each replica from outside of the cluster while replicas come and go.
@@ -174,11 +186,11 @@ validate-chart: ## Lint the Helm chart, and compare what it installs with config
 
 .PHONY: test-olm
 test-olm: ## Install, upgrade and uninstall the operator with the Operator Lifecycle Manager on a separate cluster; run the scorecard.
-	INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run 'OperatorUnderOLM$$$(STEP)' -v ./e2e
+	MAKEFLAGS= INSTALL=olm CLUSTER=$(or $(CLUSTER),e2e-olm) go -C test test -tags e2e -count 1 -timeout 30m -run 'OperatorUnderOLM$$$(STEP)' -v ./e2e
 
 .PHONY: test-helm
 test-helm: ## Install, upgrade and uninstall the operator with Helm on a separate cluster.
-	INSTALL=helm CLUSTER=$(or $(CLUSTER),e2e-helm) go -C test test -tags e2e -count 1 -timeout 30m -run 'OperatorInstalledByHelm$$' -v ./e2e
+	MAKEFLAGS= INSTALL=helm CLUSTER=$(or $(CLUSTER),e2e-helm) go -C test test -tags e2e -count 1 -timeout 30m -run 'OperatorInstalledByHelm$$' -v ./e2e
 
 .PHONY: scorecard
 scorecard: ## Run only the scorecard of test-olm.
@@ -213,8 +225,8 @@ cluster-down: ## Delete that cluster.
 
 .PHONY: build
 build: ## Build the static programs bin/operator and bin/node-agent.
-	$(GO_BUILD) -o bin/operator ./cmd/operator
-	$(GO_BUILD) -o bin/node-agent ./cmd/node-agent
+	$(GO_BUILD) -o $(BIN)/operator ./cmd/operator
+	$(GO_BUILD) -o $(BIN)/node-agent ./cmd/node-agent
 
 .PHONY: build-plugin
 build-plugin: ## Build bin/kubectl-listener, the plugin `kubectl listener`.
@@ -226,7 +238,7 @@ krew: ## Build dist/plugin with the plugin for each platform and its manifest fo
 
 .PHONY: licenses
 licenses: ## Collect the licenses of all linked modules in bin/licenses, and fail if one is not allowed.
-	go -C hack run ./licenses -output bin/licenses ./cmd/operator ./cmd/node-agent
+	go -C hack run ./licenses -output $(BIN)/licenses ./cmd/operator ./cmd/node-agent
 
 .PHONY: image
 image: ## Build the image IMG with docker; BASE sets its base image.

@@ -178,7 +178,7 @@ func TestReleaseIsCompletedAfterACrashAtEachWrite(t *testing.T) {
 	undisturbed, writes := shared.disturbed(0, crash.None)
 	shared.awaitReplaced(undisturbed.process(interceptor.Funcs{Delete: shared.deleteOwned}))
 	shared.Expect(writes.Seen()).To(Equal(6), "the owner of the Listener, the mark, the deletion, the finalizer, the new volume, the condition")
-	for _, fault := range []crash.Fault{crash.Failed, crash.TimedOut, crash.NotSent} {
+	for _, fault := range []crash.Fault{crash.Failed, crash.TimedOut, crash.NotAnswered} {
 		for n := 1; n <= writes.Seen(); n++ {
 			t.Run(fmt.Sprintf("write %d %s", n, fault), func(t *testing.T) {
 				c := &cluster{WithT: NewWithT(t), t: t, api: shared.api, cached: shared.cached}

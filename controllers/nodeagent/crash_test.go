@@ -37,7 +37,7 @@ var installedKinds = []client.ObjectList{
 // goes on: TestEveryFailedWriteIsRetried has them.
 func TestTheNodeAgentIsInstalledWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
-		Faults:        []crash.Fault{crash.TimedOut, crash.NotSent, crash.NotAnswered},
+		Faults:        []crash.Fault{crash.TimedOut, crash.NotAnswered},
 		ClusterScoped: true,
 		Setup:         setupForCrashes,
 		Begin:         func(t *testing.T, c client.Client, namespace string) { clean(t, c, namespace) },
@@ -50,7 +50,7 @@ func TestTheNodeAgentIsInstalledWhateverHappensToAWrite(t *testing.T) {
 // needs an installation; the unit tests of the reconciler have them.
 func TestTheNodeAgentIsRemovedWhateverHappensToAWrite(t *testing.T) {
 	crash.Run(t, crash.Scenario{
-		Faults:        []crash.Fault{crash.NotSent, crash.NotAnswered},
+		Faults:        []crash.Fault{crash.NotAnswered},
 		ClusterScoped: true,
 		Setup:         setupForCrashes,
 		Begin: func(t *testing.T, c client.Client, namespace string) {

@@ -295,9 +295,6 @@ func loadVersionBefore(s *scenario, root string) (dir string, err error) {
 		return "", err
 	}
 	s.Cleanup(func() { _ = command(context.Background(), root, "git", "worktree", "remove", "--force", dir) })
-	if err := command(s.ctx, dir, "make", "build", "licenses"); err != nil {
-		return "", err
-	}
 	return dir, loadOperator(s.ctx, dir, imageBefore)
 }
 

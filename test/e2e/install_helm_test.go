@@ -43,9 +43,6 @@ func prepareHelm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := command(ctx, root, "make", "build", "licenses"); err != nil {
-		return err
-	}
 	for _, ref := range []string{operatorImage, nextImage} {
 		if err := loadOperator(ctx, root, ref); err != nil {
 			return err

@@ -32,10 +32,10 @@ func newRelease(ctx context.Context, dir, version string) (release, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := command(ctx, root, "make", "build", "licenses", "VERSION="+version); err != nil {
+	if err := buildOperator(ctx, root, "VERSION="+version); err != nil {
 		return r, err
 	}
-	spec := image.Operator(filepath.Join(root, "bin/licenses"), filepath.Join(root, "bin"), version, "")
+	spec := operatorSpec(root, version)
 	if r.operator, err = r.images.publish("listener-operator", spec); err != nil {
 		return r, err
 	}

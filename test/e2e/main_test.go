@@ -134,7 +134,7 @@ func loadServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	server := filepath.Join(root, "bin", "e2e-server")
+	server := filepath.Join(root, programs(), "e2e-server")
 	build := exec.CommandContext(ctx, "go", "-C", "test", "build", "-trimpath", "-o", server, "./e2e/server")
 	build.Dir, build.Stderr, build.Env = root, os.Stderr, append(os.Environ(), "CGO_ENABLED=0")
 	if err := build.Run(); err != nil {
@@ -151,9 +151,6 @@ func loadServer(ctx context.Context) error {
 func install(ctx context.Context) error {
 	root, err := checkout.Root()
 	if err != nil {
-		return err
-	}
-	if err := command(ctx, root, "make", "build", "licenses"); err != nil {
 		return err
 	}
 	if err := loadOperator(ctx, root, operatorImage); err != nil {
@@ -195,10 +192,27 @@ func deployFrom(ctx context.Context, root, image string) (output string, err err
 	return string(combined), err
 }
 
-// loadOperator loads the image of the operator that was built in root onto all nodes.
+// loadOperator builds the operator of the checkout root, and loads its image onto all nodes.
 func loadOperator(ctx context.Context, root, ref string) error {
-	return testbed.LoadImage(ctx, ref, image.Operator(filepath.Join(root, "bin/licenses"), filepath.Join(root, "bin"), "e2e", ""))
+	if err := buildOperator(ctx, root); err != nil {
+		return err
+	}
+	return testbed.LoadImage(ctx, ref, operatorSpec(root, "e2e"))
 }
+
+// buildOperator builds the operator of a checkout, with variables of make.
+func buildOperator(ctx context.Context, root string, variables ...string) error {
+	return command(ctx, root, "make", append(variables, "build", "licenses", "BIN="+programs())...)
+}
+
+// operatorSpec is the image of what buildOperator has built.
+func operatorSpec(root, version string) image.Spec {
+	dir := filepath.Join(root, programs())
+	return image.Operator(filepath.Join(dir, "licenses"), dir, version, "")
+}
+
+// programs is the directory in a checkout for what these tests build. Those on other clusters may run at the same time.
+func programs() string { return filepath.Join("bin", clusterName) }
 
 func command(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)

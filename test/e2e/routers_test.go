@@ -100,7 +100,7 @@ func buildRouter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	openshift.program = filepath.Join(root, "bin", "test-router")
+	openshift.program = filepath.Join(root, programs(), "test-router")
 	build := exec.CommandContext(ctx, "go", "-C", "test", "build", "-o", openshift.program, "./cmd/router")
 	build.Dir, build.Stderr = root, os.Stderr
 	if err := build.Run(); err != nil {

@@ -30,17 +30,16 @@ const (
 	Conflicting Fault = "conflicts"
 	// TimedOut: the write is done, but the API server reports a timeout.
 	TimedOut Fault = "times out"
-	// NotSent: the process ends before the write.
-	NotSent Fault = "is not sent"
-	// NotAnswered: the write is done, and the process ends before the response.
+	// NotAnswered: the write is done, and the process ends before the response. A process that ends before a write leaves
+	// what one leaves that ends after the write before it.
 	NotAnswered Fault = "is not answered"
 )
 
 // faults are all of them.
-var faults = []Fault{Failed, Conflicting, TimedOut, NotSent, NotAnswered}
+var faults = []Fault{Failed, Conflicting, TimedOut, NotAnswered}
 
 // ends reports whether the process ends at the fault.
-func (f Fault) ends() bool { return f == NotSent || f == NotAnswered }
+func (f Fault) ends() bool { return f == NotAnswered }
 
 // done reports whether the write is done.
 func (f Fault) done() bool { return f == TimedOut || f == NotAnswered }
