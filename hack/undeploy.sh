@@ -41,7 +41,5 @@ if serves listeneroperators.listener-operator.dev; then
     exit 1
   fi
 fi
-# The operator must not delete the policy that confines itself. The garbage collector may have deleted it already.
-$kubectl delete --ignore-not-found --timeout=120s validatingadmissionpolicybinding/listener-operator validatingadmissionpolicy/listener-operator
 go tool -modfile=hack/tools/dev/go.mod kustomize build config/default |
   $kubectl delete --ignore-not-found --timeout=120s -f -

@@ -29,6 +29,7 @@ import (
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/controllers/coexistence"
+	"github.com/listener-operator/listener-operator/controllers/crdprotection"
 	"github.com/listener-operator/listener-operator/controllers/eviction"
 	"github.com/listener-operator/listener-operator/controllers/listener"
 	"github.com/listener-operator/listener-operator/controllers/listenerclass"
@@ -270,6 +271,7 @@ func controllers(mgr manager.Manager, apis *platform.APIs, options Options) []co
 		}).SetupWithManager},
 		{"listenerclass", (&listenerclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager},
 		{"listenerclass-warnings", (&listenerclass.Warner{Client: mgr.GetClient(), Events: events}).SetupWithManager},
+		{"crdprotection", (&crdprotection.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).SetupWithManager},
 		{"metrics", clustermetrics.SetupWithManager},
 	}
 }

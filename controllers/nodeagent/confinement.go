@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -23,10 +22,6 @@ import (
 	"github.com/listener-operator/listener-operator/internal/lookup"
 	"github.com/listener-operator/listener-operator/internal/requests"
 )
-
-// crdName is the CustomResourceDefinition of the configuration. It owns the policies that confine the operator: they
-// exist as long as it is installed, whether there is a configuration or not.
-const crdName = "listeneroperators.listener-operator.dev"
 
 // confiner creates the policies that confine the operator, whatever the configuration says and whether it exists. It
 // never modifies existing ones, even those of other clients.
@@ -52,12 +47,11 @@ var isConfinement = predicate.NewPredicateFuncs(func(o client.Object) bool { ret
 
 // Reconcile creates the policies and bindings that do not exist.
 func (c *confiner) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	if err := c.apiReader.Get(ctx, client.ObjectKey{Name: crdName}, crd); err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading CustomResourceDefinition %s: %w", crdName, err)
+	owner, err := lookup.ConfigurationCRD(ctx, c.apiReader)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	all, err := installation.Confinements(metav1.OwnerReference{APIVersion: crd.APIVersion, Kind: crd.Kind, Name: crd.Name, UID: crd.UID})
+	all, err := installation.Confinements(owner)
 	if err != nil {
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	}

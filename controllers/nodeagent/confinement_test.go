@@ -436,14 +436,14 @@ func TestOperatorCannotLiftItsConfinement(t *testing.T) {
 				}
 			}
 			owners := o.GetOwnerReferences()
-			if len(owners) != 1 || owners[0].Kind != "CustomResourceDefinition" || owners[0].Name != crdName || owners[0].UID == "" {
+			if len(owners) != 1 || owners[0].Kind != "CustomResourceDefinition" || owners[0].Name != "listeneroperators.listener-operator.dev" || owners[0].UID == "" {
 				t.Errorf("%T %s would not be deleted with the CRD: its owners are %+v", o, o.GetName(), owners)
 			}
 		}
 	}
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-	crd.SetName(crdName)
+	crd.SetName("listeneroperators.listener-operator.dev")
 	if err := operator.Delete(t.Context(), crd, client.DryRunAll); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting their owner returns %v, want forbidden", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -437,9 +438,12 @@ func (m *olmScenario) uninstall() {
 	m.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "late", Namespace: m.namespace}})
 	m.must(api.DeleteAllOf(m.ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(m.namespace)))
 	mustAwaitDeleted(m.scenario, config, client.ObjectKeyFromObject(config))
+	protection := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	mustAwaitDeleted(m.scenario, protection, client.ObjectKey{Name: "listener-operator-crds"}) // all Listeners are gone
 	m.unsubscribe()
 	m.removeTopologyLabels()
-	m.awaitNoTraces("customresourcedefinitions.apiextensions.k8s.io ", "listenerclasses.listeners.stackable.tech ",
+	m.awaitNoTraces("validatingadmissionpolicies.admissionregistration.k8s.io /listener-operator-crds", "customresourcedefinitions.apiextensions.k8s.io ",
+		"listenerclasses.listeners.stackable.tech ",
 		"operators.operators.coreos.com /"+names.Operator+".")
 	for _, name := range []string{
 		"listeners.listeners.stackable.tech", "listenerclasses.listeners.stackable.tech", "podlisteners.listeners.stackable.tech",

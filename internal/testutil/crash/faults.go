@@ -30,8 +30,8 @@ const (
 	Conflicting Fault = "conflicts"
 	// TimedOut: the write is done, but the API server reports a timeout.
 	TimedOut Fault = "times out"
-	// NotAnswered: the write is done, and the process ends before the response. A process that ends before a write leaves
-	// what one leaves that ends after the write before it.
+	// NotAnswered: the write is done, and the process ends before the response. A process that ends before a write
+	// leaves what one leaves that ends after the write before it.
 	NotAnswered Fault = "is not answered"
 )
 

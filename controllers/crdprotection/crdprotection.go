@@ -1,0 +1,100 @@
+// Package crdprotection protects the CustomResourceDefinitions of the operator from deletion while there are Listeners:
+// with them, the API server deletes all Listeners of the cluster, and the garbage collector their Services. Uninstalling
+// by some tools does that, and so does a single mistaken command.
+//
+// A policy denies the deletion while it is bound, and the controller binds it while there are Listeners. An annotation
+// on a CustomResourceDefinition permits its deletion at any time, because the operator may be gone before them.
+package crdprotection
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/apply"
+	"github.com/listener-operator/listener-operator/internal/lookup"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
+)
+
+// name is that of the policy and of its binding.
+const name = "listener-operator-crds"
+
+//go:embed policy.yaml
+var policy []byte
+
+//go:embed binding.yaml
+var binding []byte
+
+// Reconciler binds the policy while there are Listeners.
+type Reconciler struct {
+	Client client.Client
+	// APIReader reads without the cache.
+	APIReader client.Reader
+
+	applier *apply.Applier
+}
+
+// SetupWithManager registers the controller, which runs at the start, when Listeners come and go, and when the policy or
+// its binding changes.
+func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
+	r.applier = apply.New(r.Client, names.FieldManagerOperator)
+	isOurs := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name }))
+	comesOrGoes := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
+	return requests.Controller(mgr, "crdprotection", 1).
+		WatchesRawSource(requests.OnlyAtStart()).
+		Watches(&listenersv1alpha1.Listener{}, requests.Only(), comesOrGoes).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, requests.Only(), isOurs).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, requests.Only(), isOurs).
+		Complete(requests.Requeue("crdprotection", r))
+}
+
+// Reconcile binds the policy, or deletes its binding if there is no Listener.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	var listeners listenersv1alpha1.ListenerList
+	if err := r.Client.List(ctx, &listeners, client.Limit(1)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing Listeners: %w", err)
+	}
+	key := client.ObjectKey{Name: name}
+	existing, err := lookup.Get[client.Object](ctx, r.Client, key, &admissionregistrationv1.ValidatingAdmissionPolicy{})
+	bound, bindingErr := lookup.Get[client.Object](ctx, r.Client, key, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+	if err := errors.Join(err, bindingErr); err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case len(listeners.Items) == 0 && bound != nil:
+		return reconcile.Result{}, r.applier.Delete(ctx, bound)
+	case len(listeners.Items) == 0:
+		return reconcile.Result{}, nil
+	}
+	owner, err := lookup.ConfigurationCRD(ctx, r.APIReader)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, errors.Join(r.apply(ctx, policy, owner, existing), r.apply(ctx, binding, owner, bound))
+}
+
+// apply applies a manifest. The object goes with its owner.
+func (r *Reconciler) apply(ctx context.Context, manifest []byte, owner metav1.OwnerReference, observed client.Object) error {
+	desired := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(manifest, &desired.Object); err != nil {
+		return reconcile.TerminalError(fmt.Errorf("decoding a manifest: %w", err))
+	}
+	desired.SetOwnerReferences([]metav1.OwnerReference{owner})
+	desired.SetLabels(map[string]string{"app.kubernetes.io/name": names.Operator, "app.kubernetes.io/component": "operator"})
+	_, err := r.applier.Apply(ctx, desired, observed)
+	return err
+}
