@@ -53,6 +53,7 @@ func nameOf(l *exposure.Listener, port string) string {
 // desiredRoute returns the Route of a port. It does not set fields that the cluster chooses.
 func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.Desired {
 	class, hostOfPort := l.Class.Spec.Route, hosts.ByPort[port]
+	annotations := hosts.Annotations(class.Annotations)
 	spec := map[string]any{
 		"to":   map[string]any{"kind": "Service", "name": l.Service.Name},
 		"port": map[string]any{"targetPort": port},
@@ -63,6 +64,7 @@ func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.
 		spec["subdomain"] = hostOfPort
 	default:
 		spec["host"] = hostOfPort
+		annotations[annotationGenerated] = "false" // OpenShift leaves the value of a Route that had a generated host before
 	}
 	if tls := tlsOf(class); tls != nil {
 		spec["tls"] = tls
@@ -72,7 +74,7 @@ func desiredRoute(l *exposure.Listener, port string, hosts host.Hosts) exposure.
 	}
 	existing, exists := routes.Find(l, port)
 	return exposure.Desired{
-		Unstructured: exposure.NewObject(l, routeKind, nameOf(l, port), class.Labels, hosts.Annotations(class.Annotations), spec),
+		Unstructured: exposure.NewObject(l, routeKind, nameOf(l, port), class.Labels, annotations, spec),
 		Recreate:     exists && mustRecreate(existing, class, hostOfPort),
 	}
 }
@@ -95,15 +97,17 @@ func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 	return tls
 }
 
-// mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift ignores the removal
-// of a host, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
+// mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift generates a host only
+// for a new Route, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy. When
+// a host is no longer requested, OpenShift ignores that, or leaves the Route without a host.
 func mustRecreate(existing *routev1.Route, class *listenersv1alpha1.RouteExposure, desiredHost string) bool {
 	none := listenersv1alpha1.RouteWildcardPolicyNone
 	switch {
 	case cmp.Or(string(existing.Spec.WildcardPolicy), string(none)) != string(cmp.Or(class.WildcardPolicy, none)):
 		return true
 	case desiredHost == "":
-		return existing.Spec.Subdomain != "" || existing.Spec.Host != "" && existing.Annotations[annotationGenerated] != "true"
+		generated := existing.Annotations[annotationGenerated] == "true"
+		return existing.Spec.Subdomain != "" || generated != (existing.Spec.Host != "")
 	default:
 		return class.SubdomainTemplate != "" && existing.Spec.Host != ""
 	}

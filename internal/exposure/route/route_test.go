@@ -356,6 +356,8 @@ func TestRouteIsRecreatedIfItCannotBeChanged(t *testing.T) {
 		"subdomain instead of host":                 {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "old.example.com"}, want: true},
 		"subdomain instead of generated host":       {class: listenersv1alpha1.RouteExposure{SubdomainTemplate: "new.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "a.apps"}, annotations: generated, want: true},
 		"generated host instead of host":            {existing: routev1.RouteSpec{Host: "old.example.com"}, want: true},
+		"generated host that was lost":              {existing: routev1.RouteSpec{}, annotations: generated, want: true},
+		"generated host instead of a later host":    {existing: routev1.RouteSpec{Host: "old.example.com"}, annotations: map[string]string{"openshift.io/host.generated": "false"}, want: true},
 		"generated host instead of subdomain":       {existing: routev1.RouteSpec{Subdomain: "old"}, want: true},
 		"wildcard policy Subdomain instead of None": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.{listener}.{namespace}", WildcardPolicy: "Subdomain"}, existing: routev1.RouteSpec{Host: "a.b"}, want: true},
 		"wildcard policy None instead of Subdomain": {class: listenersv1alpha1.RouteExposure{HostTemplate: "a.{listener}.{namespace}"}, existing: routev1.RouteSpec{Host: "a.b", WildcardPolicy: "Subdomain"}, want: true},
