@@ -16,6 +16,7 @@ import (
 	"errors"
 	"reflect"
 	"sync/atomic"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,9 @@ type Reconciler struct {
 	lastUpgradeable *metav1.Condition
 	// replacements are the last ones, by the kinds and names of the components.
 	replacements map[string]replacement
+	// uncreated is how many Pods of agents are missing, and uncreatedSince when this number has last changed.
+	uncreated      int32
+	uncreatedSince time.Time
 	// waitingForUsers is set if the last reconciliation read the users of volumes.
 	waitingForUsers atomic.Bool
 }
@@ -113,6 +117,8 @@ type observed struct {
 	config     *operatorv1alpha1.ListenerOperator
 	settings   installation.Settings
 	components []component
+	// uncreatedSince is since when the same number of Pods of agents is missing.
+	uncreatedSince time.Time
 	// clusterDomain is the DNS domain of the cluster.
 	clusterDomain string
 	// otherConfinements are messages about policies that are not those that confine this version of the operator.
@@ -148,12 +154,13 @@ func (o outcome) beside() bool { return len(o.stackable.Workloads) > 0 }
 func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.ListenerOperator) (*observed, error) {
 	operatorPod, podErr := r.readOperatorPod(ctx)
 	account, accountErr := r.serviceAccount(ctx, r.Namespace)
+	serviceCA, serviceCAErr := lookup.Get(ctx, r.apiReader, types.NamespacedName{Namespace: r.Namespace, Name: installation.ServiceCA}, &corev1.ConfigMap{})
 	other, otherErr := otherConfinements(ctx, r.Client)
-	if err := errors.Join(podErr, accountErr, otherErr); err != nil {
+	if err := errors.Join(podErr, accountErr, serviceCAErr, otherErr); err != nil {
 		return nil, err
 	}
 	o := &observed{config: config, otherConfinements: other, clusterDomain: config.ClusterDomain(r.ClusterDomain), settings: installation.Settings{
-		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, OpenShift: r.serves(names.KindClusterVersion),
+		Namespace: r.Namespace, Image: r.Image, ServiceAccount: account, OperatorPod: operatorPod, ServiceCA: serviceCA != nil,
 	}}
 	for _, c := range installation.Components() {
 		if !c.Optional.Empty() && !r.serves(c.Optional) {
@@ -165,6 +172,10 @@ func (r *Reconciler) observe(ctx context.Context, config *operatorv1alpha1.Liste
 		}
 		o.components = append(o.components, component{c, object})
 	}
+	if uncreated := uncreatedPods(o); uncreated != r.uncreated || r.uncreatedSince.IsZero() {
+		r.uncreated, r.uncreatedSince = uncreated, r.Clock.Now()
+	}
+	o.uncreatedSince = r.uncreatedSince
 	return o, nil
 }
 

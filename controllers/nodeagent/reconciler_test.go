@@ -331,7 +331,7 @@ func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	h.expect(rolling, allKinds())
 	h.clock.SetTime(start.Add(creationTimeout))
 	h.mustReconcile()
-	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, allKinds())
+	h.expect(map[string]string{"Available": "False AgentsNotCreated", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, allKinds())
 	for _, want := range []string{"3 nodes, 3 are not created", "DaemonSet somewhere/listener-node-agent", "pod-security.kubernetes.io/enforce=privileged"} {
 		if got := h.message(operatorv1alpha1.ConditionDegraded); !strings.Contains(got, want) {
 			t.Errorf("the message does not contain %q: %s", want, got)
@@ -339,14 +339,17 @@ func TestMissingPodsOfAgentsAreReported(t *testing.T) {
 	}
 	// In a large cluster, it takes longer to create all Pods.
 	agents = h.agents()
-	agents.Status.CurrentNumberScheduled = 1
+	agents.Status.CurrentNumberScheduled, agents.Status.NumberReady = 1, 1
 	if err := h.Client.Status().Update(t.Context(), agents); err != nil {
 		t.Fatal(err)
 	}
-	if again := h.mustReconcile().RequeueAfter; again != rolloutTimeout-creationTimeout {
-		t.Errorf("requeued after %s, want %s", again, rolloutTimeout-creationTimeout)
+	if again := h.mustReconcile().RequeueAfter; again != creationTimeout {
+		t.Errorf("requeued after %s, want %s", again, creationTimeout)
 	}
 	h.expect(rolling, allKinds())
+	h.clock.SetTime(start.Add(2 * creationTimeout))
+	h.mustReconcile()
+	h.expect(map[string]string{"Available": "True AsExpected", "Progressing": "True AgentsRollingOut", "Degraded": "True AgentsNotCreated"}, allKinds())
 }
 
 // TestAgentsAreReplacedWithTheirServiceAccount because the tokens of Pods become invalid with it.

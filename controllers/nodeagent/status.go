@@ -22,8 +22,9 @@ import (
 // size, because a rollout replaces a tenth of the agents at a time.
 const rolloutTimeout = 15 * time.Minute
 
-// creationTimeout is how long it may take until the first Pod of an agent exists: it is created, or rejected, at once.
-const creationTimeout = 30 * time.Second
+// creationTimeout is how long Pods of agents may be missing without one more being created. The DaemonSet controller
+// creates them at once, some hundred at a time, so then they are rejected, of which only its events tell.
+const creationTimeout = 10 * time.Second
 
 // maxListed is the maximum number of Pods, and of claims, that a message names.
 const maxListed = 5
@@ -50,21 +51,32 @@ func describe(o *observed, done outcome, now time.Time) (operatorv1alpha1.Listen
 		status.Conditions = append(status.Conditions, c)
 		return &c
 	}
-	set(available(o, done))
 	current := set(progressing(o, done))
 	status.NodeAgent.Version = agentVersion(o, *current)
-	var remaining time.Duration
-	if current.Reason == operatorv1alpha1.ReasonAgentsRollout {
-		timeout := rolloutTimeout
-		if uncreatedPods(o) > 0 && agents.Status.CurrentNumberScheduled == 0 {
-			timeout = creationTimeout
-		}
-		remaining = max(current.LastTransitionTime.Add(timeout).Sub(now), 0)
+	stalled, recheck := stalledRollout(o, *current, now)
+	set(available(o, done, stalled))
+	set(degraded(o, done, stalled))
+	set(upgradeable(o, *current, stalled))
+	return status, max(recheck, done.stackable.Recheck)
+}
+
+// stalledRollout returns the reason why a rollout of the agents needs intervention, or "", and the time after which it
+// may change without an event, or 0.
+func stalledRollout(o *observed, progressing metav1.Condition, now time.Time) (reason string, recheck time.Duration) {
+	if progressing.Reason != operatorv1alpha1.ReasonAgentsRollout {
+		return "", 0
 	}
-	timedOut := current.Reason == operatorv1alpha1.ReasonAgentsRollout && remaining == 0
-	set(degraded(o, done, timedOut))
-	set(upgradeable(o, *current, timedOut))
-	return status, max(remaining, done.stackable.Recheck)
+	ready, created := progressing.LastTransitionTime.Add(rolloutTimeout).Sub(now), o.uncreatedSince.Add(creationTimeout).Sub(now)
+	switch {
+	case uncreatedPods(o) > 0 && created <= 0:
+		return operatorv1alpha1.ReasonAgentsNotCreated, 0
+	case ready <= 0:
+		return operatorv1alpha1.ReasonAgentsNotReady, 0
+	case uncreatedPods(o) > 0:
+		return "", min(ready, created)
+	default:
+		return "", ready
+	}
 }
 
 // isTrue and isFalse return a condition.
@@ -89,7 +101,7 @@ func agentVersion(o *observed, progressing metav1.Condition) string {
 }
 
 // available returns the condition that volumes can be provisioned, and mounted on nodes with an agent that is ready.
-func available(o *observed, done outcome) metav1.Condition {
+func available(o *observed, done outcome, stalled string) metav1.Condition {
 	c := isTrue(operatorv1alpha1.ConditionAvailable, operatorv1alpha1.ReasonAsExpected, "listener volumes can be provisioned, and mounted on the nodes that have an agent")
 	missing := o.missing()
 	if len(missing) > 0 {
@@ -102,6 +114,8 @@ func available(o *observed, done outcome) metav1.Condition {
 		c.Reason = operatorv1alpha1.ReasonRemoved
 	case state == operatorv1alpha1.Unmanaged:
 		c.Reason = operatorv1alpha1.ReasonUnmanaged
+	case len(missing) == 0 && stalled != "" && o.agents().Status.NumberReady == 0:
+		return isFalse(c.Type, stalled, "listener volumes cannot be mounted, because no node has an agent that is ready")
 	case len(missing) == 0:
 	case done.foreign != "":
 		c.Reason = operatorv1alpha1.ReasonForeignObject
@@ -180,7 +194,7 @@ func rolloutMessage(o *observed) string {
 }
 
 // degraded returns the condition that a problem needs intervention.
-func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
+func degraded(o *observed, done outcome, stalled string) metav1.Condition {
 	const condition = operatorv1alpha1.ConditionDegraded
 	daemonSet := client.ObjectKeyFromObject(o.agents())
 	switch {
@@ -197,12 +211,12 @@ func degraded(o *observed, done outcome, timedOut bool) metav1.Condition {
 		return isTrue(condition, operatorv1alpha1.ReasonRemovalFailed, done.err.Error())
 	case done.err != nil:
 		return isTrue(condition, operatorv1alpha1.ReasonApplyFailed, done.err.Error())
-	case timedOut && uncreatedPods(o) > 0:
-		return isTrue(condition, operatorv1alpha1.ReasonAgentsNotCreated, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
+	case stalled == operatorv1alpha1.ReasonAgentsNotCreated:
+		return isTrue(condition, stalled, fmt.Sprintf("of the agents of %d nodes, %d are not created; see the events of DaemonSet %s; "+
 			"if pod security rejects them: the namespace has to admit host path volumes, by the label pod-security.kubernetes.io/enforce=privileged",
 			o.agents().Status.DesiredNumberScheduled, uncreatedPods(o), daemonSet))
-	case timedOut:
-		return isTrue(condition, operatorv1alpha1.ReasonAgentsNotReady,
+	case stalled != "":
+		return isTrue(condition, stalled,
 			fmt.Sprintf("%s, for more than %.0f minutes; see the Pods and events of DaemonSet %s", rolloutMessage(o), rolloutTimeout.Minutes(), daemonSet))
 	case len(o.otherConfinements) > 0:
 		return isTrue(condition, operatorv1alpha1.ReasonOtherConfinement, "policies do not confine the operator as intended: "+strings.Join(o.otherConfinements, ". "))
@@ -240,12 +254,12 @@ func volumesInUseMessage(config *operatorv1alpha1.ListenerOperator, done outcome
 
 // upgradeable returns the condition that the operator may be replaced by another version. A problem does not prevent
 // that, because an upgrade may resolve it, nor does a rollout that timed out, for which one broken node is enough.
-func upgradeable(o *observed, progressing metav1.Condition, timedOut bool) metav1.Condition {
+func upgradeable(o *observed, progressing metav1.Condition, stalled string) metav1.Condition {
 	const condition = operatorv1alpha1.ConditionUpgradeable
 	switch {
 	case progressing.Status == metav1.ConditionTrue && effectiveManagementState(o.config) == operatorv1alpha1.Removed:
 		return isFalse(condition, progressing.Reason, "components are being removed: "+progressing.Message)
-	case progressing.Reason == operatorv1alpha1.ReasonAgentsRollout && !timedOut:
+	case progressing.Reason == operatorv1alpha1.ReasonAgentsRollout && stalled == "":
 		return isFalse(condition, progressing.Reason, "the agents are still being rolled out: "+progressing.Message)
 	default:
 		return isTrue(condition, operatorv1alpha1.ReasonAsExpected, "the operator may be upgraded")

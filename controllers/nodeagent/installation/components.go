@@ -47,7 +47,8 @@ type Settings struct {
 	Image string
 	// ServiceAccount is the uid of the agents' ServiceAccount, empty if there is none.
 	ServiceAccount types.UID
-	OpenShift      bool
+	// ServiceCA is whether the operator's namespace has the ConfigMap ServiceCA.
+	ServiceCA bool
 	// OperatorPod is the template of the operator's own Pods.
 	OperatorPod corev1.PodSpec
 	// Placement overrides where the configuration places agents, unless it is nil.

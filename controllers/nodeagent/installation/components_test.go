@@ -91,7 +91,7 @@ func TestGolden(t *testing.T) {
 // TestServingCertificateOnOpenShift checks the annotation that requests a certificate, and that Prometheus verifies it.
 func TestServingCertificateOnOpenShift(t *testing.T) {
 	s := testSettings()
-	s.OpenShift = true
+	s.ServiceCA = true
 	for _, kind := range []string{"Service", "ServiceMonitor"} {
 		t.Run(kind, func(t *testing.T) {
 			object, err := componentOf(t, kind).Desired(newConfig(), s)

@@ -67,6 +67,10 @@ func (c Component) render(config *operatorv1alpha1.ListenerOperator, s Settings)
 	return object, nil
 }
 
+// ServiceCA is a ConfigMap that OpenShift and MicroShift create in each namespace. It has the certificate of the
+// authority that they sign serving certificates of Services with.
+const ServiceCA = "openshift-service-ca.crt"
+
 // commonValues are the values in the manifests of all components.
 func commonValues(s Settings) map[string]any {
 	values := map[string]any{
@@ -75,10 +79,9 @@ func commonValues(s Settings) map[string]any {
 		// The operator's certificate is self-signed.
 		"insecureSkipVerify": true, "serverName": nil, "ca": nil, "metricsAnnotations": nil,
 	}
-	if s.OpenShift {
+	if s.ServiceCA {
 		values["insecureSkipVerify"], values["serverName"] = nil, names.MetricsService+"."+s.Namespace+".svc"
-		// OpenShift creates it in each namespace.
-		values["ca"] = map[string]any{"configMap": map[string]any{"name": "openshift-service-ca.crt", "key": "service-ca.crt"}}
+		values["ca"] = map[string]any{"configMap": map[string]any{"name": ServiceCA, "key": "service-ca.crt"}}
 		// OpenShift creates a serving certificate, in the Secret that the operator's Deployment mounts.
 		values["metricsAnnotations"] = map[string]any{"service.beta.openshift.io/serving-cert-secret-name": names.MetricsService}
 	}
