@@ -212,6 +212,10 @@ func (h *helmScenario) reinstallChart() {
 	if !strings.Contains(out, "kept due to the resource policy") {
 		h.Errorf("helm uninstall prints:\n%s", out)
 	}
+	// Nor does it help to delete them by hand.
+	if denied := h.failedKubectl("delete", "--wait=false", "customresourcedefinition", takenOverCRD.Name); !strings.Contains(denied, "its deletion deletes all Listeners") {
+		h.Errorf("deleting a CRD while there are Listeners: %s", denied)
+	}
 	h.awaitReachable("web")
 	h.mustRun("install", h.release, h.next)
 	h.awaitAvailableWith(nextImage)

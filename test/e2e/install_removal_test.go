@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -148,6 +149,11 @@ func TestUndeployDeletesNothingThatUsersHaveWritten(t *testing.T) {
 	}
 	if strings.Contains(string(output), "cluster-internal") {
 		t.Errorf("a class of the preset is refused:\n%s", output)
+	}
+	// The API server refuses what a mistaken command deletes.
+	out := s.failedKubectl("delete", "--dry-run=server", "--wait=false", "-k", filepath.Join(root, "config/crd"))
+	if denied := strings.Count(out, "its deletion deletes "); denied != 4 {
+		t.Errorf("of four CRDs, the deletion of %d is denied: %s", denied, out)
 	}
 }
 

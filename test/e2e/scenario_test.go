@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,16 @@ func (s *scenario) dump(ctx context.Context) {
 func kubectl(ctx context.Context, args ...string) (string, error) {
 	out, err := output(ctx, "", nil, testbed.Kubectl(), append([]string{"--kubeconfig=" + testbed.Kubeconfig()}, args...)...)
 	return string(out), err
+}
+
+// failedKubectl runs kubectl, which has to fail, and returns all that it prints.
+func (s *scenario) failedKubectl(args ...string) string {
+	s.Helper()
+	out, err := exec.CommandContext(s.timeoutContext(), testbed.Kubectl(), append([]string{"--kubeconfig=" + testbed.Kubeconfig()}, args...)...).CombinedOutput()
+	if err == nil {
+		s.Errorf("kubectl %s succeeds", strings.Join(args, " "))
+	}
+	return string(out)
 }
 
 // logKubectl logs what kubectl prints, for the diagnosis of a failure.
