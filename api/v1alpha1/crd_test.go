@@ -95,6 +95,7 @@ var contract = map[string]struct {
 			".spec.ipFamilies":                                             {Type: "array", Items: "string", ListType: "atomic", Ours: true},
 			".spec.ipFamilyPolicy":                                         {Type: "string", Enum: `["SingleStack","PreferDualStack","RequireDualStack"]`, Ours: true},
 			".spec.maxPorts":                                               {Type: "integer", Ours: true},
+			".spec.notReadyAddressPolicy":                                  {Type: "string", Enum: `["AsRequested","PerPodOnly"]`, Ours: true},
 			".spec.pinning":                                                {Type: "object", Required: `["policy"]`, Ours: true},
 			".spec.pinning.policy":                                         {Type: "string", Enum: `["Required","Preferred"]`, Ours: true},
 			".spec.pinning.releaseAfter":                                   {Type: "string", Ours: true},

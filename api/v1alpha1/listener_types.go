@@ -55,6 +55,7 @@ const (
 const (
 	ReasonAddressesAssigned       = "AddressesAssigned"
 	ReasonPodsOutdated            = "PodsOutdated"
+	ReasonPreviousExposure        = "PreviousExposure"
 	ReasonNotAccepted             = "NotAccepted"
 	ReasonWaitingForLoadBalancer  = "WaitingForLoadBalancer"
 	ReasonWaitingForPods          = "WaitingForPods"

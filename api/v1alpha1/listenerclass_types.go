@@ -155,6 +155,19 @@ const (
 	OnAddressChangeRestart OnAddressChange = "Restart"
 )
 
+// NotReadyAddressPolicy states which Listeners may send clients to Pods that are not ready.
+//
+// +kubebuilder:validation:Enum=AsRequested;PerPodOnly
+type NotReadyAddressPolicy string
+
+const (
+	// NotReadyAddressPolicyAsRequested leaves it to each Listener.
+	NotReadyAddressPolicyAsRequested NotReadyAddressPolicy = "AsRequested"
+	// NotReadyAddressPolicyPerPodOnly permits it to the Listeners of class-based claims only, each of which has a Pod
+	// of its own. Several Pods can share any other Listener.
+	NotReadyAddressPolicyPerPodOnly NotReadyAddressPolicy = "PerPodOnly"
+)
+
 // LoadBalancer configures the load balancers of a class.
 type LoadBalancer struct {
 	// sharing lets the Listeners of the class share an address, with ports of their own.
@@ -324,6 +337,14 @@ type ListenerClassSpec struct {
 	// runs when the class gets Restart is evicted at the next change. Defaults to Rewrite.
 	// +optional
 	OnAddressChange OnAddressChange `json:"onAddressChange,omitempty"`
+
+	// notReadyAddressPolicy states which Listeners may send clients to Pods that are not ready. With AsRequested, that
+	// is up to publishNotReadyAddresses of each Listener, whose default is true. With PerPodOnly, only Listeners that
+	// the operator has created for claims that name the class do so; any other one, which several Pods can share, sends
+	// clients to ready Pods only, also if it has publishNotReadyAddresses: true. Overrides take precedence. Defaults to
+	// AsRequested.
+	// +optional
+	NotReadyAddressPolicy NotReadyAddressPolicy `json:"notReadyAddressPolicy,omitempty"`
 
 	// serviceOverrides is a partial Service that is merged over the generated Services. Labels, annotations and ports
 	// are merged, ports by number and protocol; any other field is replaced, as spec.selector is. Of the metadata, only

@@ -69,11 +69,11 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 		},
 		"node ports while Routes are not served": {
 			state: newRouteState().change(withNodePortService), unserved: true, addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort,
-			accepted: listenersv1alpha1.ReasonNotServed, ready: listenersv1alpha1.ReasonAddressesAssigned, message: "use another class",
+			accepted: listenersv1alpha1.ReasonNotServed, ready: listenersv1alpha1.ReasonPreviousExposure, message: "use another class",
 		},
 		"node ports while a Route is rejected": {
 			state:     newRouteState(both[0], ownRoute("http", rejectedAs("HostAlreadyClaimed", "taken"))).change(withNodePortService),
-			addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
+			addresses: nodePorts, serviceType: corev1.ServiceTypeNodePort, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonPreviousExposure,
 			message: "reachable at 10.0.0.1 through the previous exposure, until that of ListenerClass some-class is complete: Route shop/web-http is rejected", routes: []string{"web-admin", "web-http"},
 			event: "Warning RouteNotAdmitted reachable at 10.0.0.1 through the previous exposure",
 		},
@@ -87,14 +87,14 @@ func TestExposureWhileTheBackendChanges(t *testing.T) {
 				s.service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{Hostname: "lb.example.com"}}
 			}),
 			addresses: []string{"lb.example.commap[admin:81 http:80]"}, serviceType: corev1.ServiceTypeLoadBalancer,
-			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned, routes: []string{"web-admin", "web-http"},
+			accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonPreviousExposure, routes: []string{"web-admin", "web-http"},
 		},
 		"Routes while there is no load balancer address": {
 			state: newRouteState(both...).change(func(s *state) {
 				s.class.Spec.ServiceType, s.class.Spec.Route = listenersv1alpha1.ServiceTypeLoadBalancer, nil
 				published(s)
 			}),
-			addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonAddressesAssigned,
+			addresses: hosts, serviceType: corev1.ServiceTypeLoadBalancer, accepted: listenersv1alpha1.ReasonAccepted, ready: listenersv1alpha1.ReasonPreviousExposure,
 			message: "through the previous exposure, until that of ListenerClass some-class is complete: Service shop/web has no load balancer address", routes: []string{"web-admin", "web-http"},
 		},
 		"Routes are deleted when there is a load balancer address": {
@@ -203,7 +203,7 @@ func TestHostsThatOthersWroteAreNotPublished(t *testing.T) {
 		},
 		"while the class is refused": {clusterIP().change(refused).with(theirs), nil, listenersv1alpha1.ReasonNotAccepted},
 		"but the published one of a previous exposure is": {
-			newState(listenersv1alpha1.ServiceTypeLoadBalancer).with(ours).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonAddressesAssigned,
+			newState(listenersv1alpha1.ServiceTypeLoadBalancer).with(ours).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonPreviousExposure,
 		},
 		"but the published one of an object that is being deleted is": {
 			clusterIP().change(withRoutes).with(terminating(ours.DeepCopy())).change(published), []string{"web.example.commap[http:443]"}, listenersv1alpha1.ReasonAddressesAssigned,

@@ -184,10 +184,11 @@ func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alp
 		}
 		reason := listenersv1alpha1.ReasonAddressesAssigned
 		switch {
+		case a.previous:
+			reason = listenersv1alpha1.ReasonPreviousExposure // by which new Pods wait
+			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
 		case o.idleReason != "":
 			reason, message = o.idleReason, o.idleMessage+"; "+message
-		case a.previous:
-			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
 		case a.published.Message != "":
 			message += "; left out: " + a.published.Message
 		}

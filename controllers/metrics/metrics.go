@@ -158,6 +158,7 @@ var reasons = sets.New(
 	listenersv1alpha1.ReasonGatewayRouteNotAccepted, listenersv1alpha1.ReasonReserved,
 	listenersv1alpha1.ReasonNoMatchingPods, listenersv1alpha1.ReasonNodesNotReady,
 	listenersv1alpha1.ReasonPortNotDeclared, listenersv1alpha1.ReasonPodsOutdated,
+	listenersv1alpha1.ReasonPreviousExposure,
 )
 
 // lostVolumeLabels returns the lost nodes that a volume is pinned to.

@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -128,14 +129,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports, labels)
 	switch {
 	case m.listener == nil:
-		if _, err := r.Applier.Apply(ctx, desired, nil); err != nil {
-			return err
-		}
-		m.listener = &listenersv1alpha1.Listener{} // with the uid, with which the Pod is labelled
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m.listener); err != nil {
-			return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
-		}
-		return r.observeClass(ctx, m)
+		return r.applyListener(ctx, desired, m)
 	case m.listener.DeletionTimestamp != nil:
 		return nil // it is created again when it is deleted
 	case !claim.OwnedBy(m.listener, m.claim):
@@ -146,9 +140,26 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	case !mounting && claim.HasOwner(m.listener, m.claim.UID) && claim.HasOwner(m.listener, m.pv.UID):
 		return nil // otherwise Stackable's listener operator created it, or it is that of an earlier claim
 	default:
-		_, err := r.Applier.Apply(ctx, desired, m.listener)
+		return r.applyListener(ctx, desired, m)
+	}
+}
+
+// applyListener applies the Listener of a class-based claim, and makes the result that of the mount: with the uid, with
+// which the Pod is labelled, and with the generation, by which the status is known to be that of earlier ports.
+func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
+	var observed client.Object // not a pointer that is nil
+	if m.listener != nil {
+		observed = m.listener
+	}
+	sent, err := r.Applier.Apply(ctx, desired, observed)
+	if err != nil || !sent {
 		return err
 	}
+	m.listener = &listenersv1alpha1.Listener{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m.listener); err != nil {
+		return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	return r.observeClass(ctx, m)
 }
 
 // podPorts returns the ports of a Pod for the Listener of a class-based claim. Events name those that are not exposed.

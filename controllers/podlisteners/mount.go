@@ -17,6 +17,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // mount is one listener volume of a Pod, with the objects on which its addresses depend.
@@ -136,6 +137,29 @@ func (m *mount) addressesUnknown(pod *corev1.Pod, previous listenersv1alpha1.Pod
 	}
 	status := m.listener.Status
 	return m.class == nil && (len(previous.IngressAddresses) > 0 || len(status.IngressAddresses) == 0 && status.NodePorts == nil)
+}
+
+// previousExposure is how long a Pod without addresses waits while its Listener has those of a previous exposure, which
+// are about to go away: its programs would advertise them for as long as they run. Most exposures are complete by then.
+// If not, the Pod gets the previous addresses, which still work: a class that is wrong must not keep Pods from
+// starting.
+const previousExposure = 2 * time.Minute
+
+// untilPrevious returns how long the Pod, which has PodListeners since a time, still waits for other addresses than
+// those of the previous exposure of its Listener, and for what the Listener waits. Addresses of the Pod alone are no
+// previous ones, and the new exposure may be complete only when they are known.
+func (m *mount) untilPrevious(pod *corev1.Pod, node *corev1.Node, since metav1.Time, now time.Time) (left time.Duration, text string) {
+	if m.listener == nil || m.listener.Status == nil {
+		return 0, ""
+	}
+	if own := m.ownAddresses(pod, node); own != nil && len(own.Addresses) > 0 {
+		return 0, ""
+	}
+	ready := meta.FindStatusCondition(m.listener.Status.Conditions, listenersv1alpha1.ListenerReady)
+	if ready == nil || ready.Reason != listenersv1alpha1.ReasonPreviousExposure {
+		return 0, ""
+	}
+	return requests.Left(since, previousExposure, now), ready.Message
 }
 
 // ownAddresses returns the addresses that the backend of the class has for this Pod alone, or nil if they follow from

@@ -110,7 +110,7 @@ func (r *Reconciler) observeClass(ctx context.Context, m *mount) (err error) {
 		return nil
 	}
 	m.class, err = lookup.Get(ctx, r.Client, types.NamespacedName{Name: m.listener.Class()}, &listenersv1alpha1.ListenerClass{})
-	if m.class != nil {
+	if m.backend = nil; m.class != nil {
 		m.backend = r.Backends.Of(m.class)
 	}
 	return err

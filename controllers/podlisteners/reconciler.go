@@ -190,17 +190,23 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 		return 0, err
 	}
 	desired.Spec.NodeName = pod.Spec.NodeName
-	desired.Spec.Listeners, wait = r.entries(observed, pod, node, mounts)
+	since := desired.CreationTimestamp
+	if existing == nil {
+		since = metav1.NewTime(r.Clock.Now())
+	}
+	var previousIn time.Duration
+	desired.Spec.Listeners, wait, previousIn = r.entries(observed, since, pod, node, mounts)
 	recordStart(&desired.Spec, mounts)
 	desired.Spec.Summary = columns.Volumes(&desired.Spec)
 	switch {
 	case existing != nil:
 		r.created.Delete(existing.Name) // if it is deleted now, it is created again
-		return 0, r.update(ctx, existing, desired)
+		return previousIn, r.update(ctx, existing, desired)
 	case wait > 0:
 		return wait, nil // usually, the Listener changes earlier, which is watched
 	default:
-		return r.create(ctx, desired)
+		wait, err := r.create(ctx, desired)
+		return requests.Earliest(wait, previousIn), err
 	}
 }
 
@@ -241,10 +247,10 @@ func (r *Reconciler) create(ctx context.Context, desired *listenersv1alpha1.PodL
 
 // entries returns the desired entries of all listener volumes of a Pod, and emits events about missing addresses. Those
 // whose claims or PersistentVolumes were not observed keep their entries. wait is how long addresses may be missing
-// without a reason, or 0.
+// without a reason, and previousIn until a Pod that has none since a time gets those of a previous exposure, or 0.
 func (r *Reconciler) entries(
-	observed map[string]listenersv1alpha1.PodListener, pod *corev1.Pod, node *corev1.Node, mounts []*mount,
-) (desired map[string]listenersv1alpha1.PodListener, wait time.Duration) {
+	observed map[string]listenersv1alpha1.PodListener, since metav1.Time, pod *corev1.Pod, node *corev1.Node, mounts []*mount,
+) (desired map[string]listenersv1alpha1.PodListener, wait, previousIn time.Duration) {
 	desired = map[string]listenersv1alpha1.PodListener{}
 	for i := range pod.Spec.Volumes {
 		if entry, ok := observed[pod.Spec.Volumes[i].Name]; ok {
@@ -253,6 +259,14 @@ func (r *Reconciler) entries(
 	}
 	for _, m := range mounts {
 		entry := m.entry(pod, node, observed[m.volume])
+		if left, text := m.untilPrevious(pod, node, since, r.Clock.Now()); left > 0 && len(observed[m.volume].IngressAddresses) == 0 {
+			entry.IngressAddresses = nil
+			desired[m.volume], previousIn = entry, max(previousIn, left)
+			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, actionMount+"Previous",
+				fmt.Sprintf("Volume %q waits for other addresses than the previous ones of Listener %s/%s, which are about to go away, for at most %s: %s",
+					m.volume, pod.Namespace, m.listenerName(), previousExposure, text))
+			continue
+		}
 		desired[m.volume] = entry
 		if len(entry.IngressAddresses) > 0 {
 			r.emitEvent(pod, m, listenersv1alpha1.ReasonWaitingForAddress, actionMount, "")
@@ -264,7 +278,7 @@ func (r *Reconciler) entries(
 			wait = max(wait, requests.Left(m.listener.CreationTimestamp, newListener, r.Clock.Now()))
 		}
 	}
-	return desired, wait
+	return desired, wait, previousIn
 }
 
 // recordStart records the addresses that a Pod starts with, and for which volumes their change restarts it. Those of a

@@ -492,6 +492,66 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 	}
 }
 
+// Addresses that are about to go away would be advertised for as long as the Pod runs. A class that is wrong must not
+// keep Pods from starting either.
+func TestAPodStartsWithPreviousAddressesOnlyIfNoOthersCome(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		age    time.Duration // of an existing object, or 0
+		has    []listenersv1alpha1.IngressAddress
+		want   []listenersv1alpha1.IngressAddress
+		waits  bool
+	}{
+		"a new Pod waits":                        {reason: listenersv1alpha1.ReasonPreviousExposure, waits: true},
+		"it waits for two minutes":               {reason: listenersv1alpha1.ReasonPreviousExposure, age: 100 * time.Second, waits: true},
+		"then it gets the previous ones":         {reason: listenersv1alpha1.ReasonPreviousExposure, age: 3 * time.Minute, want: nodeAddr},
+		"it gets others when there are some":     {reason: listenersv1alpha1.ReasonAddressesAssigned, age: 10 * time.Second, want: nodeAddr},
+		"a Pod that runs keeps what it has":      {reason: listenersv1alpha1.ReasonPreviousExposure, age: 10 * time.Second, has: nodeAddr, want: nodeAddr},
+		"and a new Pod does not wait for others": {reason: listenersv1alpha1.ReasonAddressesAssigned, want: nodeAddr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.listener.Status.Conditions = []metav1.Condition{{
+				Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: tc.reason, Message: "through the previous exposure",
+			}}
+			if tc.age > 0 {
+				w.publishedBefore(map[string]listenersv1alpha1.PodListener{"listener": {
+					Scope: "Node", PersistentVolumeName: "pvc-1", ListenerName: "web", IngressAddresses: tc.has,
+				}})
+				w.existing.CreationTimestamp = metav1.NewTime(time.Now().Add(-tc.age))
+			}
+			c := fakeclient.New(t, interceptor.Funcs{}, w.objects()...)
+			recorder := events.NewFakeRecorder(10)
+			r := newReconciler(c, recorder)
+			result, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := published(t, c)
+			if got := spec.Listeners["listener"].IngressAddresses; !cmp.Equal(got, tc.want) || len(spec.StartAddresses["listener"]) != len(tc.want) {
+				t.Errorf("addresses %v, at the start %v; want %v", got, spec.StartAddresses, tc.want)
+			}
+			if waits := len(recorder.Events) == 1; waits != tc.waits || tc.waits && (result.RequeueAfter <= 0 || result.RequeueAfter > 2*time.Minute-tc.age) {
+				t.Errorf("%d events, looks again after %s", len(recorder.Events), result.RequeueAfter)
+			}
+		})
+	}
+}
+
+// The Listener has the addresses of its previous exposure until its first Pod with a host port runs.
+func TestAPodWithAHostPortDoesNotWaitForItsListener(t *testing.T) {
+	w := newWorld()
+	w.hostPort(8080)
+	w.listener.Status.IngressAddresses = nodeAddr
+	w.listener.Status.Conditions = []metav1.Condition{{
+		Type: listenersv1alpha1.ListenerReady, Status: metav1.ConditionTrue, Reason: listenersv1alpha1.ReasonPreviousExposure,
+	}}
+	c, _ := w.mustRun(t)
+	if got := published(t, c).Listeners["listener"].IngressAddresses; len(got) != 1 || got[0].Ports["http"] != 8080 {
+		t.Errorf("addresses %v", got)
+	}
+}
+
 func TestPodWithoutBoundListenerVolumesHasNoPodListeners(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"without claims":           func(w *world) { w.pod.Spec.Volumes = nil },
@@ -733,6 +793,35 @@ func TestListenerOfAClassBasedClaimIsApplied(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+// The status is that of the ports or the class of the earlier Pod until the Listener is exposed again.
+func TestAPodWithOtherPortsDoesNotStartWithTheAddressesOfTheEarlierOne(t *testing.T) {
+	w := newWorld()
+	listener := w.listener
+	w.classBased()
+	listener.Name, w.listener = w.pvc.Name, listener
+	listener.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: w.pvc.UID}, {APIVersion: "v1", Kind: "PersistentVolume", Name: w.pv.Name, UID: w.pv.UID},
+	}
+	listener.Spec.Ports = []listenersv1alpha1.ListenerPort{{Name: "earlier", Port: 9092, Protocol: ptr.To(corev1.ProtocolTCP)}}
+	listener.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+	c := fakeclient.New(t, interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		if err := c.Apply(ctx, o, options...); err != nil {
+			return err
+		}
+		if applied, ok := o.(interface{ GetKind() string }); ok && applied.GetKind() == "Listener" {
+			o.(interface{ SetGeneration(int64) }).SetGeneration(4) // as the API server does when the spec changes
+		}
+		return nil
+	}}, w.objects()...)
+	r := newReconciler(c, events.NewFakeRecorder(10))
+	if _, err := r.Reconcile(t.Context(), r.Receive(t.Context(), w.pod)); err != nil {
+		t.Fatal(err)
+	}
+	if got := published(t, c); got != nil && len(got.Listeners["listener"].IngressAddresses) > 0 {
+		t.Errorf("the Pod starts with %+v", got.Listeners)
 	}
 }
 

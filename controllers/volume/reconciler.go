@@ -64,7 +64,7 @@ type Reconciler struct {
 const cacheLag = time.Second
 
 // shortWait is how long a class-based claim may wait for its first Pod before that is reported: a StatefulSet creates
-// its claims a moment before its Pods.
+// its claims a moment before its Pods. It may wait as long for the deletion of an earlier Listener.
 const shortWait = 5 * time.Second
 
 // maxPods is the number of Pods of a claim that have an event each.
@@ -150,16 +150,18 @@ func (r *Reconciler) provision(ctx context.Context, pvc *corev1.PersistentVolume
 
 // report emits the reason why a claim is pending on the claim and on the Pods that mount it. Users look at the Pod
 // first, about which the scheduler only says that a claim is not bound. That a claim waits for its first Pod is no
-// reason for a warning, and for no event at all if it lasts only a moment.
+// reason for a warning, and for no event at all if it lasts only a moment, nor is the deletion of an earlier Listener.
 func (r *Reconciler) report(ctx context.Context, pvc *corev1.PersistentVolumeClaim, pending *pendingError) (reconcile.Result, error) {
 	key, kind := client.ObjectKeyFromObject(pvc), corev1.EventTypeWarning
-	if pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer {
+	left := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now())
+	switch first := pending.reason == listenersv1alpha1.ReasonWaitForFirstConsumer; {
+	case left > 0 && (first || pending.reason == listenersv1alpha1.ReasonListenerTerminating):
 		r.setWaiting(key, "")
-		if left := requests.Left(pvc.CreationTimestamp, shortWait, r.Clock.Now()); left > 0 {
-			return reconcile.Result{RequeueAfter: left}, nil
-		}
+		return reconcile.Result{RequeueAfter: left}, nil
+	case first:
+		r.setWaiting(key, "")
 		kind = corev1.EventTypeNormal
-	} else {
+	default:
 		r.setWaiting(key, pending.reason)
 	}
 	pods, err := r.consumers(ctx, pvc)
@@ -237,22 +239,13 @@ func (r *Reconciler) class(ctx context.Context, name string) (*listenersv1alpha1
 }
 
 // adoptListener checks that the Listener of a class-based claim can be created, with the ports of the Pod that mounts
-// the claim. One of an earlier claim becomes that of this claim at once, before it is garbage-collected.
+// the claim. One of an earlier claim becomes that of this claim at once, before it is garbage-collected, so that the
+// addresses stay. If the earlier claim named another class, they are not wanted any more, and a Pod must not start with
+// them: then this claim waits until the Listener is garbage-collected.
 func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass) error {
-	pods, err := r.consumers(ctx, pvc)
+	pod, ports, err := r.firstPod(ctx, pvc, class)
 	if err != nil {
 		return err
-	}
-	if len(pods) == 0 {
-		return pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for the first Pod that mounts the claim to be created")
-	}
-	pod := &pods[0]
-	ports, problem := claim.Ports(pvc, pod)
-	if problem != "" {
-		return pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
-	}
-	if len(ports) == 0 && !exposure.AddsPorts(class) {
-		return pendingf(listenersv1alpha1.ReasonNoPorts, "no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
 	}
 	key := client.ObjectKeyFromObject(pvc)
 	existing, err := lookup.Get(ctx, r.Client, key, &listenersv1alpha1.Listener{})
@@ -272,9 +265,34 @@ func (r *Reconciler) adoptListener(ctx context.Context, pvc *corev1.PersistentVo
 			key, names.AnnotationListenerName)
 	case existing.DeletionTimestamp != nil:
 		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s of an earlier claim is still being deleted", key)
+	case existing.Class() != class.Name && !claim.CreatedFor(existing, pvc):
+		return pendingf(listenersv1alpha1.ReasonListenerTerminating, "Listener %s is that of an earlier claim, which named ListenerClass %s; Kubernetes deletes it "+
+			"after that claim and its PersistentVolume; if one of them is retained, delete the Listener", key, existing.Class())
 	}
 	_, err = r.Applier.Apply(ctx, claim.Listener(pvc, nil, class.Name, ports, pod.Labels), existing)
 	return err
+}
+
+// firstPod returns a Pod that mounts a class-based claim, and the ports of it that the Listener exposes.
+func (r *Reconciler) firstPod(
+	ctx context.Context, pvc *corev1.PersistentVolumeClaim, class *listenersv1alpha1.ListenerClass,
+) (*corev1.Pod, []listenersv1alpha1.ListenerPort, error) {
+	pods, err := r.consumers(ctx, pvc)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(pods) == 0 {
+		return nil, nil, pendingf(listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for the first Pod that mounts the claim to be created")
+	}
+	pod := &pods[0]
+	ports, problem := claim.Ports(pvc, pod)
+	if problem != "" {
+		return nil, nil, pendingf(listenersv1alpha1.ReasonInvalidClaim, "%s", problem)
+	}
+	if len(ports) == 0 && !exposure.AddsPorts(class) {
+		return nil, nil, pendingf(listenersv1alpha1.ReasonNoPorts, "no container of Pod %s has a port that could be exposed; add ports to its containers", pod.Name)
+	}
+	return pod, ports, nil
 }
 
 // consumers returns the Pods that mount the claim and are not being deleted.

@@ -83,10 +83,13 @@ func (w *world) byName(listener *listenersv1alpha1.Listener) {
 
 // listenerOf adds a Listener that was created for a claim of this name with this uid.
 func (w *world) listenerOf(uid types.UID) {
-	w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
-		Name: w.pvc.Name, Namespace: w.pvc.Namespace,
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: uid}},
-	}})
+	w.other = append(w.other, &listenersv1alpha1.Listener{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: w.pvc.Name, Namespace: w.pvc.Namespace,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: w.pvc.Name, UID: uid}},
+		},
+		Spec: listenersv1alpha1.ListenerSpec{ClassName: ptr.To("public")},
+	})
 }
 
 // reconciler returns a Reconciler in this world, and its events.
@@ -170,6 +173,49 @@ func TestListenerOfAnEarlierClaimGetsTheNewOneAsOwner(t *testing.T) {
 	}
 	if !slices.ContainsFunc(got.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.pvc.UID }) {
 		t.Errorf("owners %+v, want also the claim", got.OwnerReferences)
+	}
+}
+
+// A Pod must not start with the addresses of a class that its claim does not name any more.
+func TestListenerOfAnEarlierClaimIsNotUsedIfItNamedAnotherClass(t *testing.T) {
+	for name, tc := range map[string]struct {
+		owner metav1.OwnerReference
+		class string
+		kept  bool
+	}{
+		"earlier claim of another class":  {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "earlier"}, "other", false},
+		"earlier volume of another class": {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-earlier", UID: "earlier"}, "other", false},
+		"earlier claim of the class":      {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "earlier"}, "public", true},
+		"this claim":                      {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "listener-web-0", UID: "claim-uid"}, "other", true},
+		"the volume of this claim":        {metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "pvc-claim-uid", UID: "restored"}, "other", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.pvc.CreationTimestamp = metav1.Now()
+			w.listenerOf(tc.owner.UID)
+			listener := w.other[0].(*listenersv1alpha1.Listener)
+			listener.OwnerReferences, listener.Spec.ClassName, listener.UID = []metav1.OwnerReference{tc.owner}, &tc.class, "listener-uid"
+			r, recorded := w.reconciler(t, interceptor.Funcs{})
+			result, err := w.reconcile(t, r)
+			if err != nil || len(recorded) > 0 || (result.RequeueAfter > 0) == tc.kept {
+				t.Errorf("result %+v, error %v, %d events", result, err, len(recorded))
+			}
+			has := func(o client.Object, name string) bool {
+				return w.api.Get(t.Context(), client.ObjectKey{Namespace: o.GetNamespace(), Name: name}, o) == nil
+			}
+			if got := has(&corev1.PersistentVolume{}, "pvc-claim-uid"); got != tc.kept {
+				t.Errorf("the volume exists while the Listener does: %t", got)
+			}
+			if got := has(listener, listener.Name) && claim.HasOwner(listener, "claim-uid"); got != tc.kept {
+				t.Errorf("the Listener is that of the claim: %t", got)
+			}
+			if err := w.api.Delete(t.Context(), listener); err != nil { // as the garbage collector does
+				t.Fatal(err)
+			}
+			if _, err := w.reconcile(t, r); err != nil || !has(&corev1.PersistentVolume{}, "pvc-claim-uid") {
+				t.Errorf("no volume after the Listener is deleted: %v", err)
+			}
+		})
 	}
 }
 
@@ -280,6 +326,10 @@ func TestClaimThatCannotBeProvisionedGetsAnEvent(t *testing.T) {
 		"Listener of a user with the name of the claim": {func(w *world) {
 			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Name: "listener-web-0", Namespace: "shop"}})
 		}, "ForeignListener", "shop/listener-web-0"},
+		"Listener of an earlier claim of another class, which stays": {func(w *world) {
+			w.listenerOf("earlier")
+			w.other[0].(*listenersv1alpha1.Listener).Spec.ClassName = ptr.To("other")
+		}, "ListenerTerminating", "which named ListenerClass other"},
 		"Listener of an earlier claim that is being deleted": {func(w *world) {
 			w.other = append(w.other, &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
 				Name: "listener-web-0", Namespace: "shop", DeletionTimestamp: ptr.To(metav1.Now()), Finalizers: []string{"test/keep"},

@@ -195,6 +195,13 @@ func HasOwner(listener *listenersv1alpha1.Listener, uid types.UID) bool {
 	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
+// CreatedFor reports whether a Listener was created for this very claim, rather than for an earlier one of its name.
+func CreatedFor(listener *listenersv1alpha1.Listener, claim *corev1.PersistentVolumeClaim) bool {
+	return slices.ContainsFunc(listener.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.UID == claim.UID || o.Kind == "PersistentVolume" && o.Name == VolumeName(claim)
+	})
+}
+
 // OwnsListener reports whether a Listener was created for a claim, which has the same name, rather than by a user.
 func OwnsListener(listener *listenersv1alpha1.Listener) bool {
 	return OwnedBy(listener, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: listener.Name}})

@@ -13,6 +13,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
@@ -55,7 +56,7 @@ func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha
 		WithType(corev1.ServiceType(class.Spec.ServiceType)).
 		WithSelector(listener.Spec.ExtraPodSelectorLabels).
 		WithSelector(map[string]string{names.PodMountLabel(listener.UID): listener.Name}).
-		WithPublishNotReadyAddresses(listener.PublishesNotReady())
+		WithPublishNotReadyAddresses(listener.PublishesNotReady() && !OnlyReady(class, listener))
 	spec.IPFamilies, spec.IPFamilyPolicy = class.Spec.IPFamilies, class.Spec.IPFamilyPolicy
 	for _, p := range ports {
 		spec.WithPorts(corev1ac.ServicePort().WithName(p.name).WithProtocol(p.protocol).WithPort(p.number))
@@ -75,6 +76,14 @@ func generate(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha
 			WithName(listener.Name).WithUID(listener.UID).
 			WithController(true).WithBlockOwnerDeletion(true)).
 		WithSpec(spec)
+}
+
+// OnlyReady reports whether the class has the Listener send clients to ready Pods only, whatever the Listener says: it
+// was not created for a claim, so several Pods can share it. The API server sets publishNotReadyAddresses to true if
+// the author of a Listener has not set it, so the operator cannot tell who wants that (contract:
+// publishNotReadyAddresses).
+func OnlyReady(class *listenersv1alpha1.ListenerClass, listener *listenersv1alpha1.Listener) bool {
+	return class.Spec.NotReadyAddressPolicy == listenersv1alpha1.NotReadyAddressPolicyPerPodOnly && !claim.OwnsListener(listener)
 }
 
 // checkNames returns a refusal if labels, annotations or the selector of a Service have names or values that

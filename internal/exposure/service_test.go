@@ -85,6 +85,45 @@ func everything(class *listenersv1alpha1.ListenerClass) {
 	class.Spec.LoadBalancerAllocateNodePorts = ptr.To(false)
 }
 
+func TestServiceLeadsToReadyPodsOnlyAsListenerOrClassSays(t *testing.T) {
+	asRequested, perPodOnly := listenersv1alpha1.NotReadyAddressPolicyAsRequested, listenersv1alpha1.NotReadyAddressPolicyPerPodOnly
+	claimed := []metav1.OwnerReference{{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: "web", UID: "claim"}}
+	product := []metav1.OwnerReference{{APIVersion: "kafka.stackable.tech/v1alpha1", Kind: "KafkaCluster", Name: "web", UID: "owner"}}
+	for name, tc := range map[string]struct {
+		policy   listenersv1alpha1.NotReadyAddressPolicy
+		owners   []metav1.OwnerReference
+		says     *bool
+		override string
+		want     bool
+	}{
+		"a class without a policy leaves it to the Listener": {says: ptr.To(true), want: true},
+		"AsRequested leaves it to the Listener":              {policy: asRequested, says: ptr.To(true), want: true},
+		"AsRequested leaves false":                           {policy: asRequested, says: ptr.To(false)},
+		"PerPodOnly: a Listener that was created by name":    {policy: perPodOnly, says: ptr.To(true)},
+		"PerPodOnly: a Listener of a product":                {policy: perPodOnly, owners: product, says: ptr.To(true)},
+		"PerPodOnly: the Listener of a claim":                {policy: perPodOnly, owners: claimed, says: ptr.To(true), want: true},
+		"PerPodOnly: a claim whose Listener says false":      {policy: perPodOnly, owners: claimed, says: ptr.To(false)},
+		"PerPodOnly: a claim whose Listener says null":       {policy: perPodOnly, owners: claimed},
+		"PerPodOnly: an override says more than the default": {policy: perPodOnly, says: ptr.To(true), override: `spec: {publishNotReadyAddresses: true}`, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, listener := newClass(nodePort), newListener()
+			class.Spec.NotReadyAddressPolicy = tc.policy
+			listener.OwnerReferences, listener.Spec.PublishNotReadyAddresses = tc.owners, tc.says
+			if tc.override != "" {
+				listener.Spec.ObjectOverrides = []runtime.RawExtension{serviceOverride(t, tc.override)}
+			}
+			service, refusal := exposure.Service(class, listener)
+			if refusal != nil {
+				t.Fatal(refusal)
+			}
+			if got := *service.Spec.PublishNotReadyAddresses; got != tc.want {
+				t.Errorf("publishNotReadyAddresses is %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestServiceGolden(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serviceType listenersv1alpha1.ServiceType

@@ -391,6 +391,14 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "Nothing is wrong") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
+		owners := i.listener.OwnerReferences
+		i.listener.OwnerReferences = nil // one that was created by name
+		i.update(t, i.listener)
+		if out, _ := run(t, apiserver.PlainConfig(t), "doctor"); !strings.Contains(out, "notReadyAddressPolicy: PerPodOnly in ListenerClass "+i.class.Name) {
+			t.Errorf("the output does not name the field of the class:\n%s", out)
+		}
+		i.listener.OwnerReferences = owners
+		i.update(t, i.listener)
 		i.endpoints.Endpoints = i.endpoints.Endpoints[:1]
 		i.update(t, i.endpoints)
 	})

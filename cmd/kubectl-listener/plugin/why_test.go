@@ -418,6 +418,36 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 	}
 }
 
+// TestWhyNamesWhatDecidesAboutPodsThatAreNotReady, which the class may do for Listeners that several Pods share.
+func TestWhyNamesWhatDecidesAboutPodsThatAreNotReady(t *testing.T) {
+	w := newWorld(t)
+	w.listener.OwnerReferences = nil
+	w.update(t, w.listener)
+	w.service.Spec.PublishNotReadyAddresses = true
+	w.update(t, w.service)
+	w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
+		Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
+	})
+	w.update(t, w.endpoints)
+	says := func(want string) {
+		t.Helper()
+		out, _ := run(t, apiserver.Config(t), "why", "listener/"+w.listener.Name, "-n", w.namespace)
+		if !strings.Contains(out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	says("notReadyAddressPolicy: PerPodOnly in ListenerClass " + w.class.Name)
+
+	w.class.Spec.NotReadyAddressPolicy = listenersv1alpha1.NotReadyAddressPolicyPerPodOnly
+	w.update(t, w.class)
+	says("from serviceOverrides of ListenerClass " + w.class.Name)
+	for i := range w.endpoints.Endpoints {
+		w.endpoints.Endpoints[i].Conditions.Ready = ptr.To(false)
+	}
+	w.update(t, w.endpoints)
+	says("ListenerClass " + w.class.Name + " has notReadyAddressPolicy: PerPodOnly")
+}
+
 func TestWhyPrintsTheProblemAndItsRemedy(t *testing.T) {
 	w := newWorld(t)
 	w.remove(t, w.class)

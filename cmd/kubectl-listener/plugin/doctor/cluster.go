@@ -215,7 +215,20 @@ func (d *doctor) endpoints(ctx context.Context) {
 		count, ready, _ := check.CountEndpoints(byService[client.ObjectKeyFromObject(service)], nil)
 		if service.Spec.PublishNotReadyAddresses && count > 1 && ready < count {
 			d.Add(check.Finding{Kind: "Listener", Namespace: service.Namespace, Name: service.Name}.Warning("", fmt.Sprintf(
-				"sends clients to %d of %d Pods that are not ready; unless they need that, set publishNotReadyAddresses: false", count-ready, count)))
+				"sends clients to %d of %d Pods that are not ready; unless they need that, %s", count-ready, count, d.onlyReadyRemedy(ctx, service))))
 		}
 	}
+}
+
+// onlyReadyRemedy returns what lets the Listener of a Service send clients to ready Pods only.
+func (d *doctor) onlyReadyRemedy(ctx context.Context, service *corev1.Service) string {
+	var listener listenersv1alpha1.Listener
+	if d.Get(ctx, client.ObjectKeyFromObject(service), &listener) != check.Present {
+		return "set publishNotReadyAddresses: false in the Listener"
+	}
+	class := &listenersv1alpha1.ListenerClass{}
+	if listener.Class() == "" || d.Get(ctx, client.ObjectKey{Name: listener.Class()}, class) != check.Present {
+		class = nil
+	}
+	return check.OnlyReadyRemedy(&listener, class)
 }

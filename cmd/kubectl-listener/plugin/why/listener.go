@@ -30,7 +30,7 @@ func (w *walk) listener(ctx context.Context, listener *listenersv1alpha1.Listene
 		w.exposures(ctx, listener, class)
 	}
 	if service != nil {
-		w.endpoints(ctx, listener, service, pod)
+		w.endpoints(ctx, listener, class, service, pod)
 	}
 }
 
@@ -175,8 +175,11 @@ func (w *walk) generated(ctx context.Context, listener *listenersv1alpha1.Listen
 	}
 }
 
-// endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil.
-func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listener, service *corev1.Service, pod *corev1.Pod) {
+// endpoints follows the endpoints of a Service. pod is the Pod that should be among them, or nil, and so is class if it
+// could not be read.
+func (w *walk) endpoints(
+	ctx context.Context, listener *listenersv1alpha1.Listener, class *listenersv1alpha1.ListenerClass, service *corev1.Service, pod *corev1.Pod,
+) {
 	var endpoints discoveryv1.EndpointSliceList
 	f := check.Finding{Kind: "Endpoints", Namespace: service.Namespace, Name: service.Name}
 	if w.FollowAll(ctx, f, &endpoints, client.InNamespace(service.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service.Name}) == check.Forbidden {
@@ -190,12 +193,12 @@ func (w *walk) endpoints(ctx context.Context, listener *listenersv1alpha1.Listen
 		w.Add(f.Failed("", "no Pod belongs to the Service", check.Remedy(listenersv1alpha1.ReasonNoMatchingPods)).Because())
 	case ready == 0:
 		w.Add(f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pod. "+
-			"If they should receive traffic nevertheless, set spec.publishNotReadyAddresses of the Listener."))
+			"If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+"."))
 	case pod != nil && !included && pod.Status.PodIP != "":
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, fmt.Sprintf("Pod %s is not among them", pod.Name)))
 	case ready < all && service.Spec.PublishNotReadyAddresses:
-		w.Add(f.Warning("", fmt.Sprintf("%d of %d are ready, and clients are also sent to the others, because the Listener has "+
-			"publishNotReadyAddresses: true", ready, all)))
+		w.Add(f.Warning("", fmt.Sprintf("%d of %d are ready, and clients are also sent to the others; unless they need that, %s", ready, all,
+			check.OnlyReadyRemedy(listener, class))))
 	default:
 		w.Add(f.OK("%d of %d ready", ready, all))
 	}
