@@ -7,6 +7,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -15,7 +16,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
@@ -30,6 +33,7 @@ func (r *Reconciler) ensureMounts(
 		entry, known := observed[m.volume]
 		mounting := !known && (m.listener == nil || pod.Labels[names.PodMountLabel(m.listener.UID)] != m.listener.Name)
 		errs = append(errs, r.ensureListener(ctx, pod, m, mounting), r.ensureVolume(ctx, pod, node, m, mounting, len(entry.IngressAddresses) > 0))
+		r.reportQuota(pod, m)
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
@@ -128,14 +132,7 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	desired := claim.Listener(m.claim, m.pv, m.selector.Class, ports, labels)
 	switch {
 	case m.listener == nil:
-		if _, err := r.Applier.Apply(ctx, desired, nil); err != nil {
-			return err
-		}
-		m.listener = &listenersv1alpha1.Listener{} // with the uid, with which the Pod is labelled
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m.listener); err != nil {
-			return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
-		}
-		return r.observeClass(ctx, m)
+		return r.createListener(ctx, desired, m)
 	case m.listener.DeletionTimestamp != nil:
 		return nil // it is created again when it is deleted
 	case !claim.OwnedBy(m.listener, m.claim):
@@ -148,6 +145,37 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 	default:
 		_, err := r.Applier.Apply(ctx, desired, m.listener)
 		return err
+	}
+}
+
+// createListener creates the Listener of a mount, and observes its class. If a ResourceQuota does not permit it, the
+// volume waits, and the other volumes of the Pod do not.
+func (r *Reconciler) createListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
+	switch _, err := r.Applier.Apply(ctx, desired, nil); {
+	case requests.ExceededQuota(err) != "":
+		m.overQuota = err
+		return nil
+	case err != nil:
+		return err
+	}
+	m.listener = &listenersv1alpha1.Listener{} // with the uid, with which the Pod is labelled
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, m.listener); err != nil {
+		return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	return r.observeClass(ctx, m)
+}
+
+// reportQuota emits a warning on a Pod and the claim of a volume whose Listener a ResourceQuota does not permit.
+func (r *Reconciler) reportQuota(pod *corev1.Pod, m *mount) {
+	text := ""
+	if m.overQuota != nil {
+		text = fmt.Sprintf("a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
+			"belong to, or ask an administrator to raise the ResourceQuota", pod.Namespace, m.listenerName(), m.volume, requests.ExceededQuota(m.overQuota))
+	}
+	if r.warningDue(pod, m, listenersv1alpha1.ReasonQuotaExceeded, text) {
+		text = message.Printable(text, message.MaxEvent)
+		r.Events.Eventf(m.claim, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
+		r.Events.Eventf(pod, m.claim, corev1.EventTypeWarning, listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
 	}
 }
 
