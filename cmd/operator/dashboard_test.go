@@ -95,7 +95,13 @@ var (
 	matchers   = regexp.MustCompile(`([a-z_]+)(?:=~|!~|!=|=)"`)
 	aggregates = regexp.MustCompile(`by \(([^)]*)\)`)
 	// onDemand have a series only while there is something to count.
-	onDemand = map[string][]string{"listener_operator_lost_volumes": {"node"}}
+	onDemand = map[string][]string{
+		"listener_operator_lost_volumes":                       {"node"},
+		"listener_operator_port_range_left":                    {"class", "kind"},
+		"listener_operator_port_range_size":                    {"class", "kind"},
+		"listener_operator_load_balancer_addresses":            {"class"},
+		"listener_operator_load_balancer_longest_wait_seconds": {"class"},
+	}
 )
 
 // checkQuery returns an error if a query selects or groups by what its metrics do not have.

@@ -1,8 +1,19 @@
 package listener
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/portallocator"
 )
 
 // addressChanges counts what clients notice. The first addresses of a Listener are no change.
@@ -11,4 +22,108 @@ var addressChanges = prometheus.NewCounter(prometheus.CounterOpts{
 	Help: "Number of times that a Listener that had addresses got others, or lost them.",
 })
 
-func init() { metrics.Registry.MustRegister(addressChanges) }
+var (
+	rangeSize = prometheus.NewDesc("listener_operator_port_range_size",
+		"Number of ports in a range that a ListenerClass lists, by class and kind: NodePort for nodePorts.range, SharedPort for loadBalancer.sharing.portRange.",
+		[]string{"class", "kind"}, nil)
+	rangeLeft = prometheus.NewDesc("listener_operator_port_range_left",
+		"Number of ports of the range that a Listener could still get. Ranges of classes may overlap: do not add them up. Node ports that any Service of the cluster "+
+			"has are not left. What the operator does not know counts as left: node ports outside of the cluster's own range, and ports that Services of others have "+
+			"at a shared address.",
+		[]string{"class", "kind"}, nil)
+)
+
+// leading are the ranges of the replica that leads, or nil.
+var leading atomic.Pointer[portRanges]
+
+func init() { metrics.Registry.MustRegister(addressChanges, rangeCollector{}) }
+
+// rangeCollector collects the metrics of ranges, in the leader alone: only there the allocators know the numbers. A
+// scrape reads no object, and takes time for each port in use and each class with a range, not for each Listener.
+type rangeCollector struct{}
+
+// Describe implements prometheus.Collector.
+func (rangeCollector) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- rangeSize
+	descriptions <- rangeLeft
+}
+
+// Collect implements prometheus.Collector.
+func (rangeCollector) Collect(collected chan<- prometheus.Metric) {
+	if p := leading.Load(); p != nil {
+		p.collect(collected)
+	}
+}
+
+// portRanges are the ranges of the classes that exist, and who allocates their numbers. Event handlers keep it current.
+// It is safe for concurrent use.
+type portRanges struct {
+	nodePorts, sharedPorts *portallocator.Allocator
+
+	mu      sync.Mutex
+	classes map[string][]classRange
+}
+
+// classRange is a range of a class, and who allocates its numbers.
+type classRange struct {
+	class, kind string
+	numbers     utilnet.PortRange
+	allocator   *portallocator.Allocator
+}
+
+// set makes the ranges of a class those of the present class, or of none if it does not exist.
+func (p *portRanges) set(class *listenersv1alpha1.ListenerClass, exists bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.classes, class.Name)
+	add := func(r portRange, allocator *portallocator.Allocator) {
+		if numbers, err := r.parse(); err == nil { // Listeners report an error
+			p.classes[class.Name] = append(p.classes[class.Name], classRange{class.Name, r.metric, numbers.PortRange, allocator})
+		}
+	}
+	if exists && class.NodePortRange() != "" {
+		add(nodePortRange(class), p.nodePorts)
+	}
+	if exists && class.SharedPortRange() != "" {
+		add(sharedPortRange(class), p.sharedPorts)
+	}
+}
+
+// handler returns an event handler that keeps the ranges current.
+func (p *portRanges) handler() handler.EventHandler {
+	set := func(o client.Object, exists bool) { p.set(o.(*listenersv1alpha1.ListenerClass), exists) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { set(e.Object, true) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { set(e.ObjectNew, true) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { set(e.Object, false) },
+	}
+}
+
+// export makes the ranges those of the metrics until ctx is done.
+func (p *portRanges) export(ctx context.Context) error {
+	leading.Store(p)
+	<-ctx.Done()
+	leading.CompareAndSwap(p, nil)
+	return nil
+}
+
+func (p *portRanges) collect(collected chan<- prometheus.Metric) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, allocator := range []*portallocator.Allocator{p.nodePorts, p.sharedPorts} {
+		var ranges []classRange
+		var numbers []utilnet.PortRange
+		for _, all := range p.classes {
+			for _, r := range all {
+				if r.allocator == allocator {
+					ranges, numbers = append(ranges, r), append(numbers, r.numbers)
+				}
+			}
+		}
+		for i, left := range allocator.Left(numbers) {
+			r := &ranges[i]
+			collected <- prometheus.MustNewConstMetric(rangeSize, prometheus.GaugeValue, float64(r.numbers.Size), r.class, r.kind)
+			collected <- prometheus.MustNewConstMetric(rangeLeft, prometheus.GaugeValue, float64(left), r.class, r.kind)
+		}
+	}
+}

@@ -1,11 +1,18 @@
 package listener
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"time"
 
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/portallocator"
 	"github.com/listener-operator/listener-operator/internal/testutil/counter"
 )
 
@@ -27,5 +34,65 @@ func TestChangesOfAddressesAreCounted(t *testing.T) {
 		if got := counter.Value(t, "listener_operator_address_changes_total") - before; got != tc.want {
 			t.Errorf("%s: %v changes are counted, want %v", name, got, tc.want)
 		}
+	}
+}
+
+// Other replicas do not know the numbers.
+func TestRangesAreMeasuredInTheLeaderAlone(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(rangeCollector{})
+	series := func() (found []string) {
+		families, err := registry.Gather()
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				found = append(found, fmt.Sprintf("%s %s/%s %v", family.GetName(), m.GetLabel()[0].GetValue(), m.GetLabel()[1].GetValue(), m.GetGauge().GetValue()))
+			}
+		}
+		return found
+	}
+	p := newRanges()
+	p.set(newNodePortClass("ports", "30000-30009"), true)
+	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, map[string]int32{"http": 30001, "other": 32000})
+	g.Expect(series()).To(BeEmpty())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.export(ctx) }()
+	g.Eventually(series).WithTimeout(time.Minute).Should(ConsistOf(
+		"listener_operator_port_range_left ports/NodePort 9", "listener_operator_port_range_size ports/NodePort 10",
+	))
+	cancel()
+	g.Expect(<-ended).To(Succeed())
+	g.Expect(series()).To(BeEmpty())
+}
+
+func newRanges() *portRanges {
+	return &portRanges{
+		nodePorts: portallocator.New(portallocator.AllocatedNodePorts), sharedPorts: portallocator.New(portallocator.RecordedSharedPorts), classes: map[string][]classRange{},
+	}
+}
+
+func newNodePortClass(name, numbers string) *listenersv1alpha1.ListenerClass {
+	class := &listenersv1alpha1.ListenerClass{Spec: listenersv1alpha1.ListenerClassSpec{
+		ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: numbers},
+	}}
+	class.Name = name
+	return class
+}
+
+// BenchmarkScrapeOfRanges: 100 classes, whose ranges are those of a cluster, and all of whose node ports are in use.
+func BenchmarkScrapeOfRanges(b *testing.B) {
+	p, used := newRanges(), map[string]int32{}
+	for number := int32(30000); number <= 32767; number++ {
+		used[fmt.Sprint(number)] = number
+	}
+	p.nodePorts.SetPending(types.NamespacedName{Namespace: "shop", Name: "web"}, used)
+	for i := range 100 {
+		p.set(newNodePortClass(fmt.Sprint(i), "30000-32767"), true)
+	}
+	for b.Loop() {
+		collected := make(chan prometheus.Metric, 200)
+		p.collect(collected)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +21,8 @@ import (
 // portRange is a range of a class, of which the operator allocates numbers to the ports of Services.
 type portRange struct {
 	class, numbers string
+	// metric is what metrics call the kind of numbers.
+	metric string
 	// maxPerNamespace is how many of the numbers a namespace may have, or nil if that is not limited.
 	maxPerNamespace *int32
 	// field and limitField are the fields of the spec of the class that have the range and the limit.
@@ -32,7 +33,7 @@ type portRange struct {
 
 func nodePortRange(class *listenersv1alpha1.ListenerClass) portRange {
 	return portRange{
-		class: class.Name, numbers: class.NodePortRange(), maxPerNamespace: class.Spec.NodePorts.MaxPortsPerNamespace,
+		class: class.Name, numbers: class.NodePortRange(), metric: "NodePort", maxPerNamespace: class.Spec.NodePorts.MaxPortsPerNamespace,
 		field: "nodePorts.range", limitField: "nodePorts.maxPortsPerNamespace",
 		exhausted: listenersv1alpha1.ReasonNodePortsExhausted, kind: "node port", holders: "Services and Listeners",
 	}
@@ -40,7 +41,7 @@ func nodePortRange(class *listenersv1alpha1.ListenerClass) portRange {
 
 func sharedPortRange(class *listenersv1alpha1.ListenerClass) portRange {
 	return portRange{
-		class: class.Name, numbers: class.SharedPortRange(), maxPerNamespace: class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace,
+		class: class.Name, numbers: class.SharedPortRange(), metric: "SharedPort", maxPerNamespace: class.Spec.LoadBalancer.Sharing.MaxPortsPerNamespace,
 		field: "loadBalancer.sharing.portRange", limitField: "loadBalancer.sharing.maxPortsPerNamespace",
 		exhausted: listenersv1alpha1.ReasonSharedPortsExhausted, kind: "port of the shared address", holders: "Listeners",
 	}
@@ -79,23 +80,6 @@ func (r portRange) allocate(allocator *portallocator.Allocator, listener types.N
 	return chosen, release, err
 }
 
-// allocatedNodePorts returns the node ports of a Service, or those that the status of a Listener has while its Service
-// is created again. Those that it had last are not reserved: no quota counts them.
-func allocatedNodePorts(o client.Object) sets.Set[int32] {
-	numbers := sets.New[int32]()
-	switch object := o.(type) {
-	case *corev1.Service:
-		for _, p := range object.Spec.Ports {
-			numbers.Insert(p.NodePort)
-		}
-	case *listenersv1alpha1.Listener:
-		if object.Status != nil {
-			numbers = portallocator.Numbers(object.Status.NodePorts)
-		}
-	}
-	return numbers.Delete(0)
-}
-
 // lastNodePorts returns the last node ports of a Listener's Service, by port name.
 func lastNodePorts(status listenersv1alpha1.ListenerStatus) map[string]int32 {
 	if len(status.NodePorts) > 0 {
@@ -112,15 +96,6 @@ type sharedPorts struct {
 	// recovered is set when the Allocator has the numbers that an earlier process has not recorded.
 	recovery  sync.Mutex
 	recovered bool
-}
-
-// recordedSharedPorts returns the numbers in the status of a Listener with a Service: no quota counts other ones.
-func recordedSharedPorts(o client.Object) sets.Set[int32] {
-	listener, ok := o.(*listenersv1alpha1.Listener)
-	if !ok || listener.Status == nil || listener.Status.ServiceName == nil {
-		return sets.New[int32]()
-	}
-	return portallocator.Numbers(listener.Status.SharedPorts)
 }
 
 // of returns the numbers of a Listener, by port name, or nil if it has none. The class may be nil.
@@ -179,7 +154,7 @@ func (p *sharedPorts) unrecorded(ctx context.Context, service *corev1.Service) (
 	if err != nil {
 		return nil, err
 	}
-	recorded, numbers := recordedSharedPorts(listener), map[string]int32{}
+	recorded, numbers := portallocator.RecordedSharedPorts(listener), map[string]int32{}
 	for _, port := range service.Spec.Ports {
 		if from.Contains(int(port.Port)) && !recorded.Has(port.Port) {
 			numbers[port.Name] = port.Port

@@ -58,6 +58,7 @@ type Reconciler struct {
 	reader    *reader
 	nodePorts *portallocator.Allocator
 	ports     *sharedPorts
+	ranges    *portRanges
 	hosts     *hosts
 	services  *serviceWriter
 	objects   *objectWriter
@@ -73,8 +74,9 @@ type Reconciler struct {
 // initialize sets all unexported fields.
 func (r *Reconciler) initialize(c clock.PassiveClock) {
 	r.kinds = &kinds{scheme: r.Client.Scheme(), readers: map[schema.GroupVersionKind]kindReader{}}
-	r.nodePorts = portallocator.New(allocatedNodePorts)
-	r.ports = &sharedPorts{Allocator: portallocator.New(recordedSharedPorts), client: r.Client}
+	r.nodePorts = portallocator.New(portallocator.AllocatedNodePorts)
+	r.ports = &sharedPorts{Allocator: portallocator.New(portallocator.RecordedSharedPorts), client: r.Client}
+	r.ranges = &portRanges{nodePorts: r.nodePorts, sharedPorts: r.ports.Allocator, classes: map[string][]classRange{}}
 	r.reader = &reader{client: r.Client, backends: r.Backends, kinds: r.kinds, sharedPorts: r.ports, clusterDomain: r.ClusterDomain}
 	r.hosts = newHosts(r.reader)
 	applier := apply.New(r.Client, names.FieldManagerService)

@@ -61,7 +61,7 @@ func remedyOf(status *metav1.Status, s *snapshot) (reason, remedy string) {
 	}
 	reason = listenersv1alpha1.ReasonServiceRejected
 	switch overridden := len(s.listener.Spec.ObjectOverrides) > 0 || len(s.class.Spec.ServiceOverrides.Raw) > 0; {
-	case says("exceeded quota"):
+	case requests.ExceededQuota(&apierrors.StatusError{ErrStatus: *status}) != "":
 		return listenersv1alpha1.ReasonQuotaExceeded, "delete Services or Listeners of the namespace, or ask an administrator to raise the ResourceQuota"
 	case says("provided port is not in the valid range") && s.class.NodePortRange() != "":
 		remedy = "ask an administrator to correct spec.nodePorts.range of ListenerClass " + s.class.Name + ": the cluster has another range"

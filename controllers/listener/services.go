@@ -206,7 +206,7 @@ func (w *serviceWriter) untilReleased(ctx context.Context, listener types.UID, r
 	}
 	used := sets.New[int32]()
 	for i := range all.Items {
-		used.Insert(allocatedNodePorts(&all.Items[i]).UnsortedList()...)
+		used = used.Union(portallocator.Numbers(exposure.NodePortsOf(&all.Items[i])))
 	}
 	for name := range rejected {
 		if number, ok := lost[name]; ok && !used.Has(number) {

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"reflect"
 	"strings"
@@ -44,7 +45,8 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 		Watches(&listenersv1alpha1.Listener{}, r.ports.Handler()).
 		Watches(&corev1.Service{}, r.nodePorts.Handler()).
 		WatchesRawSource(r.nodePorts.Freed()).
-		WatchesRawSource(r.ports.Freed())
+		WatchesRawSource(r.ports.Freed()).
+		Watches(&listenersv1alpha1.ListenerClass{}, r.ranges.handler())
 	watch := func(o client.Object, toListeners handler.MapFunc, changes ...predicate.Predicate) {
 		changes = append([]predicate.Predicate{predicates.NotInInitialList()}, changes...) // at the start, all Listeners are reconciled
 		controlled.Watches(o, handler.EnqueueRequestsFromMapFunc(toListeners), builder.WithPredicates(changes...))
@@ -74,7 +76,10 @@ func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 			controlled.WatchesRawSource(view)
 		}
 	}
-	return controlled.Complete(requests.Requeue("listener", reconcile.AsReconciler(r.Client, r)))
+	return errors.Join(
+		controlled.Complete(requests.Requeue("listener", reconcile.AsReconciler(r.Client, r))),
+		mgr.Add(manager.RunnableFunc(r.ranges.export)),
+	)
 }
 
 // view returns the view of a backend's kind: a reader of its objects, and a source of requests for their Listeners.

@@ -178,25 +178,33 @@ func bindsWithPod(class *storagev1.StorageClass) bool {
 	return class != nil && ptr.Deref(class.VolumeBindingMode, storagev1.VolumeBindingImmediate) == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// stuck returns why a Pod of a pinned volume cannot be scheduled, and what to do, or "". The scheduler says that nodes
+// stuckPod is a Pod that cannot be scheduled because of its pinned volume, and what to do.
+type stuckPod struct {
+	pod  *corev1.Pod
+	text string
+}
+
+// stuck returns the Pods that cannot be scheduled because of the pinned volume, by name. The scheduler says that nodes
 // "didn't match PersistentVolume's node affinity", but neither which volume that is nor which node it needs.
-func (o *observed) stuck(d decision, now time.Time) string {
+func (o *observed) stuck(d decision, now time.Time) []stuckPod {
 	node := o.pinned()
 	if node == "" || d.release != "" || d.lost && !o.recorded() { // what follows is not known yet
-		return ""
+		return nil
 	}
+	var stuck []stuckPod
 	for i := range o.pods {
 		pod := &o.pods[i]
 		verdict := unschedulable(pod)
 		switch {
 		case !namesVolumeAffinity(verdict):
 		case d.lost:
-			return fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, o.lostMessage(now))
+			stuck = append(stuck, stuckPod{pod, fmt.Sprintf("Pod %s cannot be scheduled: %s", pod.Name, o.lostMessage(now))})
 		default:
-			return fmt.Sprintf("Pod %s can only run on node %s, which claim %s is pinned to, and which does not take it, because %s; "+
+			stuck = append(stuck, stuckPod{pod, fmt.Sprintf("Pod %s can only run on node %s, which claim %s is pinned to, and which does not take it, because %s; "+
 				"let the node take the Pod, or release the volume, which changes the address, by the annotation %s of the claim: set it to the current time (RFC 3339)",
-				pod.Name, node, o.claim.Name, cmp.Or(refusal(pod, o.nodes[node], nil), "of what the scheduler says: "+verdict), names.AnnotationRelease)
+				pod.Name, node, o.claim.Name, cmp.Or(refusal(pod, o.nodes[node], nil), "of what the scheduler says: "+verdict), names.AnnotationRelease)})
 		}
 	}
-	return ""
+	slices.SortFunc(stuck, func(a, b stuckPod) int { return cmp.Compare(a.pod.Name, b.pod.Name) })
+	return stuck
 }

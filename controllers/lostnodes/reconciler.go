@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	now := r.Clock.Now()
 	d := o.decide(now)
 	r.warn(o, listenersv1alpha1.ReasonInvalidRelease, d.invalid)
-	r.warn(o, listenersv1alpha1.ReasonPinnedToNode, o.stuck(d, now))
+	r.warnStuck(o, o.stuck(d, now))
 	if d.release == "" {
 		r.warn(o, listenersv1alpha1.ReasonReleaseRefused, "")
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -26,13 +27,36 @@ func (r *Reconciler) warn(o *observed, reason, text string) {
 	}
 }
 
+// maxStuck is the number of Pods of a claim that have an event each.
+const maxStuck = 10
+
+// warnStuck emits the warning PinnedToNode on each Pod that cannot be scheduled because of the volume, and that of the
+// first one on the claim. It is not about the other Pods that use the claim, for example one that runs on the node.
+func (r *Reconciler) warnStuck(o *observed, stuck []stuckPod) {
+	stuck = stuck[:min(len(stuck), maxStuck)]
+	var all []string
+	for _, s := range stuck {
+		all = append(all, string(s.pod.UID), s.text) // a new Pod has the event, too
+	}
+	if !r.warnings.Due(client.ObjectKeyFromObject(o.claim), listenersv1alpha1.ReasonPinnedToNode, strings.Join(all, " "), r.Clock.Now()) {
+		return
+	}
+	r.emitOn(o.claim, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonPinnedToNode, stuck[0].text)
+	for _, s := range stuck {
+		r.emitOn(s.pod, o.claim, corev1.EventTypeWarning, listenersv1alpha1.ReasonPinnedToNode, s.text)
+	}
+}
+
 // emit emits an event on a claim, and on the Pods that use it.
 func (r *Reconciler) emit(o *observed, kind, reason, text string) {
-	text = message.Printable(text, message.MaxEvent)
-	r.Events.Eventf(o.claim, nil, kind, reason, "Release", "%s", text)
+	r.emitOn(o.claim, nil, kind, reason, text)
 	for i := range o.pods {
-		r.Events.Eventf(&o.pods[i], o.claim, kind, reason, "Release", "%s", text)
+		r.emitOn(&o.pods[i], o.claim, kind, reason, text)
 	}
+}
+
+func (r *Reconciler) emitOn(regarding, related runtime.Object, kind, reason, text string) {
+	r.Events.Eventf(regarding, related, kind, reason, "Release", "%s", message.Printable(text, message.MaxEvent))
 }
 
 // reportCondition applies the condition NodesAvailable of the Listener if it differs. It describes all volumes of the

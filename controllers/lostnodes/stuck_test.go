@@ -1,11 +1,14 @@
 package lostnodes
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -93,6 +96,41 @@ func TestPodOfALostNodeIsToldWhatFollows(t *testing.T) {
 				t.Errorf("event %q does not contain %q", got[0], part)
 			}
 		}
+	}
+}
+
+// recordedEvents has the events by the names of their objects.
+type recordedEvents map[string][]string
+
+// Eventf implements events.EventRecorder.
+func (r recordedEvents) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	name := regarding.(client.Object).GetName()
+	r[name] = append(r[name], reason+" "+fmt.Sprintf(note, args...))
+}
+
+// A Pod that shares the claim and runs is as it should be.
+func TestOnlyThePodsThatWaitForTheNodeOfASharedVolumeAreToldSo(t *testing.T) {
+	w := newWorld()
+	w.nodes = append(w.nodes, node("node-1"))
+	running := pod("node-1")
+	running.Name, running.UID = "running", "running-uid"
+	first, second := rejected(conflicts), rejected(conflicts)
+	first.Name, first.UID, second.Name, second.UID = "waiting-a", "a-uid", "waiting-b", "b-uid"
+	w.pods = []*corev1.Pod{running, second, first}
+	r, recorded := w.start(t, interceptor.Funcs{}), recordedEvents{}
+	r.Events = recorded
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: claimKey}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, about := range map[string]string{"listener-web-0": "waiting-a", "waiting-a": "waiting-a", "waiting-b": "waiting-b"} {
+		if got := recorded[name]; len(got) != 1 || !strings.HasPrefix(got[0], "PinnedToNode Pod "+about+" can only run on node node-1") {
+			t.Errorf("events of %s: %q, want one about Pod %s", name, got, about)
+		}
+	}
+	if got := recorded["running"]; len(got) != 0 {
+		t.Errorf("events of the Pod that runs: %q", got)
 	}
 }
 

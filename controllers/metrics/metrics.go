@@ -1,6 +1,7 @@
-// Package metrics counts, for Prometheus, what is in the cluster: Listeners by class and state, volumes that are pinned
-// to lost nodes, outdated Pods, and the conditions of the operator. It follows the events of the cache, so that a
-// scrape reads no object. Only the leader has these metrics. The package must never write an object.
+// Package metrics counts, for Prometheus, what is in the cluster: Listeners by class and state, addresses of load
+// balancers, volumes that are pinned to lost nodes, outdated Pods, and the conditions of the operator. It follows the
+// events of the cache, so that a scrape reads no object. Only the leader has these metrics. The package must never
+// write an object.
 package metrics
 
 import (
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -44,9 +46,17 @@ var (
 		Name: "listener_operator_condition",
 		Help: "Whether a condition of ListenerOperator/cluster is true (1) or not (0), by its type.",
 	}, []string{"type"})
+	addressesInUse = prometheus.NewDesc("listener_operator_load_balancer_addresses",
+		"Number of different addresses of load balancers that Listeners have, by class. Which addresses are left in a pool, only the controller of the load balancer knows.",
+		[]string{"class"}, nil)
+	longestWait = prometheus.NewDesc("listener_operator_load_balancer_longest_wait_seconds",
+		"For how long the Listener has had no address that has waited longest for a load balancer, by class; 0 or absent if none waits.",
+		[]string{"class"}, nil)
 )
 
-func init() { metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions) }
+func init() {
+	metrics.Registry.MustRegister(listeners, lostVolumes, outdatedPods, conditions, loadBalancerCollector{})
+}
 
 // SetupWithManager adds the metrics to the manager, which runs them while it leads: each object is counted once.
 func SetupWithManager(mgr manager.Manager) error {
@@ -63,28 +73,32 @@ func export(ctx context.Context, objects cache.Cache) error {
 	for _, onChange := range []listenersv1alpha1.OnAddressChange{listenersv1alpha1.OnAddressChangeRestart, listenersv1alpha1.OnAddressChangeRewrite} {
 		outdatedPods.WithLabelValues(string(onChange))
 	}
+	for _, gauge := range []*prometheus.GaugeVec{listeners, lostVolumes, outdatedPods, conditions} {
+		defer gauge.Reset()
+	}
+	balancers := newLoadBalancers(objects, clock.RealClock{})
+	leading.Store(balancers)
+	defer leading.CompareAndSwap(balancers, nil)
 	for _, s := range []struct {
-		object client.Object
-		gauge  *prometheus.GaugeVec
-		labels func(client.Object) [][]string
+		object  client.Object
+		handler toolscache.ResourceEventHandler
 	}{
-		{&listenersv1alpha1.Listener{}, listeners, func(o client.Object) [][]string { return listenerLabels(ctx, objects, o) }},
-		{&corev1.PersistentVolume{}, lostVolumes, lostVolumeLabels},
-		{&listenersv1alpha1.PodListeners{}, outdatedPods, outdatedPodLabels},
-		{&operatorv1alpha1.ListenerOperator{}, conditions, conditionLabels},
+		{&listenersv1alpha1.Listener{}, count(listeners, func(o client.Object) [][]string { return listenerLabels(ctx, objects, o) })},
+		{&listenersv1alpha1.Listener{}, handler(ctx, balancers.setListener)},
+		{&corev1.Service{}, handler(ctx, balancers.setService)},
+		{&corev1.PersistentVolume{}, count(lostVolumes, lostVolumeLabels)},
+		{&listenersv1alpha1.PodListeners{}, count(outdatedPods, outdatedPodLabels)},
+		{&operatorv1alpha1.ListenerOperator{}, count(conditions, conditionLabels)},
 	} {
 		informer, err := objects.GetInformer(ctx, s.object)
 		if err != nil {
 			return fmt.Errorf("getting the informer of %T: %w", s.object, err)
 		}
-		registration, err := informer.AddEventHandler(count(s.gauge, s.labels))
+		registration, err := informer.AddEventHandler(s.handler)
 		if err != nil {
 			return fmt.Errorf("watching %T: %w", s.object, err)
 		}
-		defer func() {
-			_ = informer.RemoveEventHandler(registration)
-			s.gauge.Reset()
-		}()
+		defer func() { _ = informer.RemoveEventHandler(registration) }()
 	}
 	<-ctx.Done()
 	return nil

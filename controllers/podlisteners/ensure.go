@@ -16,7 +16,9 @@ import (
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/apply"
 	"github.com/listener-operator/listener-operator/internal/claim"
+	"github.com/listener-operator/listener-operator/internal/message"
 	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/requests"
 )
 
 // ensureMounts applies the Listeners of class-based claims, labels the Pod and its volumes with their Listeners, and
@@ -31,6 +33,7 @@ func (r *Reconciler) ensureMounts(
 		entry, known := observed[m.volume]
 		mounting := !known && (m.listener == nil || pod.Labels[names.PodMountLabel(m.listener.UID)] != m.listener.Name)
 		errs = append(errs, r.ensureListener(ctx, pod, m, mounting), r.ensureVolume(ctx, pod, node, m, mounting, len(entry.IngressAddresses) > 0))
+		r.reportQuota(pod, m)
 		if m.listener != nil {
 			labels[names.PodMountLabel(m.listener.UID)] = m.listener.Name
 		}
@@ -145,14 +148,18 @@ func (r *Reconciler) ensureListener(ctx context.Context, pod *corev1.Pod, m *mou
 }
 
 // applyListener applies the Listener of a class-based claim, and makes the result that of the mount: with the uid, with
-// which the Pod is labelled, and with the generation, by which the status is known to be that of earlier ports.
+// which the Pod is labelled, and with the generation, by which the status is known to be that of earlier ports. If a
+// ResourceQuota does not permit it, the volume waits, and the other volumes of the Pod do not.
 func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Unstructured, m *mount) error {
 	var observed client.Object // not a pointer that is nil
 	if m.listener != nil {
 		observed = m.listener
 	}
-	sent, err := r.Applier.Apply(ctx, desired, observed)
-	if err != nil || !sent {
+	switch sent, err := r.Applier.Apply(ctx, desired, observed); {
+	case observed == nil && requests.ExceededQuota(err) != "":
+		m.overQuota = err
+		return nil
+	case err != nil || !sent:
 		return err
 	}
 	m.listener = &listenersv1alpha1.Listener{}
@@ -160,6 +167,20 @@ func (r *Reconciler) applyListener(ctx context.Context, desired *unstructured.Un
 		return fmt.Errorf("decoding Listener %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
 	return r.observeClass(ctx, m)
+}
+
+// reportQuota emits a warning on a Pod and the claim of a volume whose Listener a ResourceQuota does not permit.
+func (r *Reconciler) reportQuota(pod *corev1.Pod, m *mount) {
+	text := ""
+	if m.overQuota != nil {
+		text = fmt.Sprintf("a ResourceQuota does not permit Listener %s/%s, which volume %q needs: %s; delete Listeners of the namespace or the claims that they "+
+			"belong to, or ask an administrator to raise the ResourceQuota", pod.Namespace, m.listenerName(), m.volume, requests.ExceededQuota(m.overQuota))
+	}
+	if r.warningDue(pod, m, listenersv1alpha1.ReasonQuotaExceeded, text) {
+		text = message.Printable(text, message.MaxEvent)
+		r.Events.Eventf(m.claim, nil, corev1.EventTypeWarning, listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
+		r.Events.Eventf(pod, m.claim, corev1.EventTypeWarning, listenersv1alpha1.ReasonQuotaExceeded, actionMount, "%s", text)
+	}
 }
 
 // podPorts returns the ports of a Pod for the Listener of a class-based claim. Events name those that are not exposed.

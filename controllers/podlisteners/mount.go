@@ -32,6 +32,8 @@ type mount struct {
 	// class is nil while it does not exist, or the Listener names none. backend is that of the class.
 	class   *listenersv1alpha1.ListenerClass
 	backend *exposure.Backend
+	// overQuota is the error with which the API server rejects the Listener, if a ResourceQuota does not permit it.
+	overQuota error
 }
 
 func (m *mount) listenerName() string { return m.selector.ListenerName(m.claim.Name) }

@@ -9,6 +9,7 @@ package podlisteners
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -63,7 +64,7 @@ type Reconciler struct {
 	warnings message.Warnings[string, cause]
 }
 
-// cause identifies the warnings about a volume with the same reason.
+// cause identifies the warnings about a volume, or about the Pod itself, with the same reason.
 type cause struct{ volume, reason string }
 
 // Reconcile implements reconcile.Reconciler.
@@ -84,10 +85,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.labelled.Delete(uid)
 	}
 	wait, err := r.reconcile(ctx, existing, pod)
-	if err == nil && wait == 0 {
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if wait == 0 {
 		wait = r.warnings.RepeatAfter(req.Name)
 	}
-	return reconcile.Result{RequeueAfter: wait}, err
+	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
 // reconcile compares a PodListeners with its Pod. Either is nil if it does not exist. A new object is needed when the
@@ -201,12 +205,30 @@ func (r *Reconciler) publish(ctx context.Context, existing *listenersv1alpha1.Po
 	switch {
 	case existing != nil:
 		r.created.Delete(existing.Name) // if it is deleted now, it is created again
-		return previousIn, r.update(ctx, existing, desired)
-	case wait > 0:
-		return wait, nil // usually, the Listener changes earlier, which is watched
+		wait, err = previousIn, r.update(ctx, existing, desired)
+	case wait > 0: // usually, the Listener changes earlier, which is watched
 	default:
-		wait, err := r.create(ctx, desired)
-		return requests.Earliest(wait, previousIn), err
+		wait, err = r.create(ctx, desired)
+		wait = requests.Earliest(wait, previousIn)
+		r.reportOwnQuota(pod, err)
+	}
+	for _, m := range mounts {
+		err = errors.Join(err, m.overQuota) // for the retry
+	}
+	return wait, err
+}
+
+// reportOwnQuota emits a warning on a Pod whose PodListeners a ResourceQuota does not permit. err is the result of its
+// creation.
+func (r *Reconciler) reportOwnQuota(pod *corev1.Pod, err error) {
+	text := ""
+	if rejection := requests.ExceededQuota(err); rejection != "" {
+		text = fmt.Sprintf("a ResourceQuota does not permit the object with the addresses of the Pod: %s; delete Pods with listener volumes, or ask an administrator "+
+			"to remove podlisteners from the ResourceQuota, and to limit claims instead", rejection)
+	}
+	why := cause{reason: listenersv1alpha1.ReasonQuotaExceeded}
+	if r.warnings.Due(listenersv1alpha1.PodListenersName(pod.UID), why, text, r.Clock.Now()) {
+		r.Events.Eventf(pod, nil, corev1.EventTypeWarning, why.reason, actionMount, "%s", message.Printable(text, message.MaxEvent))
 	}
 }
 

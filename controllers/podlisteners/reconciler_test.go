@@ -860,6 +860,32 @@ func TestListenerOfAClassBasedClaimIsCreatedWhenThePodIsBound(t *testing.T) {
 	}
 }
 
+// A quota refuses the Listener of one volume only.
+func TestOtherVolumesOfAPodWhoseListenerAQuotaForbidsGetTheirAddresses(t *testing.T) {
+	w := newWorld()
+	own, volume := w.pvc.DeepCopy(), w.pv.DeepCopy()
+	own.Name, own.UID, own.Spec.VolumeName = "own", "own-uid", "pvc-own"
+	volume.Name, volume.UID, volume.Spec.ClaimRef.UID = "pvc-own", "pv-own-uid", "own-uid"
+	volume.Spec.CSI.VolumeAttributes = map[string]string{names.AnnotationListenerClass: "public"}
+	w.pod.Spec.Volumes = append(w.pod.Spec.Volumes, objects.ClaimVolume("own", "own"))
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "listeners"}, "own", errors.New("exceeded quota: addresses"))
+	c := fakeclient.New(t, interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		if desired, ok := o.(interface{ GetKind() string }); ok && desired.GetKind() == "Listener" {
+			return quota
+		}
+		return c.Apply(ctx, o, options...)
+	}}, append(w.objects(), own, volume)...)
+	r := newReconciler(c, events.NewFakeRecorder(10))
+	r.Receive(t.Context(), w.pod)
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: objectKey}); !errors.Is(err, quota) {
+		t.Errorf("error is %v, want that of the quota, so that it is tried again", err)
+	}
+	spec := published(t, c)
+	if spec == nil || len(spec.Listeners["listener"].IngressAddresses) != 1 || len(spec.Listeners["own"].IngressAddresses) != 0 {
+		t.Errorf("PodListeners %+v", spec)
+	}
+}
+
 func TestListenerHasThePortsThatTheClaimLists(t *testing.T) {
 	metrics := corev1.ContainerPort{Name: "metrics", ContainerPort: 9090, Protocol: corev1.ProtocolTCP}
 	for name, tc := range map[string]struct {

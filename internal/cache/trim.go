@@ -116,6 +116,7 @@ func trimService(service *corev1.Service, operator string) *corev1.Service {
 			Type: service.Spec.Type, Ports: service.Spec.Ports, ExternalTrafficPolicy: service.Spec.ExternalTrafficPolicy,
 			ClusterIP: service.Spec.ClusterIP, ClusterIPs: service.Spec.ClusterIPs, IPFamilies: service.Spec.IPFamilies,
 			LoadBalancerClass:             service.Spec.LoadBalancerClass,
+			HealthCheckNodePort:           service.Spec.HealthCheckNodePort,
 			AllocateLoadBalancerNodePorts: service.Spec.AllocateLoadBalancerNodePorts,
 		},
 		Status: corev1.ServiceStatus{LoadBalancer: service.Status.LoadBalancer},

@@ -160,7 +160,7 @@ func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 		IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
 		Ports:                 []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}},
 		ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
-		LoadBalancerClass:     ptr.To("lb"), AllocateLoadBalancerNodePorts: ptr.To(true),
+		LoadBalancerClass:     ptr.To("lb"), AllocateLoadBalancerNodePorts: ptr.To(true), HealthCheckNodePort: 31000,
 	}
 	whole := &corev1.Service{
 		ObjectMeta: metadata(map[string]string{"app": "web"}, owner("Other", false), owner("Listener", true)),
@@ -170,7 +170,7 @@ func TestTrimmedServiceKeepsWhatAddressesDependOn(t *testing.T) {
 			Conditions:   []metav1.Condition{{Type: "Some"}},
 		},
 	}
-	whole.Spec.Selector, whole.Spec.HealthCheckNodePort = map[string]string{"app": "web"}, 31000
+	whole.Spec.Selector = map[string]string{"app": "web"}
 	whole.Annotations[names.AnnotationHostname], whole.Annotations[names.AnnotationPod] = "web.example.com", "web-0"
 	want := &corev1.Service{
 		ObjectMeta: trimmedMetadata(nil, owner("Listener", true)), Spec: spec,

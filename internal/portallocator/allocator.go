@@ -127,6 +127,25 @@ func inNamespace(holders map[types.NamespacedName]int, listener types.Namespaced
 	return false
 }
 
+// Left returns, for each of the ranges, how many of its numbers a Listener could get: those that no object has, and
+// that are not allocated. Ranges may overlap. It takes time for each number that is not left.
+func (a *Allocator) Left(ranges []utilnet.PortRange) []int {
+	left := make([]int, len(ranges))
+	for i := range ranges {
+		left[i] = ranges[i].Size
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for number := range a.holders {
+		for i := range ranges {
+			if ranges[i].Contains(int(number)) {
+				left[i]--
+			}
+		}
+	}
+	return left
+}
+
 // Pending returns the numbers, by port name, that were allocated to a Listener and that the cache may not have yet.
 func (a *Allocator) Pending(listener types.NamespacedName) map[string]int32 {
 	a.mu.Lock()

@@ -87,6 +87,26 @@ func (m *model) inRange(namespace string, from Range) int {
 	return numbers.Len()
 }
 
+// left returns how many numbers of each range nobody has.
+func (m *model) left(ranges []utilnet.PortRange) (left []int) {
+	held := sets.New[int32]()
+	for _, having := range []map[types.NamespacedName][]int32{m.objects, m.pending} {
+		for _, numbers := range having {
+			held.Insert(numbers...)
+		}
+	}
+	for _, r := range ranges {
+		count := 0
+		for number := r.Base; number < r.Base+r.Size; number++ {
+			if !held.Has(int32(number)) { //nolint:gosec // at most 101
+				count++
+			}
+		}
+		left = append(left, count)
+	}
+	return left
+}
+
 // TestAllocatorFollowsItsModel takes random steps, and compares the Allocator with its model after each.
 func TestAllocatorFollowsItsModel(t *testing.T) {
 	from := Range{PortRange: utilnet.PortRange{Base: 1, Size: 6}, MaxPerNamespace: 3}
@@ -114,6 +134,10 @@ func TestAllocatorFollowsItsModel(t *testing.T) {
 			}
 			if diff := cmp.Diff(after, got); diff != "" {
 				t.Fatalf("seed %d, step %d, %s (-want +got):\n%s", seed, step, what, diff)
+			}
+			ranges := []utilnet.PortRange{from.PortRange, {Base: 4, Size: 10}, {Base: 100, Size: 2}}
+			if diff := cmp.Diff(m.left(ranges), a.Left(ranges)); diff != "" {
+				t.Fatalf("seed %d, step %d, %s: left (-want +got):\n%s", seed, step, what, diff)
 			}
 		}
 	}

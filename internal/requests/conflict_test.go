@@ -18,6 +18,7 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 	outdated := apierrors.NewConflict(schema.GroupResource{Resource: "services"}, "web", errors.New("outdated"))
 	ending := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "web", errors.New("being terminated"))
 	ending.ErrStatus.Details.Causes = append(ending.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "web", errors.New("exceeded quota: addresses, requested: services=1, used: services=2, limited: services=2"))
 	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "web", errors.New("denied by a policy"))
 	failure := errors.New("the API server is unavailable")
 	for name, tc := range map[string]struct {
@@ -30,6 +31,9 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 		"several conflicts":                   {errors.Join(outdated, fmt.Errorf("applying: %w", outdated)), true, true},
 		"a namespace that ends":               {fmt.Errorf("creating Service web: %w", ending), true, false},
 		"a conflict in a namespace that ends": {errors.Join(ending, outdated), true, true},
+		"a quota":                             {quota, true, true},
+		"a quota and a conflict":              {errors.Join(quota, fmt.Errorf("applying: %w", outdated)), true, true},
+		"another error after a quota":         {errors.Join(quota, failure), false, false},
 		"another error":                       {failure, false, false},
 		"a denied write":                      {denied, false, false},
 		"another error after a conflict":      {errors.Join(outdated, failure), false, false},
@@ -50,5 +54,51 @@ func TestRequeueHidesNothingButNormalOperation(t *testing.T) {
 				t.Errorf("requeued after %s", result.RequeueAfter)
 			}
 		})
+	}
+}
+
+// A quota may be raised at any time, and nothing watches it.
+func TestARequestThatAQuotaRefusesIsRepeatedLessAndLessOften(t *testing.T) {
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "web", errors.New("exceeded quota: addresses"))
+	err := error(quota)
+	r := Requeue("test", reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
+	after := func() time.Duration {
+		result, err := r.Reconcile(t.Context(), request("shop", 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	first := after()
+	if second := after(); first <= 0 || first > time.Second || second != 2*first {
+		t.Errorf("repeated after %s, and then after %s", first, second)
+	}
+	for range 20 {
+		after()
+	}
+	if last := after(); last != maxDelay {
+		t.Errorf("repeated after %s in the end, want %s", last, maxDelay)
+	}
+	err = nil
+	after()
+	err = quota
+	if again := after(); again != first {
+		t.Errorf("after the quota was raised and exceeded again, repeated after %s, want %s", again, first)
+	}
+}
+
+func TestExceededQuotaIsToldFromOtherRejections(t *testing.T) {
+	services := schema.GroupResource{Resource: "services"}
+	says := errors.New("exceeded quota: addresses, requested: services=1, used: services=2, limited: services=2")
+	const want = `services "web" is forbidden: exceeded quota: addresses, requested: services=1, used: services=2, limited: services=2`
+	if got := ExceededQuota(fmt.Errorf("applying Service web: %w", apierrors.NewForbidden(services, "web", says))); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, err := range []error{
+		nil, says, apierrors.NewForbidden(services, "web", errors.New("denied by a policy")), apierrors.NewConflict(services, "web", says),
+	} {
+		if got := ExceededQuota(err); got != "" {
+			t.Errorf("%v is taken for a quota: %q", err, got)
+		}
 	}
 }

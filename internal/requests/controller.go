@@ -6,6 +6,7 @@ package requests
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,22 +79,38 @@ func Left(created metav1.Time, wait time.Duration, now time.Time) time.Duration 
 const delay = 50 * time.Millisecond
 
 // Requeue returns a reconciler of the named controller that returns no error if inner failed because of nothing but
-// conflicts and namespaces that are being deleted. Both are part of normal operation: the cache follows the API server
-// with a delay, and other clients write the same objects. It requeues the request after a conflict. In a namespace that
-// is being deleted there is nothing left to do until an object changes or is deleted, of which there is an event.
+// conflicts, namespaces that are being deleted and ResourceQuotas. The first two are part of normal operation: the
+// cache follows the API server with a delay, and other clients write the same objects. It requeues the request after a
+// conflict. In a namespace that is being deleted there is nothing left to do until an object changes or is deleted, of
+// which there is an event. A quota is a matter of its namespace, whose users the controller tells. It is not watched,
+// so the request is repeated as after an error.
 func Requeue(controller string, inner reconcile.Reconciler) reconcile.Reconciler {
 	counter := conflicts.WithLabelValues(controller) // present at zero
+	refused := newLimiter()                          // that of the controller forgets a request without an error
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := inner.Reconcile(ctx, req)
-		if err == nil || !Expected(err) {
+		exceeded := false
+		known := all(err, func(err error) bool {
+			quota := ExceededQuota(err) != ""
+			exceeded = exceeded || quota
+			return quota || apierrors.IsConflict(err) || IsTerminating(err)
+		})
+		if !exceeded || !known {
+			refused.Forget(req)
+		}
+		if err == nil || !known {
 			return result, err
 		}
 		log.FromContext(ctx).V(1).Info("Ended early", "reason", err.Error())
-		if all(err, IsTerminating) {
+		switch {
+		case exceeded:
+			return reconcile.Result{RequeueAfter: refused.When(req)}, nil
+		case all(err, IsTerminating):
 			return reconcile.Result{}, nil
+		default:
+			counter.Inc()
+			return reconcile.Result{RequeueAfter: delay}, nil
 		}
-		counter.Inc()
-		return reconcile.Result{RequeueAfter: delay}, nil
 	})
 }
 
@@ -105,6 +122,16 @@ func Expected(err error) bool {
 // IsTerminating reports whether the API server has rejected a new object because its namespace is being deleted.
 func IsTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// ExceededQuota returns what the API server says about an object that a ResourceQuota does not permit, which names the
+// quota, or "" if err is any other error or nil.
+func ExceededQuota(err error) string {
+	rejected, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || !apierrors.IsForbidden(rejected) || !strings.Contains(rejected.ErrStatus.Message, "exceeded quota") {
+		return ""
+	}
+	return rejected.ErrStatus.Message
 }
 
 // all reports whether is holds for each of the errors that err joins.

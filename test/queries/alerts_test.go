@@ -102,6 +102,12 @@ const (
 	mounts     = `listener_node_agent_mount_duration_seconds_count{` + ofAgent + `, code="`
 )
 
+// portRange returns the series of a range of node ports.
+func portRange(class string, size float64, left func(minute int) float64) values {
+	labels := ofOperator + `, class="` + class + `", kind="NodePort"`
+	return values{`listener_operator_port_range_size{` + labels + `}`: constant(size), `listener_operator_port_range_left{` + labels + `}`: left}
+}
+
 // TestAlertsFireWhenSomebodyHasToAct: two hours after the series begin, each alert fires, or does not.
 func TestAlertsFireWhenSomebodyHasToAct(t *testing.T) {
 	const end = 120
@@ -143,9 +149,31 @@ func TestAlertsFireWhenSomebodyHasToAct(t *testing.T) {
 		"ListenersNotReady": {
 			"all are ready":        {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="true", reason="AddressesAssigned"}`: constant(9)}},
 			"no load balancer":     {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="WaitingForLoadBalancer"}`: since(90, 1)}, want: []string{"class=c reason=WaitingForLoadBalancer"}},
+			"no port is left":      {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="NodePortsExhausted"}`: constant(1)}}, // another alert
 			"no Pod mounts them":   {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="WaitingForPods"}`: constant(1)}},
 			"not yet reconciled":   {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason=""}`: constant(1)}},
 			"a load balancer came": {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="WaitingForLoadBalancer"}`: func(m int) float64 { return map[bool]float64{true: 1, false: -1}[m < 110] }}},
+		},
+		"ListenerPortsExhausted": {
+			"all have a port":         {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="true", reason="AddressesAssigned"}`: constant(9)}},
+			"no node port is left":    {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="NodePortsExhausted"}`: since(110, 2)}, want: []string{"class=c reason=NodePortsExhausted"}},
+			"for another port":        {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="true", reason="SharedPortsExhausted"}`: since(110, 1)}, want: []string{"class=c reason=SharedPortsExhausted"}},
+			"one waited shortly":      {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="NodePortsExhausted"}`: since(117, 1)}},
+			"a namespace has its own": {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="false", reason="PortLimitReached"}`: constant(1)}},
+		},
+		"ListenerPortsNearlyExhausted": {
+			"a tenth is left":               {series: portRange("c", 100, constant(10))},
+			"less is left":                  {series: portRange("c", 100, constant(9)), want: []string{"class=c kind=NodePort"}},
+			"nothing is left":               {series: portRange("c", 2768, constant(0)), want: []string{"class=c kind=NodePort"}},
+			"for a short time":              {series: portRange("c", 100, func(m int) float64 { return map[bool]float64{true: 50, false: 9}[m < 110] })},
+			"a range that is used up":       {series: portRange("c", 19, constant(0))}, // often as large as needed
+			"the smallest range that warns": {series: portRange("c", 20, constant(1)), want: []string{"class=c kind=NodePort"}},
+			"a new leader": {series: values{
+				`listener_operator_port_range_size{` + ofOperator + `, class="c", kind="SharedPort", pod="a"}`: func(m int) float64 { return map[bool]float64{true: 100, false: -1}[m < 112] },
+				`listener_operator_port_range_left{` + ofOperator + `, class="c", kind="SharedPort", pod="a"}`: func(m int) float64 { return map[bool]float64{true: 3, false: -1}[m < 112] },
+				`listener_operator_port_range_size{` + ofOperator + `, class="c", kind="SharedPort", pod="b"}`: func(m int) float64 { return map[bool]float64{true: 100, false: -1}[m >= 112] },
+				`listener_operator_port_range_left{` + ofOperator + `, class="c", kind="SharedPort", pod="b"}`: func(m int) float64 { return map[bool]float64{true: 3, false: -1}[m >= 112] },
+			}, want: []string{"class=c kind=SharedPort"}},
 		},
 		"ListenerNodesNotReady": {
 			"the nodes are ready":         {series: values{`listener_operator_listeners{` + ofOperator + `, class="c", ready="true", reason="AddressesAssigned"}`: constant(9)}},

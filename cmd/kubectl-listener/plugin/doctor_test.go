@@ -308,6 +308,52 @@ func faults() map[string]fault {
 			},
 			kind: "PersistentVolumeClaim", name: "stuck", text: `ListenerClass "absent" does not exist`,
 		},
+		"no port is left for a Listener": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "narrow"}, Spec: listenersv1alpha1.ListenerClassSpec{
+					ServiceType: listenersv1alpha1.ServiceTypeNodePort, NodePorts: &listenersv1alpha1.NodePorts{Range: "30070-30071"},
+				}}
+				i.create(t, class)
+				service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "foreign"}, Spec: corev1.ServiceSpec{
+					Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Name: "a", Port: 80, NodePort: 30070}, {Name: "b", Port: 81, NodePort: 30071}},
+				}}
+				i.create(t, service)
+				waiting := &listenersv1alpha1.Listener{
+					ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "waiting"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name},
+				}
+				i.create(t, waiting)
+				waiting.Status = &listenersv1alpha1.ListenerStatus{
+					IngressAddresses: []listenersv1alpha1.IngressAddress{}, Summary: listenersv1alpha1.ListenerSummary{Reason: listenersv1alpha1.ReasonNodePortsExhausted},
+				}
+				i.updateStatus(t, waiting)
+				return func() {
+					i.remove(t, waiting)
+					i.remove(t, service)
+					i.remove(t, class)
+				}
+			},
+			kind: "ListenerClass", name: "narrow", text: "0 of 2 ports are left in spec.nodePorts.range (30070-30071); Listeners that wait for one: 1",
+		},
+		"a quota forbids the Listener of a claim": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pvc := i.newClaim("refused", map[string]string{names.AnnotationListenerClass: i.class.Name})
+				pvc.Spec.VolumeName = i.volume.Name // it is bound
+				i.create(t, pvc)
+				i.eventOf(t, "PersistentVolumeClaim", pvc, listenersv1alpha1.ReasonQuotaExceeded, "exceeded quota: addresses")
+				i.eventOf(t, "PersistentVolumeClaim", i.claim, listenersv1alpha1.ReasonQuotaExceeded, "exceeded quota: addresses") // it has its Listener now
+				return func() { i.remove(t, pvc) }
+			},
+			kind: "PersistentVolumeClaim", name: "refused", text: "exceeded quota: addresses",
+		},
+		"a quota forbids the PodListeners of a Pod": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newPod("refused", i.claim.Name)
+				i.create(t, pod)
+				i.eventOf(t, "Pod", pod, listenersv1alpha1.ReasonQuotaExceeded, "exceeded quota: addresses")
+				return func() { i.remove(t, pod) }
+			},
+			kind: "Pod", name: "refused", text: "exceeded quota: addresses",
+		},
 		"a Pod started with another address": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				operator, err := client.New(apiserver.WithToken(t, apiserver.PlainConfig(t), operators, names.Operator), client.Options{Scheme: apiserver.Scheme()})
@@ -375,6 +421,26 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			g.Expect(p).NotTo(BeNil())
 			g.Expect(p.Kind).To(Equal("SecurityContextConstraints"))
 		}, apiserver.Timeout, "50ms").Should(Succeed())
+	})
+	t.Run("no port is left, and no Listener waits", func(t *testing.T) {
+		class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "full"}, Spec: listenersv1alpha1.ListenerClassSpec{
+			ServiceType:  listenersv1alpha1.ServiceTypeLoadBalancer,
+			LoadBalancer: &listenersv1alpha1.LoadBalancer{Sharing: listenersv1alpha1.LoadBalancerSharing{PortRange: "9000-9000"}},
+		}}
+		i.create(t, class)
+		defer i.remove(t, class)
+		l := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "shared"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &class.Name}}
+		i.create(t, l)
+		defer i.remove(t, l)
+		l.Status = &listenersv1alpha1.ListenerStatus{
+			ServiceName: &l.Name, SharedPorts: map[string]int32{"http": 9000}, IngressAddresses: []listenersv1alpha1.IngressAddress{},
+		}
+		i.updateStatus(t, l)
+		out, err := run(t, apiserver.PlainConfig(t), "doctor")
+		if err != nil || !strings.Contains(out, "! ListenerClass full") ||
+			!strings.Contains(out, "SharedPortsExhausted: 0 of 1 ports are left in spec.loadBalancer.sharing.portRange (9000-9000)") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
 	})
 	t.Run("clients are sent to Pods that are not ready", func(t *testing.T) {
 		i.read(t, i.service)

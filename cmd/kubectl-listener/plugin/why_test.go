@@ -310,6 +310,20 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			from: "ephemeral", kind: "PersistentVolumeClaim", reason: "FailedBinding", text: "exceeded quota",
 		},
+		"a quota forbids the Listener of a claim": {
+			breakIt: func(t *testing.T, w *world) {
+				w.event(t, w.claim, listenersv1alpha1.ReasonQuotaExceeded, `a ResourceQuota does not permit Listener shop/web: exceeded quota: addresses`)
+				w.remove(t, w.listener)
+			},
+			kind: "Listener", reason: listenersv1alpha1.ReasonQuotaExceeded, text: "exceeded quota: addresses",
+		},
+		"a quota forbids the PodListeners of a Pod": {
+			breakIt: func(t *testing.T, w *world) {
+				w.event(t, w.pod, listenersv1alpha1.ReasonQuotaExceeded, `a ResourceQuota does not permit the object with the addresses of the Pod: exceeded quota: addresses`)
+				w.remove(t, w.podListeners)
+			},
+			kind: "PodListeners", reason: listenersv1alpha1.ReasonQuotaExceeded, text: "exceeded quota: addresses",
+		},
 		"a workload has no Pod, because each is refused": {
 			breakIt: func(t *testing.T, w *world) {
 				set := w.statefulSet()

@@ -215,9 +215,15 @@ func (w *world) newPod(name, claimName string) *corev1.Pod {
 // event creates an event of the operator about an object.
 func (w *world) event(t *testing.T, o client.Object, reason, message string) {
 	t.Helper()
+	w.eventOf(t, "", o, reason, message)
+}
+
+// eventOf creates an event of the operator about an object of a kind.
+func (w *world) eventOf(t *testing.T, kind string, o client.Object, reason, message string) {
+	t.Helper()
 	w.create(t, &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "event-"},
-		InvolvedObject:      corev1.ObjectReference{Namespace: w.namespace, Name: o.GetName(), UID: o.GetUID()},
+		InvolvedObject:      corev1.ObjectReference{Kind: kind, Namespace: w.namespace, Name: o.GetName(), UID: o.GetUID()},
 		ReportingController: names.EventReporter, ReportingInstance: "test", Action: "Test", Type: corev1.EventTypeWarning,
 		Reason: reason, Message: message, EventTime: metav1.NowMicro(),
 	})

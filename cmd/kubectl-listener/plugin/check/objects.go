@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/internal/claim"
@@ -68,9 +69,14 @@ func (x *Examination) Said(ctx context.Context, pvc *corev1.PersistentVolumeClai
 	return x.said(ctx, pvc, func(e *corev1.Event) bool { return e.ReportingController == names.EventReporter }, otherwise)
 }
 
-// said returns what the last event that matches says about a claim, or otherwise the finding.
-func (x *Examination) said(ctx context.Context, pvc *corev1.PersistentVolumeClaim, matches func(*corev1.Event) bool, otherwise Finding) Finding {
-	if event := x.LastEvent(ctx, pvc, matches); event != nil {
+// Refused returns what the operator says about the quota that refuses an object of a Pod, or otherwise the finding.
+func (x *Examination) Refused(ctx context.Context, pod *corev1.Pod, otherwise Finding) Finding {
+	return x.said(ctx, pod, func(e *corev1.Event) bool { return e.Reason == listenersv1alpha1.ReasonQuotaExceeded }, otherwise)
+}
+
+// said returns what the last event that matches says about an object, or otherwise the finding.
+func (x *Examination) said(ctx context.Context, o client.Object, matches func(*corev1.Event) bool, otherwise Finding) Finding {
+	if event := x.LastEvent(ctx, o, matches); event != nil {
 		return otherwise.FailedBy(event.Reason, event.Message)
 	}
 	return otherwise

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Presence is whether an object exists.
@@ -104,6 +105,22 @@ func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches fu
 		}
 	}
 	return last
+}
+
+// LastEvents returns the last event of the operator with a reason about each object of the cluster. If the user may not
+// read events, it reports that.
+func (x *Examination) LastEvents(ctx context.Context, reason string) map[types.UID]*corev1.Event {
+	var list corev1.EventList
+	x.FollowAll(ctx, Finding{Kind: "Event"}, &list, client.MatchingFields{"reason": reason})
+	events := map[types.UID]*corev1.Event{}
+	for i := range list.Items {
+		e := &list.Items[i]
+		last := events[e.InvolvedObject.UID]
+		if e.ReportingController == names.EventReporter && (last == nil || eventTime(e).After(eventTime(last))) {
+			events[e.InvolvedObject.UID] = e
+		}
+	}
+	return events
 }
 
 // eventTime returns when an event last happened.

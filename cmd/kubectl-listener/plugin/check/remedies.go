@@ -32,7 +32,7 @@ func remedies() map[string]string {
 		listenersv1alpha1.ReasonForeignIngress:       "Rename the Listener or its port, or delete the Ingress of the same name.",
 		listenersv1alpha1.ReasonForeignListener:      "Rename the Listener or the claim, or use the Listener by the annotation that names it.",
 		listenersv1alpha1.ReasonServiceRejected:      "Do what the message says about the Service that the API server rejects.",
-		listenersv1alpha1.ReasonQuotaExceeded:        "Delete Services or Listeners of the namespace, or ask an administrator to raise the ResourceQuota: docs/quotas.md",
+		listenersv1alpha1.ReasonQuotaExceeded:        "Delete what the ResourceQuota counts, or ask an administrator to raise it: docs/quotas.md",
 		listenersv1alpha1.ReasonPodsOutdated:         "Restart the Pods that the message names, unless their programs follow the files of their volumes: docs/address-changes.md",
 		listenersv1alpha1.ReasonPreviousExposure:     "Find out why the new exposure is not complete, as the message says, or name the previous class again.",
 		listenersv1alpha1.ReasonRouteRejected:        "Correct what the API server rejects, in the Listener or in its class.",

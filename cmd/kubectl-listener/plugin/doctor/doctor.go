@@ -21,10 +21,11 @@ func NewCommand(e *command.Environment) *cobra.Command {
 
 The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
 operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
-the node agent of each node, the permissions of operator and node agents, the classes, volumes that are pinned to lost
-nodes, claims without a volume, Pods that started with other addresses, and Listeners of several Pods whose clients are
-sent to Pods that are not ready. It prints what is as it should be, and then what is wrong and what to do: first what an
-administrator has to do, then what users have to, at most ten of each.
+the node agent of each node, the permissions of operator and node agents, the classes and their ranges of ports, volumes
+that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps waiting, Pods that
+started with other addresses, and Listeners of several Pods whose clients are sent to Pods that are not ready. It prints
+what is as it should be, and then what is wrong and what to do: first what an administrator has to do, then what users
+have to, at most ten of each.
 
 It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
 		Example: `  # Is everything in order?
@@ -59,8 +60,8 @@ type doctor struct {
 // examine runs all checks. A later one may use what an earlier one found.
 func (d *doctor) examine(ctx context.Context) {
 	for _, check := range []func(context.Context){
-		d.definitions, d.operator, d.configuration, d.components, d.agents, d.permissions, d.classes, d.volumes, d.claims, d.outdated,
-		d.endpoints,
+		d.definitions, d.operator, d.configuration, d.components, d.agents, d.permissions, d.classes, d.ranges, d.volumes, d.claims, d.quotas,
+		d.outdated, d.endpoints,
 	} {
 		check(ctx)
 	}

@@ -158,7 +158,8 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 	}
 	addresses := &listenersv1alpha1.PodListeners{}
 	f := check.Finding{Kind: "PodListeners", Namespace: pod.Namespace, Name: listenersv1alpha1.PodListenersName(pod.UID)}
-	if !w.Require(ctx, addresses, f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator)) {
+	missing := f.Failed("", fmt.Sprintf("does not exist, although Pod %s is bound to node %s", pod.Name, pod.Spec.NodeName), check.RemedyOperator)
+	if !w.Require(ctx, addresses, w.Refused(ctx, pod, missing)) {
 		return
 	}
 	for i := range pod.Spec.Volumes {
