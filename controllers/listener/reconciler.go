@@ -8,8 +8,8 @@
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
 // belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the
 // grace period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
-// responded at the addresses, half an hour in which no Pod was on a node, and the content of Secrets, which the operator
-// may not read.
+// responded at the addresses, half an hour in which no Pod was on a node, and the content of Secrets, which the
+// operator may not read.
 package listener
 
 import (
@@ -54,9 +54,9 @@ type Reconciler struct {
 	// GracePeriod is how long a previous exposure stays after the addresses of the current one are complete. Defaults
 	// to ten seconds, which is longer than a router takes to reload, and than a node takes to open a port.
 	GracePeriod time.Duration
-	// UnusedPeriod is how long the Pods of a Listener must have been on the same nodes before the addresses of others, at
-	// which nothing can answer, are left out. Defaults to half an hour, which is longer than a Pod waits for its node to
-	// restart, or for a new machine: the cluster autoscaler gives one a quarter of an hour.
+	// UnusedPeriod is how long the Pods of a Listener must have been on the same nodes before the addresses of others,
+	// at which nothing can answer, are left out. Defaults to half an hour, which is longer than a Pod waits for its
+	// node to restart, or for a new machine: the cluster autoscaler gives one a quarter of an hour.
 	UnusedPeriod time.Duration
 
 	kinds     *kinds

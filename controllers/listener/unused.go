@@ -14,9 +14,9 @@ import (
 	"github.com/listener-operator/listener-operator/internal/exposure"
 )
 
-// leaveOutUnused removes nodes from the placement at which nothing can answer, if that lasts. It returns the rest of the
-// period after which more of them are left out, or 0. After a restart, the period starts again, but what was left out
-// before is in the status. While the Listener has no Pod at all, it keeps the addresses that it has.
+// leaveOutUnused removes nodes from the placement at which nothing can answer, if that lasts. It returns the rest of
+// the period after which more of them are left out, or 0. After a restart, the period starts again, but what was left
+// out before is in the status. While the Listener has no Pod at all, it keeps the addresses that it has.
 func (r *Reconciler) leaveOutUnused(s *snapshot, p *plan, o *outcome) time.Duration {
 	used := sets.New[string]()
 	for _, pod := range o.placement.Mounting {
@@ -36,9 +36,9 @@ func (r *Reconciler) leaveOutUnused(s *snapshot, p *plan, o *outcome) time.Durat
 	return 0
 }
 
-// unusedNodes returns the names of the nodes with reservations at which nothing can answer: the Pods of the Listener are
-// on other nodes, the used ones, and nodes do not forward to each other. A Listener that was created for a claim has
-// none, and neither has one whose overrides replace the selector of the Service: other Pods respond.
+// unusedNodes returns the names of the nodes with reservations at which nothing can answer: the Pods of the Listener
+// are on other nodes, the used ones, and nodes do not forward to each other. A Listener that was created for a claim
+// has none, and neither has one whose overrides replace the selector of the Service: other Pods respond.
 func unusedNodes(s *snapshot, p *plan, o *outcome, used sets.Set[string]) sets.Set[string] {
 	unused := sets.New[string]()
 	if s.class == nil || claim.OwnsListener(s.listener) || forwards(s, o) || replacesSelector(s, p) {
