@@ -181,8 +181,10 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) {
 				w.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 				w.update(t, w.node)
+				w.volume.Annotations = map[string]string{names.AnnotationLostSince: "2026-01-02T03:04:05Z"}
+				w.update(t, w.volume)
 			},
-			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "is out of service",
+			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "is out of service, since 2026-01-02T03:04:05Z",
 		},
 		"the same, from the Listener": {
 			breakIt: func(t *testing.T, w *world) { w.remove(t, w.node) },

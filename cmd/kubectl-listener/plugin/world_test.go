@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -276,7 +277,7 @@ func (w *world) beginToDelete(t *testing.T, o client.Object) {
 	t.Helper()
 	o.SetFinalizers([]string{"example.com/keep"})
 	w.update(t, o)
-	if err := w.Delete(t.Context(), o); err != nil {
+	if err := errors.Join(w.Delete(t.Context(), o), w.Get(t.Context(), client.ObjectKeyFromObject(o), o)); err != nil {
 		t.Fatalf("deleting %T %s: %v", o, o.GetName(), err)
 	}
 }
