@@ -265,6 +265,13 @@ type ListenerStatus struct {
 	// +optional
 	SharedPorts map[string]int32 `json:"sharedPorts,omitempty"`
 
+	// unusedNodes are the nodes whose addresses are left out although volumes of the Listener are reserved on them: no
+	// Pod has mounted the Listener there for half an hour, and a node does not forward to Pods on other nodes. An
+	// address is added again with the next Pod on its node.
+	// +optional
+	// +listType=atomic
+	UnusedNodes []string `json:"unusedNodes,omitempty"`
+
 	// ipFamilies are the IP families of the Service, in its order. Set only if the class chooses IP families.
 	// +optional
 	// +listType=atomic

@@ -539,6 +539,11 @@ func (in *ListenerStatus) DeepCopyInto(out *ListenerStatus) {
 			(*out)[key] = val
 		}
 	}
+	if in.UnusedNodes != nil {
+		in, out := &in.UnusedNodes, &out.UnusedNodes
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.IPFamilies != nil {
 		in, out := &in.IPFamilies, &out.IPFamilies
 		*out = make([]v1.IPFamily, len(*in))

@@ -61,6 +61,9 @@ func newFixture(t *testing.T, cfg *rest.Config, spec listenersv1alpha1.ListenerC
 // gracePeriod is shorter than that of production, which unit tests have with a fake clock.
 const gracePeriod = time.Second
 
+// unusedPeriod is shorter than that of production, too.
+const unusedPeriod = 2 * time.Second
+
 func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, spec listenersv1alpha1.ListenerClassSpec) *fixture {
 	t.Helper()
 	f := &fixture{
@@ -80,7 +83,8 @@ func newFixtureWithBackends(t *testing.T, list backends.List, cfg *rest.Config, 
 	apiserver.StartManager(t, cfg, "operators", func(mgr ctrl.Manager) error {
 		f.Expect(list.AddToScheme(mgr.GetScheme())).To(Succeed())
 		return (&listener.Reconciler{
-			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list, GracePeriod: gracePeriod,
+			Client: mgr.GetClient(), Events: mgr.GetEventRecorder(names.EventReporter), Platform: apis, Backends: list,
+			GracePeriod: gracePeriod, UnusedPeriod: unusedPeriod,
 		}).SetupWithManager(mgr)
 	})
 	return f

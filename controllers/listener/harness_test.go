@@ -238,7 +238,7 @@ func newReconciler(list backends.List, c client.WithWatch, recorder events.Event
 
 // setClock makes the Reconciler measure periods with a clock.
 func setClock(r *Reconciler, c clock.PassiveClock) {
-	r.idle.clock, r.services.releasing.clock, r.complete.clock, r.resync.clock = c, c, c, c
+	r.idle.clock, r.unused.clock, r.services.releasing.clock, r.complete.clock, r.resync.clock = c, c, c, c, c
 }
 
 // observePorts makes the allocated ports of the existing objects known to the Reconciler, as its watches do.

@@ -8,7 +8,8 @@
 // It must never change an object that the Listener does not control, nor the spec or the metadata of a Listener, which
 // belong to its author. It never polls: everything that a Listener waits for is watched, apart from the end of the
 // grace period of a previous exposure, the deallocation of node ports of a deleted Service, a minute in which nothing
-// responded at the addresses, and the content of Secrets, which the operator may not read.
+// responded at the addresses, half an hour in which no Pod was on a node, and the content of Secrets, which the
+// operator may not read.
 package listener
 
 import (
@@ -53,6 +54,10 @@ type Reconciler struct {
 	// GracePeriod is how long a previous exposure stays after the addresses of the current one are complete. Defaults
 	// to ten seconds, which is longer than a router takes to reload, and than a node takes to open a port.
 	GracePeriod time.Duration
+	// UnusedPeriod is how long the Pods of a Listener must have been on the same nodes before the addresses of others,
+	// at which nothing can answer, are left out. Defaults to half an hour, which is longer than a Pod waits for its
+	// node to restart, or for a new machine: the cluster autoscaler gives one a quarter of an hour.
+	UnusedPeriod time.Duration
 
 	kinds     *kinds
 	reader    *reader
@@ -69,6 +74,8 @@ type Reconciler struct {
 	// idle is since when nothing responds at the addresses of Listeners, until that is reported, after idlePeriod.
 	idle       periods
 	idlePeriod time.Duration
+	// unused is since when the Pods of Listeners are on the same nodes, by the names of these, while others are unused.
+	unused periods
 }
 
 // initialize sets all unexported fields.
@@ -88,6 +95,7 @@ func (r *Reconciler) initialize(c clock.PassiveClock) {
 		}
 	}
 	r.GracePeriod, r.complete = cmp.Or(r.GracePeriod, 10*time.Second), newPeriods(c)
+	r.UnusedPeriod, r.unused = cmp.Or(r.UnusedPeriod, 30*time.Minute), newPeriods(c)
 	r.reporter = &reporter{statuses: apply.New(r.Client, names.FieldManagerListenerStatus), events: r.Events}
 	r.resync = resync{r.Client, c}
 	r.idle, r.idlePeriod = newPeriods(c), idlePeriod
@@ -114,6 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := r.locate(ctx, s, o); err != nil {
 		return reconcile.Result{}, errors.Join(o.err, err)
 	}
+	unusedIn := r.leaveOutUnused(s, p, o)
 	a, idleIn := addressesOf(s, p, o), r.observeIdle(s, p, o)
 	if err := errors.Join(o.err, r.reporter.report(ctx, s, p, o, a)); err != nil || o.refusal != nil {
 		return reconcile.Result{}, err
@@ -123,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, listener *listenersv1alpha1.
 	if err := errors.Join(err, resyncErr); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn)}, nil
+	return reconcile.Result{RequeueAfter: requests.Earliest(remaining, resyncIn, idleIn, unusedIn)}, nil
 }
 
 // execute reserves what the plan needs, and writes the Service and then the objects.

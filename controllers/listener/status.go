@@ -91,9 +91,10 @@ func setAddresses(status *listenersv1alpha1.ListenerStatus, s *snapshot, o *outc
 	} else if o.undecided() {
 		status.ServiceName = before.ServiceName
 	}
+	status.UnusedNodes = o.placement.UnusedNodes
 	switch {
 	case s.class == nil && o.service != nil && !s.serviceTerminating(), o.service == nil && o.undecided():
-		status.NodePorts, status.IPFamilies = before.NodePorts, before.IPFamilies
+		status.NodePorts, status.IPFamilies, status.UnusedNodes = before.NodePorts, before.IPFamilies, before.UnusedNodes
 		status.IngressAddresses = append(status.IngressAddresses, before.IngressAddresses...)
 	case o.refusal == nil && restoresNodePorts(s):
 		status.NodePorts, status.IPFamilies = before.NodePorts, before.IPFamilies

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -487,6 +488,9 @@ func TestAddressesAtTheStartOfAPodAreRecorded(t *testing.T) {
 			}
 			if outdated, restart := spec.Outdated(), spec.NeedsRestart(); (len(outdated) == 1) != tc.outdated || (len(restart) == 1) != tc.restarts {
 				t.Errorf("the outdated volumes are %q, and those that need a restart %q", outdated, restart)
+			}
+			if slices.Contains(spec.RestartOnChange, "removed") {
+				t.Errorf("a volume that the Pod does not have is in %q", spec.RestartOnChange)
 			}
 		})
 	}

@@ -219,11 +219,14 @@ const (
 	maxValue  = 100 // characters of a value that a message quotes
 )
 
-// LeftOut lists the nodes with reservations that have no address, and why.
+// LeftOut lists the nodes with reservations whose addresses are missing or left out, and why.
 func (p Placement) LeftOut(choice NodeChoice) string {
 	var nodes []string
 	for _, name := range p.MissingNodes {
 		nodes = append(nodes, name+" (Node does not exist)")
+	}
+	for _, name := range p.UnusedNodes {
+		nodes = append(nodes, name+" (no Pod on it mounts the Listener)")
 	}
 	for _, node := range p.Nodes {
 		if _, problem := NodeAddresses(node, choice); problem != "" {

@@ -127,6 +127,9 @@ type Placement struct {
 	// type NodePort.
 	Nodes        []*corev1.Node
 	MissingNodes []string
+	// UnusedNodes are the names of further nodes with reservations, sorted. Their addresses are left out, because no
+	// Pod has mounted the Listener there for a while.
+	UnusedNodes []string
 	// Mounting are the Pods that mount volumes of the Listener, on any node, sorted by name. Pods that have finished
 	// are left out.
 	Mounting []*corev1.Pod

@@ -290,6 +290,12 @@ func faults() map[string]fault {
 			},
 			kind: "ServiceAccount", name: names.Operator, text: "may not watch listenerclasses.listeners.stackable.tech",
 		},
+		"permissions of the node agents are missing": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}})
+			},
+			kind: "ServiceAccount", name: names.NodeAgent, text: "may not watch podlisteners.listeners.stackable.tech",
+		},
 		"a class needs Routes": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "routed"}, Spec: listenersv1alpha1.ListenerClassSpec{
@@ -413,14 +419,64 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			}, apiserver.Timeout, "50ms").Should(Succeed())
 		})
 	}
-	t.Run("OpenShift without the constraints", func(t *testing.T) {
-		crds.Install(t, i.Client, crds.SecurityContextConstraints)
-		defer crds.Remove(t, i.Client, crds.SecurityContextConstraints)
+	problem := func(t *testing.T, kind, text string) {
+		t.Helper()
 		NewWithT(t).Eventually(func(g Gomega) {
 			p := doctor(t).Problem
 			g.Expect(p).NotTo(BeNil())
-			g.Expect(p.Kind).To(Equal("SecurityContextConstraints"))
+			g.Expect(p.Kind).To(Equal(kind))
+			g.Expect(p.Message).To(ContainSubstring(text))
 		}, apiserver.Timeout, "50ms").Should(Succeed())
+	}
+	t.Run("OpenShift without the constraints", func(t *testing.T) {
+		crds.Install(t, i.Client, crds.SecurityContextConstraints)
+		defer crds.Remove(t, i.Client, crds.SecurityContextConstraints)
+		problem(t, "SecurityContextConstraints", "does not exist")
+		for _, component := range installation.Components() {
+			if component.Kind == names.KindSecurityContextConstraints.Kind {
+				i.component(t, component)
+			}
+		}
+		NewWithT(t).Eventually(healthy, apiserver.Timeout, "50ms").Should(Succeed())
+		defer i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.NodeAgent}})()
+		problem(t, "ServiceAccount", "use securitycontextconstraints")
+	})
+	t.Run("two operators", func(t *testing.T) {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+		i.read(t, deployment)
+		deployment.ResourceVersion, deployment.UID, deployment.Namespace = "", "", i.namespace
+		i.create(t, deployment)
+		defer i.remove(t, deployment)
+		deployment.Status = appsv1.DeploymentStatus{Replicas: 1, ReadyReplicas: 1, AvailableReplicas: 1}
+		i.updateStatus(t, deployment)
+		problem(t, "Deployment", "exists in 2 namespaces")
+	})
+	t.Run("what looks wrong and is not", func(t *testing.T) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "windows", Labels: map[string]string{corev1.LabelOSStable: "windows"}}}
+		i.create(t, node)
+		defer i.remove(t, node)
+		agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: i.agent.Name + "-replaced", Labels: i.agent.Labels}, Spec: i.agent.Spec}
+		i.create(t, agent)
+		i.beginToDelete(t, agent)
+		defer i.remove(t, agent)
+		waiting := i.newClaim("waiting", map[string]string{names.AnnotationListenerClass: i.class.Name})
+		i.create(t, waiting)
+		defer i.remove(t, waiting)
+		i.event(t, waiting, listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for a Pod")
+		deleted := i.newClaim("deleted", map[string]string{names.AnnotationListenerClass: "absent"})
+		i.create(t, deleted)
+		i.beginToDelete(t, deleted)
+		defer func() {
+			deleted.Finalizers = nil
+			i.update(t, deleted)
+		}()
+		healthy(NewWithT(t))
+	})
+	t.Run("there is no class", func(t *testing.T) {
+		defer i.recreate(t, i.class)()
+		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "there are none, so nobody can use listener volumes") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
 	})
 	t.Run("no port is left, and no Listener waits", func(t *testing.T) {
 		class := &listenersv1alpha1.ListenerClass{ObjectMeta: metav1.ObjectMeta{Name: "full"}, Spec: listenersv1alpha1.ListenerClassSpec{
@@ -465,8 +521,11 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		}
 		i.listener.OwnerReferences = owners
 		i.update(t, i.listener)
-		i.endpoints.Endpoints = i.endpoints.Endpoints[:1]
+		i.endpoints.Endpoints = i.endpoints.Endpoints[1:]
 		i.update(t, i.endpoints)
+		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "Nothing is wrong") {
+			t.Errorf("a single Pod that is not ready: error %v, output:\n%s", err, out)
+		}
 	})
 	t.Run("many mistakes of users", func(t *testing.T) {
 		for n := range 12 {
@@ -489,6 +548,10 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nNothing is wrong.\n") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
+	})
+	t.Run("there is no configuration", func(t *testing.T) { // at last, because what is installed belongs to it
+		i.remove(t, i.config)
+		problem(t, "ListenerOperator", "so nothing is installed")
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -96,6 +97,12 @@ func TestMapFollowsTheCluster(t *testing.T) {
 	await(page, t, `document.querySelector(".Listener.Failed .mark").textContent === "✗"`)
 	await(page, t, `document.querySelector(".Pod.Failed").getAttribute("aria-label").endsWith(%q)`, problem.Reason+": "+problem.Message)
 
+	w.pod.Status.Phase = corev1.PodSucceeded // then it mounts nothing
+	w.updateStatus(t, w.pod)
+	await(page, t, `!document.querySelector(".Pod")`)
+	w.pod.Status.Phase = corev1.PodRunning
+	w.updateStatus(t, w.pod)
+	await(page, t, `document.querySelector(".Pod")`)
 	w.remove(t, w.pod)
 	await(page, t, `!document.querySelector(".Pod") && window.same`)
 }

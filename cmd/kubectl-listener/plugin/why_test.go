@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -85,6 +86,59 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			from: "claim/other", kind: "PersistentVolumeClaim", text: "StorageClass absent does not exist",
 		},
+		"a claim names no StorageClass": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{})
+				pvc.Annotations, pvc.Spec.StorageClassName = nil, nil
+				pvc.Labels = map[string]string{names.AnnotationListenerClass: w.class.Name} // which shows what it is for
+				w.create(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "names no StorageClass",
+		},
+		"the StorageClass is that of another driver": {
+			breakIt: func(t *testing.T, w *world) {
+				w.create(t, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Provisioner: "disks.example.com"})
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+				delete(pvc.Annotations, names.AnnotationProvisioner)
+				pvc.Spec.StorageClassName = &w.namespace
+				w.create(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "that of another driver, disks.example.com",
+		},
+		"a claim names a Listener without a class": {
+			breakIt: func(t *testing.T, w *world) {
+				listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "classless"}}
+				w.create(t, listener)
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: listener.Name}))
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotSet, text: "classless",
+		},
+		"a claim names a Listener whose addresses outlive its class": {
+			breakIt: func(t *testing.T, w *world) {
+				w.remove(t, w.class)
+				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerName: w.listener.Name}))
+			},
+			from: "claim/other", kind: "PersistentVolumeClaim", text: "kubectl listener doctor",
+		},
+		"a claim has lost its volume": {
+			breakIt: func(t *testing.T, w *world) {
+				w.claim.Status.Phase = corev1.ClaimLost
+				w.updateStatus(t, w.claim)
+			},
+			kind: "PersistentVolumeClaim", reason: "ClaimLost", text: "was deleted",
+		},
+		"a claim is being deleted": {
+			breakIt: func(t *testing.T, w *world) { w.beginToDelete(t, w.claim) },
+			kind:    "PersistentVolumeClaim", text: "is being deleted",
+		},
+		"a claim names the volume of another one": {
+			breakIt: func(t *testing.T, w *world) {
+				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
+				pvc.Spec.VolumeName = w.volume.Name
+				w.create(t, pvc)
+			},
+			from: "claim/other", kind: "PersistentVolume", text: "is not a listener volume of this claim",
+		},
 		"a claim names a class that does not exist": {
 			breakIt: func(t *testing.T, w *world) {
 				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "absent"}))
@@ -108,6 +162,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) {
 				pvc := w.newClaim("other", map[string]string{names.AnnotationListenerClass: w.class.Name})
 				w.create(t, pvc)
+				w.event(t, pvc, listenersv1alpha1.ReasonClassNotFound, "was true before")
 				w.event(t, pvc, listenersv1alpha1.ReasonNoPorts, "no container has a port")
 			},
 			from: "pvc/other", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonNoPorts, text: "no container has a port",
@@ -122,6 +177,15 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) { w.remove(t, w.node) },
 			kind:    "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "kubectl listener release web --namespace",
 		},
+		"a volume is pinned to a node that is out of service": {
+			breakIt: func(t *testing.T, w *world) {
+				w.node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+				w.update(t, w.node)
+				w.volume.Annotations = map[string]string{names.AnnotationLostSince: "2026-01-02T03:04:05Z"}
+				w.update(t, w.volume)
+			},
+			kind: "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "is out of service, since 2026-01-02T03:04:05Z",
+		},
 		"the same, from the Listener": {
 			breakIt: func(t *testing.T, w *world) { w.remove(t, w.node) },
 			from:    "listener/web", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonNodeLost, text: "does not exist",
@@ -129,14 +193,13 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		"a Pod waits for the node of its volume": {
 			breakIt: func(t *testing.T, w *world) {
 				w.event(t, w.claim, listenersv1alpha1.ReasonPinnedToNode, "Pod web-1 can only run on node X, which is cordoned")
-				pod := w.newPod("web-1", "web")
-				w.create(t, pod)
-				pod.Status.Conditions = []corev1.PodCondition{{
-					Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable.",
-				}}
-				w.updateStatus(t, pod)
+				w.createUnschedulable(t, "web-1")
 			},
 			from: "web-1", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonPinnedToNode, text: "which is cordoned",
+		},
+		"a Pod waits for the node of its volume, which the operator has not said yet": {
+			breakIt: func(t *testing.T, w *world) { w.createUnschedulable(t, "web-1") },
+			from:    "web-1", kind: "PersistentVolume", reason: listenersv1alpha1.ReasonPinnedToNode, text: "and Pod web-1 cannot be scheduled",
 		},
 		"the annotation of the claim was changed": {
 			breakIt: func(t *testing.T, w *world) {
@@ -151,6 +214,10 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 					newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonNotAccepted))
 			},
 			kind: "Listener", reason: listenersv1alpha1.ReasonInvalidPorts, text: "message of InvalidPorts",
+		},
+		"the Listener is being deleted": {
+			breakIt: func(t *testing.T, w *world) { w.beginToDelete(t, w.listener) },
+			kind:    "Listener", reason: listenersv1alpha1.ReasonListenerTerminating, text: "is being deleted",
 		},
 		"the operator does not run": {
 			breakIt: func(t *testing.T, w *world) {
@@ -188,6 +255,15 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			from: "listener/web", kind: "Ingress", reason: listenersv1alpha1.ReasonWaitingForIngress, text: "Ingress controller",
 		},
+		"there is no Ingress": {
+			breakIt: func(t *testing.T, w *world) {
+				w.class.Spec = listenersv1alpha1.ListenerClassSpec{ServiceType: listenersv1alpha1.ServiceTypeClusterIP, Ingress: &listenersv1alpha1.IngressExposure{
+					ClassName: "nginx", HostTemplate: "{listener}.{namespace}.example",
+				}}
+				w.update(t, w.class)
+			},
+			kind: "Ingress", text: "none belongs to Listener web",
+		},
 		"another owner has the Service": {
 			breakIt: func(t *testing.T, w *world) {
 				w.service.OwnerReferences = nil
@@ -202,6 +278,13 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "not among them",
 		},
+		"the Service has no endpoint": {
+			breakIt: func(t *testing.T, w *world) {
+				w.endpoints.Endpoints = []discoveryv1.Endpoint{}
+				w.update(t, w.endpoints)
+			},
+			kind: "Endpoints", text: "no Pod belongs to the Service",
+		},
 		"no endpoint is ready": {
 			breakIt: func(t *testing.T, w *world) {
 				w.endpoints.Endpoints[0].Conditions.Ready = ptr.To(false)
@@ -212,6 +295,22 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		"there are no PodListeners": {
 			breakIt: func(t *testing.T, w *world) { w.remove(t, w.podListeners) },
 			kind:    "PodListeners", text: "does not exist",
+		},
+		"PodListeners lack a volume of the Pod": {
+			breakIt: func(t *testing.T, w *world) {
+				w.podListeners.Spec.Listeners = map[string]listenersv1alpha1.PodListener{}
+				w.update(t, w.podListeners)
+			},
+			kind: "PodListeners", text: "has no entry for volume",
+		},
+		"a volume has no address yet": {
+			breakIt: func(t *testing.T, w *world) {
+				entry := w.podListeners.Spec.Listeners["listener"]
+				entry.IngressAddresses = nil
+				w.podListeners.Spec.Listeners["listener"] = entry
+				w.update(t, w.podListeners)
+			},
+			kind: "PodListeners", reason: listenersv1alpha1.ReasonWaitingForAddress, text: "has no address yet",
 		},
 		"the node has no agent": {
 			breakIt: func(t *testing.T, w *world) {
@@ -235,11 +334,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		"the node of a Pod that has to end is not ready": {
 			breakIt: func(t *testing.T, w *world) {
 				w.stopNode(t)
-				w.pod.Finalizers = []string{"example.com/keep"}
-				w.update(t, w.pod)
-				if err := w.Delete(t.Context(), w.pod); err != nil {
-					t.Fatal(err)
-				}
+				w.beginToDelete(t, w.pod)
 			},
 			kind: "Node", reason: listenersv1alpha1.ReasonNodesNotReady, text: "is not ready",
 		},
@@ -332,6 +427,31 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			},
 			from: "sts/db", kind: "StatefulSet", reason: "FailedCreate", text: "security context constraint",
 		},
+		"a workload lacks a Pod, because further ones are refused": {
+			breakIt: func(t *testing.T, w *world) {
+				set := w.statefulSet()
+				w.create(t, set)
+				pod := w.newPod("db-0", "web")
+				pod.Labels, pod.Spec.NodeName = w.pod.Labels, w.node.Name
+				pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))}
+				w.createRunning(t, pod)
+				w.event(t, set, "FailedCreate", "exceeded quota")
+			},
+			from: "sts/db", kind: "StatefulSet", reason: "FailedCreate", text: "exceeded quota",
+		},
+		"a Deployment has no Pod, because each is refused": {
+			breakIt: func(t *testing.T, w *world) {
+				spec := w.statefulSet().Spec
+				meta := metav1.ObjectMeta{Namespace: w.namespace, Name: "db"}
+				deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: spec.Selector, Template: spec.Template}}
+				w.create(t, deployment)
+				set := &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: spec.Selector, Template: spec.Template}}
+				set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+				w.create(t, set)
+				w.event(t, set, "FailedCreate", "exceeded quota")
+			},
+			from: "deploy/db", kind: "Deployment", reason: "FailedCreate", text: "exceeded quota",
+		},
 		"the Pod of a workload is broken": {
 			breakIt: func(t *testing.T, w *world) {
 				set := w.statefulSet()
@@ -367,10 +487,12 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 }
 
 // TestWhyNamesWhyAPodIsPending: the operator creates the Listener of a claim when the Pod is bound to a node, so a
-// missing one is not the cause.
+// missing one is not the cause, and neither is an annotation that was changed.
 func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 	w := newWorld(t)
 	w.remove(t, w.listener)
+	w.claim.Annotations[names.AnnotationListenerClass] = "another"
+	w.update(t, w.claim)
 	for _, tc := range []struct{ reason, message, kind string }{
 		{"Unschedulable", "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available.", "Pod"},
 		{"Unschedulable", "0/3 nodes are available: 3 Insufficient memory.", "Pod"},
@@ -385,6 +507,8 @@ func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 		{"SchedulerError", "running PreBind plugin: timed out", "Pod"},
 		{"Unschedulable", "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.", "PersistentVolumeClaim"},
 		{"Unschedulable", `0/3 nodes are available: persistentvolumeclaim "waiting" not found.`, "PersistentVolumeClaim"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) had volume node affinity conflict.", "PersistentVolumeClaim"},
+		{"Unschedulable", "0/3 nodes are available: 3 node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s).", "PersistentVolumeClaim"},
 	} {
 		t.Run(tc.message, func(t *testing.T) {
 			claimName := w.claim.Name
@@ -397,7 +521,11 @@ func TestWhyNamesWhyAPodIsPending(t *testing.T) {
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: tc.reason, Message: tc.message}}
 			w.updateStatus(t, pod)
 			out, err := run(t, apiserver.Config(t), "why", pod.Name, "-n", w.namespace, "-o", "json")
-			p := decode(t, out, err).Problem
+			r := decode(t, out, err)
+			if slices.ContainsFunc(r.Findings, func(f found) bool { return f.Kind == "Listener" && f.State == "Failed" }) {
+				t.Errorf("the Listener is wrong in\n%s", out)
+			}
+			p := r.Problem
 			if p == nil || p.Kind != tc.kind || tc.kind == "Pod" && (p.Reason != tc.reason || p.Message != tc.message) {
 				t.Errorf("problem %+v in\n%s", p, out)
 			}
@@ -412,6 +540,20 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 	}{
 		"everything is right":                  {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
 		"the Pod started with another address": {func(t *testing.T, w *world) { w.outdated(t, false) }, "see what is marked with ! at PodListeners"},
+		"a port that no container declares": {func(t *testing.T, w *world) {
+			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonPortNotDeclared))
+		}, "see what is marked with ! at Listener"},
+		"a Listener without Pods": {func(t *testing.T, w *world) {
+			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonReserved))
+			w.endpoints.Endpoints = []discoveryv1.Endpoint{}
+			w.update(t, w.endpoints)
+		}, "there are none, because no Pod mounts the Listener"},
+		"a class that no longer allows the namespace": {func(t *testing.T, w *world) {
+			w.class.Spec.AllowedNamespaces = &listenersv1alpha1.AllowedNamespaces{Names: []string{"elsewhere"}}
+			w.update(t, w.class)
+			w.listener.Status.KeptClassName = w.class.Name
+			w.updateStatus(t, w.listener)
+		}, "see what is marked with ! at ListenerClass"},
 		"a Pod that is not ready gets requests": {func(t *testing.T, w *world) {
 			w.service.Spec.PublishNotReadyAddresses = true
 			w.update(t, w.service)

@@ -1,7 +1,10 @@
 package plugin_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -212,6 +215,17 @@ func (w *world) newPod(name, claimName string) *corev1.Pod {
 	}
 }
 
+// createUnschedulable creates a Pod that mounts the claim, and that no node can take.
+func (w *world) createUnschedulable(t *testing.T, name string) {
+	pod := w.newPod(name, w.claim.Name)
+	w.create(t, pod)
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/2 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity, 1 node(s) were unschedulable.",
+	}}
+	w.updateStatus(t, pod)
+}
+
 // event creates an event of the operator about an object.
 func (w *world) event(t *testing.T, o client.Object, reason, message string) {
 	t.Helper()
@@ -222,7 +236,7 @@ func (w *world) event(t *testing.T, o client.Object, reason, message string) {
 func (w *world) eventOf(t *testing.T, kind string, o client.Object, reason, message string) {
 	t.Helper()
 	w.create(t, &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "event-"},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprint("event-", time.Now().UnixNano())}, // listed in this order
 		InvolvedObject:      corev1.ObjectReference{Kind: kind, Namespace: w.namespace, Name: o.GetName(), UID: o.GetUID()},
 		ReportingController: names.EventReporter, ReportingInstance: "test", Action: "Test", Type: corev1.EventTypeWarning,
 		Reason: reason, Message: message, EventTime: metav1.NowMicro(),
@@ -261,6 +275,16 @@ func (w *world) updateStatus(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := w.Status().Update(t.Context(), o); err != nil {
 		t.Fatalf("updating the status of %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// beginToDelete deletes an object that a finalizer keeps.
+func (w *world) beginToDelete(t *testing.T, o client.Object) {
+	t.Helper()
+	o.SetFinalizers([]string{"example.com/keep"})
+	w.update(t, o)
+	if err := errors.Join(w.Delete(t.Context(), o), w.Get(t.Context(), client.ObjectKeyFromObject(o), o)); err != nil {
+		t.Fatalf("deleting %T %s: %v", o, o.GetName(), err)
 	}
 }
 

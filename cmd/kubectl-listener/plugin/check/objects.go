@@ -128,6 +128,28 @@ func (x *Examination) selectorProblem(ctx context.Context, f Finding, pvc *corev
 	return f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
 }
 
+// Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.
+func Pin(pv *corev1.PersistentVolume, name string, node *corev1.Node) Finding {
+	f := Finding{Kind: "PersistentVolume", Name: pv.Name}
+	if !claim.NodeLost(node) {
+		return f.OK("is pinned to node %s", name)
+	}
+	what := "does not exist"
+	if node != nil {
+		what = "is out of service"
+	}
+	message := fmt.Sprintf("of claim %s/%s is pinned to node %s, which %s", pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name, name, what)
+	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
+		message += ", since " + since
+	}
+	return f.Failed(listenersv1alpha1.ReasonNodeLost, message, RemedyNodeLost+Release(pv.Spec.ClaimRef))
+}
+
+// Release returns the command that releases the volume of a claim from its node.
+func Release(claim *corev1.ObjectReference) string {
+	return fmt.Sprintf("kubectl listener release %s --namespace %s", claim.Name, claim.Namespace)
+}
+
 // Described returns what a class does, or which of its settings have no effect.
 func (f Finding) Described(class *listenersv1alpha1.ListenerClass) Finding {
 	if ignored := slices.Concat(exposure.IgnoredSettings(class), exposure.UnknownOverrides(class)); len(ignored) > 0 {

@@ -147,29 +147,10 @@ func (d *doctor) volumes(ctx context.Context) {
 	for i := range volumes.Items {
 		pv := &volumes.Items[i]
 		if pinned := index.PinnedNodes(pv); claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil && len(pinned) > 0 {
-			findings = append(findings, pinFinding(pv, pinned[0], existing[pinned[0]]))
+			findings = append(findings, check.Pin(pv, pinned[0], existing[pinned[0]]))
 		}
 	}
 	d.AddAll(findings, "PersistentVolumes", "%d are pinned to nodes that exist")
-}
-
-// pinFinding returns whether the node of a pinned volume is lost. node is nil if it does not exist.
-func pinFinding(pv *corev1.PersistentVolume, name string, node *corev1.Node) check.Finding {
-	f := check.Finding{Kind: "PersistentVolume", Name: pv.Name}
-	if !claim.NodeLost(node) {
-		return f.OK("is pinned to node %s", name)
-	}
-	what := "does not exist"
-	if node != nil {
-		what = "is out of service"
-	}
-	owner := client.ObjectKey{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}
-	message := fmt.Sprintf("of claim %s is pinned to node %s, which %s", owner, name, what)
-	if since := pv.Annotations[names.AnnotationLostSince]; since != "" {
-		message += ", since " + since
-	}
-	return f.Failed(listenersv1alpha1.ReasonNodeLost, message,
-		fmt.Sprintf("%skubectl listener release %s --namespace %s", check.RemedyNodeLost, owner.Name, owner.Namespace))
 }
 
 // outdated checks for Pods whose addresses have changed since they started.

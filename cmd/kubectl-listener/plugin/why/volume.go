@@ -62,21 +62,20 @@ func (w *walk) pin(ctx context.Context, pv *corev1.PersistentVolume) {
 		return
 	}
 	node := &corev1.Node{}
-	release := fmt.Sprintf("kubectl listener release %s --namespace %s", pv.Spec.ClaimRef.Name, pv.Spec.ClaimRef.Namespace)
 	switch found := w.Get(ctx, types.NamespacedName{Name: pinned[0]}, node); {
 	case found == check.Forbidden:
 		w.Add(f.OK("is pinned to node %s", pinned[0]))
 	case found == check.Missing:
-		w.Add(f.Failed(listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("is pinned to node %s, which does not exist", pinned[0]), check.RemedyNodeLost+release))
+		w.Add(check.Pin(pv, pinned[0], nil))
 	case claim.NodeLost(node):
-		w.Add(f.Failed(listenersv1alpha1.ReasonNodeLost, fmt.Sprintf("is pinned to node %s, which is out of service", pinned[0]), check.RemedyNodeLost+release))
+		w.Add(check.Pin(pv, pinned[0], node))
 	default:
-		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef, release))
+		w.Add(w.stuck(ctx, f.OK("is pinned to node %s", strings.Join(pinned, ", ")), pv.Spec.ClaimRef))
 	}
 }
 
 // stuck follows the Pods that wait for the node of a pinned volume. f is the finding if none does.
-func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference, release string) check.Finding {
+func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectReference) check.Finding {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID}}
 	for _, pod := range w.Pods(ctx, pvc) {
 		if scheduled := check.PodCondition(&pod, corev1.PodScheduled); scheduled == nil || scheduled.Status != corev1.ConditionFalse {
@@ -87,7 +86,7 @@ func (w *walk) stuck(ctx context.Context, f check.Finding, owner *corev1.ObjectR
 			message = event.Message
 		}
 		return f.Failed(listenersv1alpha1.ReasonPinnedToNode, message,
-			"Let the node take the Pod: it may be cordoned, full, or have a taint. Or give the address up: "+release+" --force")
+			"Let the node take the Pod: it may be cordoned, full, or have a taint. Or give the address up: "+check.Release(owner)+" --force")
 	}
 	return f
 }

@@ -1,0 +1,47 @@
+package topology
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+)
+
+func TestTheFirstOfTheWorstFindingsIsShown(t *testing.T) {
+	findings := []check.Finding{
+		{Kind: "Node", State: check.OK}, {Kind: "Pod", State: check.Failed}, {Kind: "Service", State: check.Warning},
+		{Kind: "Route", State: check.Unknown}, {Kind: "Route", State: check.Unknown, Name: "second"},
+	}
+	if got := worst(findings, func(kind string) bool { return kind != "Pod" }); got != findings[3] {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A Pod may mount a Listener more than once.
+func TestPodIsLinkedToAListenerOnce(t *testing.T) {
+	object, published := &corev1.Pod{}, &listenersv1alpha1.PodListeners{}
+	object.Namespace, object.Spec.Volumes = "shop", []corev1.Volume{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	published.Spec.Listeners = map[string]listenersv1alpha1.PodListener{"a": {ListenerName: "web"}, "b": {ListenerName: "web"}, "c": {ListenerName: "own"}}
+	want := []types.NamespacedName{{Namespace: "shop", Name: "web"}, {Namespace: "shop", Name: "own"}}
+	if got := newPod(t.Context(), nil, object, published).listeners; !slices.Equal(got, want) {
+		t.Errorf("Listeners %q, want %q", got, want)
+	}
+}
+
+func TestNodeHasWhatIsKnownAboutIt(t *testing.T) {
+	g, own := &graph{nodes: map[string]*node{}}, check.Finding{Kind: "Node", Name: "node-1", State: check.OK}
+	g.addNode(&pod{node: "node-1", subject: subject{report: &check.Report{Findings: []check.Finding{
+		own, {Kind: "Node", Name: "node-2", State: check.Failed}, {Kind: "Pod", Name: "node-1", State: check.Failed},
+	}}}})
+	g.addNode(&pod{node: "node-3", subject: subject{report: &check.Report{}}})
+	if got := g.nodes["node-1"].says; got != own {
+		t.Errorf("node-1: %+v", got)
+	}
+	if got := g.nodes["node-3"].says.State; got != check.Unknown {
+		t.Errorf("node-3: %s", got)
+	}
+}

@@ -1,0 +1,68 @@
+package listener_test
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
+	"github.com/listener-operator/listener-operator/internal/index"
+	"github.com/listener-operator/listener-operator/internal/names"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
+)
+
+// After a StatefulSet was scaled down, its claims still exist, and one of them is pinned.
+func TestAddressesOfClaimsThatNoPodMountsAreLeftOut(t *testing.T) {
+	f := newFixture(t, nil, listenersv1alpha1.ListenerClassSpec{
+		ServiceType:                  listenersv1alpha1.ServiceTypeNodePort,
+		ServiceExternalTrafficPolicy: ptr.To(corev1.ServiceExternalTrafficPolicyLocal),
+	})
+	l := f.createListener(nil)
+	var nodes []*corev1.Node
+	var volumes []*corev1.PersistentVolume
+	for i := range 3 {
+		node := f.createNodeAs(metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", f.key.Namespace, i)}, fmt.Sprintf("10.4.0.%d", i))
+		nodes, volumes = append(nodes, node), append(volumes, f.createVolume(node.Name))
+	}
+	pinned := volumes[2]
+	f.change(pinned, func() { pinned.Spec.NodeAffinity = index.NodeAffinity(nodes[2].Name) })
+	start := func(i int) *corev1.Pod {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: f.key.Namespace, Name: fmt.Sprintf("web-%d", i), Labels: map[string]string{names.PodMountLabel(l.UID): l.Name},
+			},
+			Spec: corev1.PodSpec{
+				NodeName: nodes[i].Name, Containers: []corev1.Container{{Name: "web", Image: "web"}},
+				Volumes: []corev1.Volume{objects.ClaimVolume("listener", fmt.Sprintf("listener-web-%d", i))},
+			},
+		}
+		f.Expect(f.client.Create(t.Context(), pod)).To(Succeed())
+		f.Expect(f.client.Create(t.Context(), &listenersv1alpha1.PodListeners{
+			ObjectMeta: newMountMeta(pod),
+			Spec: listenersv1alpha1.PodListenersSpec{NodeName: nodes[i].Name, Listeners: map[string]listenersv1alpha1.PodListener{
+				"listener": {Scope: listenersv1alpha1.ListenerScopeNode, ListenerName: f.key.Name, PersistentVolumeName: volumes[i].Name},
+			}},
+		})).To(Succeed())
+		return pod
+	}
+	start(0)
+	others := []*corev1.Pod{start(1), start(2)}
+	f.eventuallyAddresses("10.4.0.0", "10.4.0.1", "10.4.0.2")
+
+	for _, pod := range others {
+		f.Expect(f.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0))).To(Succeed())
+	}
+	l = f.eventuallyAddresses("10.4.0.0")
+	f.Expect(l.Status.UnusedNodes).To(Equal([]string{nodes[1].Name, nodes[2].Name}))
+	f.Expect(l.Status.Conditions).To(ContainElement(HaveField("Message", ContainSubstring(nodes[1].Name+" (no Pod on it mounts the Listener)"))))
+	f.Expect(l.Status.Summary.Nodes).To(Equal(nodes[0].Name))
+	f.Expect(index.VolumeNodes(volumes[1])).To(Equal([]string{nodes[1].Name}))
+
+	start(2)
+	f.eventuallyAddresses("10.4.0.0", "10.4.0.2")
+}
