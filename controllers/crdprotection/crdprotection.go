@@ -1,6 +1,6 @@
-// Package crdprotection protects the CustomResourceDefinitions of the operator from deletion while there are Listeners:
-// with them, the API server deletes all Listeners of the cluster, and the garbage collector their Services. Uninstalling
-// by some tools does that, and so does a single mistaken command.
+// Package crdprotection protects the CustomResourceDefinitions of the operator from deletion while there are
+// Listeners: with them, the API server deletes all Listeners of the cluster, and the garbage collector their Services.
+// Uninstalling by some tools does that, and so does a single mistaken command.
 //
 // A policy denies the deletion while it is bound, and the controller binds it while there are Listeners. An annotation
 // on a CustomResourceDefinition permits its deletion at any time, because the operator may be gone before them.
@@ -48,8 +48,8 @@ type Reconciler struct {
 	applier *apply.Applier
 }
 
-// SetupWithManager registers the controller, which runs at the start, when Listeners come and go, and when the policy or
-// its binding changes.
+// SetupWithManager registers the controller, which runs at the start, when Listeners come and go, and when the policy
+// or its binding changes.
 func (r *Reconciler) SetupWithManager(mgr manager.Manager) error {
 	r.applier = apply.New(r.Client, names.FieldManagerOperator)
 	isOurs := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name }))

@@ -13,7 +13,7 @@ import (
 const configurationCRD = "listeneroperators.listener-operator.dev"
 
 // ConfigurationCRD returns a reference to the CustomResourceDefinition of the configuration. It owns the policies that
-// exist as long as the operator is installed, whether there is a configuration or not, and the operator cannot change it.
+// exist as long as the operator is installed, whether there is a configuration or not. The operator cannot change it.
 func ConfigurationCRD(ctx context.Context, reader client.Reader) (metav1.OwnerReference, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))

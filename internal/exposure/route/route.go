@@ -98,8 +98,8 @@ func tlsOf(class *listenersv1alpha1.RouteExposure) map[string]any {
 }
 
 // mustRecreate reports whether the existing Route cannot be changed to the desired one: OpenShift generates a host only
-// for a new Route, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy. When
-// a host is no longer requested, OpenShift ignores that, or leaves the Route without a host.
+// for a new Route, ignores the subdomain of a Route with a host, and does not allow a change of the wildcard policy.
+// When a host is no longer requested, OpenShift ignores that, or leaves the Route without a host.
 func mustRecreate(existing *routev1.Route, class *listenersv1alpha1.RouteExposure, desiredHost string) bool {
 	none := listenersv1alpha1.RouteWildcardPolicyNone
 	switch {
