@@ -76,9 +76,9 @@ func (z *zooKeeper) use(when string, servers int) {
 	}
 	slices.Sort(z.written)
 	for _, name := range names {
-		z.at(when, name, endpoints[name], func(c *zk.Conn) error { return z.read(c, servers) })
+		z.at(when, name, endpoints[name], z.read)
 	}
-	z.at(when, "", strings.Join(slices.Collect(maps.Values(endpoints)), ","), func(c *zk.Conn) error { return z.read(c, servers) })
+	z.at(when, "", strings.Join(slices.Collect(maps.Values(endpoints)), ","), z.read)
 	z.Logf("%s: used %d servers, which have %d nodes", when, servers, len(z.written))
 }
 
@@ -121,9 +121,9 @@ func create(c *zk.Conn, path string) error {
 	return err
 }
 
-// read returns an error unless the server has what was written, and tells clients of all servers, but no addresses to
-// use instead of those that they have.
-func (z *zooKeeper) read(c *zk.Conn, servers int) error {
+// read returns an error unless the server has what was written, and tells clients no addresses to use instead of those
+// that they have.
+func (z *zooKeeper) read(c *zk.Conn) error {
 	if _, err := c.Sync("/"); err != nil {
 		return err
 	}
@@ -136,12 +136,12 @@ func (z *zooKeeper) read(c *zk.Conn, servers int) error {
 	if diff := cmp.Diff(z.written, got); diff != "" {
 		return fmt.Errorf("nodes (-written +read):\n%s", diff)
 	}
-	config, _, err := c.Get("/zookeeper/config")
+	config, _, err := c.Get("/zookeeper/config") // it may have an earlier list of servers, from a snapshot
 	if err != nil {
 		return err
 	}
-	if strings.Count(string(config), "server.") != servers || strings.Contains(string(config), ";") {
-		return fmt.Errorf("the configuration for clients is %q, want %d servers without addresses for clients", config, servers)
+	if !strings.Contains(string(config), "server.1=") || strings.Contains(string(config), ";") {
+		return fmt.Errorf("the configuration for clients is %q, want servers without addresses for clients", config)
 	}
 	return nil
 }
