@@ -143,7 +143,7 @@ func populate(t *testing.T) {
 	if err := c.Status().Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	for app, port := range map[string]string{"web": "http", "redis": "client", "postgresql": "postgresql"} { // those of the recipes by label
+	for app, port := range map[string]string{"web": "http", "redis": "client", "postgresql": "postgresql", "zookeeper": "client"} { // those of the recipes by label
 		listener := &listenersv1alpha1.Listener{ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: "listener-" + app + "-0", Labels: map[string]string{"app": app},
 		}}

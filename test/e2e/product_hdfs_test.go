@@ -44,11 +44,7 @@ func TestProductHDFS(t *testing.T) {
 	added, deleteNode := s.addReplicaOnNewNode("hdfs-datanode", 4)
 	h.use("after scaling up", 4)
 
-	s.must(deleteNode())
-	moved := s.awaitReady(added.Name, added)
-	if moved.Spec.NodeName == added.Spec.NodeName {
-		t.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)
-	}
+	s.loseNodeOf(added, deleteNode)
 	s.restart("hdfs-namenode-0") // until then, it tells clients the former address: HDFS-17877
 	h.use("after the loss of a node", 4)
 

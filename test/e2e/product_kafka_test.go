@@ -37,11 +37,7 @@ func TestProductKafka(t *testing.T) {
 	k.use("after scaling up", 4)
 	port := k.advertised(3)
 
-	s.must(deleteNode())
-	moved := s.awaitReady(added.Name, added)
-	if moved.Spec.NodeName == added.Spec.NodeName {
-		t.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)
-	}
+	s.loseNodeOf(added, deleteNode)
 	k.use("after the loss of a node", 4)
 
 	s.scale("kafka", 3)

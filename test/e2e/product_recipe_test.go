@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +61,12 @@ func (s *scenario) logProducts() {
 		s.logKubectl(context.Background(), "-n", s.namespace, "logs", pods.Items[i].Name, "--all-containers", "--tail=30")
 	}
 }
+
+// asUser are the replacements that a recipe without a user needs on a cluster that chooses none, as its page says.
+var asUser = []string{"runAsNonRoot: true", fmt.Sprintf("runAsNonRoot: true, runAsUser: %d, runAsGroup: %[1]d, fsGroup: %[1]d", chosenUser)}
+
+// chosenUser is the user in asUser.
+const chosenUser = 1000
 
 // applyRecipe creates the objects of a recipe, as a user does. replacements are pairs of texts.
 func (s *scenario) applyRecipe(name string, replacements ...string) {
@@ -146,17 +151,34 @@ func (s *scenario) scale(name string, replicas int32) {
 // the Pod, and a function that deletes the node.
 func (s *scenario) addReplicaOnNewNode(name string, replicas int32) (p *corev1.Pod, deleteNode func() error) {
 	s.Helper()
-	others := testbed.Nodes()
-	_, deleteNode = s.startNode()
-	uncordon := s.cordon(others...)
-	s.scale(name, replicas)
-	uncordon()
 	p = &corev1.Pod{}
+	node, deleteNode := s.onNewNode(func() { s.scale(name, replicas) })
 	s.get(p, s.key(fmt.Sprintf("%s-%d", name, replicas-1)))
-	if slices.Contains(others, nodeOf(p)) {
+	if nodeOf(p) != node {
 		s.Fatalf("%s is on %s", p.Name, p.Spec.NodeName)
 	}
 	return p, deleteNode
+}
+
+// onNewNode calls a function while new Pods are scheduled to a node that has just joined only. It returns the node, and
+// a function that deletes it.
+func (s *scenario) onNewNode(do func()) (node int, deleteNode func() error) {
+	s.Helper()
+	others := testbed.Nodes()
+	node, deleteNode = s.startNode()
+	uncordon := s.cordon(others...)
+	do()
+	uncordon()
+	return node, deleteNode
+}
+
+// loseNodeOf deletes the node of a replica for good, and waits until the replica is ready on another.
+func (s *scenario) loseNodeOf(p *corev1.Pod, deleteNode func() error) {
+	s.Helper()
+	s.must(deleteNode())
+	if moved := s.awaitReady(p.Name, p); moved.Spec.NodeName == p.Spec.NodeName {
+		s.Errorf("%s is on %s again", moved.Name, moved.Spec.NodeName)
+	}
 }
 
 // endpoints returns the addresses for clients that the status of a Listener has for a port, as one string.

@@ -10,16 +10,17 @@ import (
 	"github.com/listener-operator/listener-operator/test/cluster"
 )
 
-// The names of Apache's own images, which recipes use. The images of this package have them on test clusters.
+// The names of the published images, which recipes use. The images of this package have them on test clusters.
 const (
-	KafkaImage = "apache/kafka:4.0.1"
-	HDFSImage  = "apache/hadoop:3.4.1"
+	KafkaImage     = "apache/kafka:4.0.1"
+	HDFSImage      = "apache/hadoop:3.4.1"
+	ZooKeeperImage = "zookeeper:3.9.4"
 )
 
 // hadoopDir is the directory of HDFS in HDFSImage.
 const hadoopDir = "/opt/hadoop/share/hadoop/hdfs"
 
-// User is the user and the group that the products run as, in Apache's images, too.
+// User is the user and the group that Kafka and HDFS run as, in Apache's images, too.
 const User = 1000
 
 // Kafka returns the spec of an image with Apache Kafka's jars where KafkaImage has them.
@@ -35,6 +36,22 @@ func HDFS(ctx context.Context) (image.Spec, error) {
 	for _, program := range []string{"hdfs", "datanode"} {
 		spec.Dirs[hadoopDir+"/webapps/"+program] = 0o755
 	}
+	return spec, nil
+}
+
+// ZooKeeper returns the spec of an image with the jars of Apache ZooKeeper where ZooKeeperImage has them.
+func ZooKeeper(ctx context.Context) (image.Spec, error) {
+	spec, err := java(ctx, "zookeeper", "/apache-zookeeper-3.9.4-bin/lib")
+	if err != nil {
+		return image.Spec{}, err
+	}
+	spec.User = "" // the published image begins as root
+	// Without it, the logger logs everything.
+	spec.Files["/conf/logback.xml"] = image.File{Content: []byte(`<configuration>
+  <appender name="CONSOLE" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %p %m%n</pattern></encoder></appender>
+  <root level="INFO"><appender-ref ref="CONSOLE"/></root>
+</configuration>
+`)}
 	return spec, nil
 }
 

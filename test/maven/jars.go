@@ -22,7 +22,7 @@ import (
 // locked has a directory for each product: pom.xml names the jars by their versions, and sha256sums, in the format of
 // the program of that name, all jars that these need.
 //
-//go:embed kafka hdfs
+//go:embed kafka hdfs zookeeper
 var locked embed.FS
 
 // plugin is the goal of Maven that copies jars.

@@ -72,12 +72,12 @@ func violations(t *testing.T, scc *securityv1.SecurityContextConstraints, pod *c
 	if err := corev1conversions.Convert_v1_Pod_To_core_Pod(pod.DeepCopy(), &internal, nil); err != nil {
 		t.Fatal(err)
 	}
-	before := internal.DeepCopy()
+	before := internal.Spec.Containers[0].SecurityContext.RunAsUser
 	var why []string
 	for _, err := range sccmatching.AssignSecurityContext(provider, &internal, nil) {
 		why = append(why, err.Error())
 	}
-	if user := internal.Spec.Containers[0].SecurityContext.RunAsUser; len(why) == 0 && *user != *before.Spec.Containers[0].SecurityContext.RunAsUser {
+	if user := internal.Spec.Containers[0].SecurityContext.RunAsUser; len(why) == 0 && before != nil && *user != *before {
 		t.Errorf("admission changes the user to %d", *user)
 	}
 	return why

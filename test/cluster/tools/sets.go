@@ -64,6 +64,7 @@ var sets = map[string]Set{
 		Module: "sigs.k8s.io/external-dns",
 		Hint:   "external-dns with all its providers, about 3 minutes on two cores",
 	},
+	"nats":             {Hint: "the server of NATS, less than a minute on two cores"},
 	"network-policies": {Hint: "what enforces NetworkPolicies, less than a minute on two cores after Kubernetes"},
 	"coredns":          {Hint: "CoreDNS with the plugins in use, about 1 minute on two cores"},
 	"operator-sdk": {
