@@ -106,8 +106,8 @@ verify: generate bundle lint ## Check that generated files are current, and that
 
 ##@ Test
 
-# Tests wait more than they compute, so two things at a time run. What each prints appears when it ends.
-PARALLEL := $(MAKE) -j2 --output-sync=target
+# Tests wait more than they compute, so two sets of them run at a time.
+PARALLEL := $(MAKE) -j2
 
 .PHONY: test
 test: test-apiserver ## Run all tests.
