@@ -22,7 +22,7 @@ import (
 // other projects, whose definitions this repository does not have.
 var unserved = map[string]bool{
 	"Application": true, "Elasticsearch": true, "ImageSetConfiguration": true, "Kustomization": true, "Pooler": true,
-	"RabbitmqCluster": true,
+	"RabbitmqCluster": true, "ZookeeperCluster": true,
 }
 
 // wholes are objects that a fragment on a page may be a part of, each with the path of the part. An element of a list
