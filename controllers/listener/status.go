@@ -179,7 +179,8 @@ func warning(s *snapshot) (reason, message string) {
 
 func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alpha1.ListenerStatus) metav1.Condition {
 	if len(status.IngressAddresses) > 0 {
-		message := "reachable at " + status.IngressAddresses[0].Address
+		const reachable = "reachable at "
+		message := reachable + status.IngressAddresses[0].Address
 		if more := len(status.IngressAddresses) - 1; more > 0 {
 			message += fmt.Sprintf(" and %d more", more)
 		}
@@ -189,7 +190,7 @@ func readyCondition(s *snapshot, o *outcome, a addresses, status *listenersv1alp
 			reason = listenersv1alpha1.ReasonPreviousExposure // by which new Pods wait
 			message += fmt.Sprintf(" through the previous exposure, until that of ListenerClass %s is complete: %s", s.class.Name, a.desired.Message)
 		case o.idleReason != "":
-			reason, message = o.idleReason, o.idleMessage+"; "+message
+			reason, message = o.idleReason, o.idleMessage+"; its addresses are kept: "+strings.TrimPrefix(message, reachable)
 		case a.published.Message != "":
 			message += "; left out: " + a.published.Message
 		}

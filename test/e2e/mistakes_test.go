@@ -3,11 +3,14 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,6 +54,21 @@ func TestSilentMistakesAreReported(t *testing.T) {
 	s.get(&pvc, s.key("listener-web-0"))
 	s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = "other" })
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "listener-web-0", listenersv1alpha1.ReasonSelectorChanged, class.Name))
+	// The same mistake once more is counted by its event.
+	s.get(&pvc, s.key("listener-web-0"))
+	s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = "another" })
+	s.eventually(func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := api.List(ctx, &list, client.InNamespace(s.namespace)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Reason == listenersv1alpha1.ReasonSelectorChanged && e.Series != nil {
+				return nil
+			}
+		}
+		return errors.New("no event has counted the second mistake")
+	})
 
 	shared := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
