@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -32,6 +33,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // operators is the namespace of the operator in these tests.
@@ -158,6 +160,70 @@ func doctor(t *testing.T) result {
 	t.Helper()
 	out, err := run(t, apiserver.PlainConfig(t), "doctor", "--output", "json")
 	return decode(t, out, err)
+}
+
+// longAgo is when something began to wait that ought to be over.
+func longAgo() metav1.Time { return metav1.NewTime(time.Now().Add(-time.Hour)) }
+
+// says lets the Listener have a condition, and returns a function that restores its status.
+func (i *installed) says(t *testing.T, condition metav1.Condition) func() {
+	t.Helper()
+	status := i.listener.Status.DeepCopy()
+	i.notReady(t, condition)
+	return func() {
+		i.listener.Status = status
+		i.updateStatus(t, i.listener)
+	}
+}
+
+// pending creates a Pod that has been waiting for long, for the scheduler if that says something.
+func (i *installed) pending(t *testing.T, pod *corev1.Pod, scheduler string) func() {
+	t.Helper()
+	i.create(t, pod)
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: longAgo()}
+	if scheduler != "" {
+		scheduled.Status, scheduled.Reason, scheduled.Message = corev1.ConditionFalse, corev1.PodReasonUnschedulable, scheduler
+	}
+	pod.Status.Conditions = []corev1.PodCondition{scheduled}
+	i.updateStatus(t, pod)
+	return func() { i.remove(t, pod) }
+}
+
+// starting creates a Pod that has been starting for long, with an event. ingress are the addresses of its volume.
+func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAddress, reason, reporter, message string) func() {
+	t.Helper()
+	pod := i.newPod("bound", i.claim.Name)
+	pod.Spec.NodeName = i.node.Name
+	repair := i.pending(t, pod, "")
+	known := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, i.node.Name)
+	known.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
+		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: ingress, PersistentVolumeName: i.volume.Name, ListenerName: i.listener.Name,
+	}
+	operator := i.operator(t)
+	if err := operator.Create(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	i.create(t, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: i.namespace, GenerateName: "event-"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: i.namespace, Name: pod.Name, UID: pod.UID},
+		Source:         corev1.EventSource{Component: reporter}, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
+	})
+	return func() {
+		if err := operator.Delete(t.Context(), known); err != nil {
+			t.Fatal(err)
+		}
+		repair()
+	}
+}
+
+// operator returns a client of the operator: an admission policy denies writes of PodListeners to all others.
+func (i *installed) operator(t *testing.T) client.Client {
+	t.Helper()
+	operator, err := client.New(apiserver.WithToken(t, apiserver.PlainConfig(t), operators, names.Operator), client.Options{Scheme: apiserver.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return operator
 }
 
 // fault breaks an installation.
@@ -362,10 +428,7 @@ func faults() map[string]fault {
 		},
 		"a Pod started with another address": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				operator, err := client.New(apiserver.WithToken(t, apiserver.PlainConfig(t), operators, names.Operator), client.Options{Scheme: apiserver.Scheme()})
-				if err != nil { // an admission policy denies the write to all others
-					t.Fatal(err)
-				}
+				operator := i.operator(t)
 				patch := func(start string) {
 					t.Helper()
 					if err := operator.Patch(t.Context(), i.podListeners, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"startAddresses":`+start+`}}`))); err != nil {
@@ -376,6 +439,69 @@ func faults() map[string]fault {
 				return func() { patch("null") }
 			},
 			kind: "Pod", name: "web-0", text: "started with other addresses",
+		},
+		"a quota forbids the Service of a Listener": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.says(t, newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonQuotaExceeded))
+			},
+			kind: "Listener", name: "web", text: "message of QuotaExceeded",
+		},
+		"a Listener waits for a load balancer": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				waiting := newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+				waiting.LastTransitionTime = longAgo()
+				return i.says(t, waiting)
+			},
+			kind: "Listener", name: "web", text: "message of WaitingForLoadBalancer",
+		},
+		"the class of a Listener was deleted": {
+			breakIt: func(t *testing.T, i *installed) func() { return i.recreate(t, i.class) },
+			kind:    "Listener", name: "web", text: `ListenerClass "class-shop" does not exist`,
+		},
+		"a Pod waits for the node of its volume": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) were unschedulable.")
+			},
+			kind: "Pod", name: "stuck", text: "its volume is pinned to node node-shop: 0/2 nodes are available",
+		},
+		"a Pod waits for the node of its volume, and the operator says so": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newPod("stuck", i.claim.Name)
+				repair := i.pending(t, pod, "0/2 nodes are available: 1 node(s) were unschedulable.")
+				i.eventOf(t, "Pod", pod, listenersv1alpha1.ReasonPinnedToNode, "node node-shop is cordoned")
+				return repair
+			},
+			kind: "Pod", name: "stuck", text: "node node-shop is cordoned",
+		},
+		"a Pod cannot be scheduled": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newPod("large", "")
+				pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: objects.ClaimSpec(names.Driver)},
+				}}
+				return i.pending(t, pod, "0/2 nodes are available: 2 Insufficient cpu.")
+			},
+			kind: "Pod", name: "large", text: "2 Insufficient cpu",
+		},
+		"a Pod waits for the operator": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newPod("bound", i.claim.Name)
+				pod.Spec.NodeName = i.node.Name
+				return i.pending(t, pod, "")
+			},
+			kind: "Pod", name: "bound", text: "the operator has not written its addresses",
+		},
+		"a Pod waits for an address": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.starting(t, nil, listenersv1alpha1.ReasonWaitingForAddress, names.EventReporter, "no Pod of the Listener has a host port")
+			},
+			kind: "Pod", name: "bound", text: "no Pod of the Listener has a host port",
+		},
+		"a volume cannot be mounted": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.starting(t, addresses(), "FailedMount", "kubelet", `MountVolume.SetUp failed for volume "listener" : disk full`)
+			},
+			kind: "Pod", name: "bound", text: "disk full",
 		},
 		"a volume is pinned to a node that is out of service": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -463,6 +589,29 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		i.create(t, waiting)
 		defer i.remove(t, waiting)
 		i.event(t, waiting, listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for a Pod")
+		defer i.says(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))()
+		forPods := &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "idle"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &i.class.Name},
+		}
+		i.create(t, forPods)
+		defer i.remove(t, forPods)
+		idle := newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods)
+		idle.LastTransitionTime = longAgo()
+		forPods.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{idle}}
+		i.updateStatus(t, forPods)
+		i.createUnschedulable(t, "created-just-now")
+		defer i.remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "created-just-now"}})
+		gated := i.newPod("gated", i.claim.Name)
+		gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/queue"}}
+		defer i.pending(t, gated, "")()
+		other := i.newPod("without-listener", i.claim.Name)
+		other.Spec.Volumes = nil
+		defer i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")()
+		pulling := i.newPod("mounted", i.claim.Name)
+		pulling.Spec.NodeName = i.node.Name
+		defer i.pending(t, pulling, "")()
+		pulling.Status.Conditions = append(pulling.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
+		i.updateStatus(t, pulling)
 		deleted := i.newClaim("deleted", map[string]string{names.AnnotationListenerClass: "absent"})
 		i.create(t, deleted)
 		i.beginToDelete(t, deleted)
@@ -474,7 +623,8 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	})
 	t.Run("there is no class", func(t *testing.T) {
 		defer i.recreate(t, i.class)()
-		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "there are none, so nobody can use listener volumes") {
+		out, err := run(t, apiserver.PlainConfig(t), "doctor") // the Listener lacks its class
+		if err == nil || !strings.Contains(out, "there are none, so nobody can use listener volumes") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
@@ -510,7 +660,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		})
 		i.update(t, i.endpoints)
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "Nothing is wrong") {
+		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "are in order") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 		owners := i.listener.OwnerReferences
@@ -523,7 +673,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		i.update(t, i.listener)
 		i.endpoints.Endpoints = i.endpoints.Endpoints[1:]
 		i.update(t, i.endpoints)
-		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "Nothing is wrong") {
+		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "are in order") {
 			t.Errorf("a single Pod that is not ready: error %v, output:\n%s", err, out)
 		}
 	})
@@ -545,7 +695,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	})
 	t.Run("text", func(t *testing.T) {
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nNothing is wrong.\n") {
+		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation and the Listeners are in order. To examine a Pod: kubectl listener why POD\n") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
