@@ -268,6 +268,20 @@ func faults() map[string]fault {
 			},
 			kind: "Deployment", name: names.Operator, text: "has no available Pod",
 		},
+		"the operator is scaled to 0": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+				i.read(t, deployment)
+				replicas := deployment.Spec.Replicas
+				deployment.Spec.Replicas = ptr.To[int32](0)
+				i.update(t, deployment)
+				return func() {
+					deployment.Spec.Replicas = replicas
+					i.update(t, deployment)
+				}
+			},
+			kind: "Deployment", name: names.Operator, text: "is scaled to 0 replicas",
+		},
 		"the operator is degraded": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				set := func(status metav1.ConditionStatus, reason string) {
@@ -349,6 +363,64 @@ func faults() map[string]fault {
 				}
 			},
 			kind: "Node", name: "node-shop", text: "not registered with the kubelet",
+		},
+		"an agent cannot be scheduled": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+				i.create(t, node)
+				agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: "listener-node-agent-full", Labels: i.agent.Labels}, Spec: *i.agent.Spec.DeepCopy()}
+				agent.Spec.NodeName = ""
+				agent.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+						{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node.Name}},
+					}}},
+				}}}
+				repair := i.pending(t, agent, "0/2 nodes are available: 1 Insufficient cpu.")
+				return func() {
+					repair()
+					i.remove(t, node)
+				}
+			},
+			kind: "Node", name: "full", text: "the node agent listener-node-agent-full cannot be scheduled (0/2 nodes are available: 1 Insufficient cpu)",
+		},
+		"the image of an agent cannot be pulled": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				status := i.agent.Status.DeepCopy()
+				i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
+				i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "node-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
+				}}
+				i.updateStatus(t, i.agent)
+				return func() {
+					i.agent.Status = *status
+					i.updateStatus(t, i.agent)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "is not ready (container node-agent: ErrImagePull: not found)",
+		},
+		"a Pod is on a node without an agent": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				i.read(t, i.node)
+				i.node.Labels = nil
+				i.update(t, i.node)
+				return func() {
+					i.node.Labels = map[string]string{corev1.LabelOSStable: "linux"}
+					i.update(t, i.node)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "has no node agent, because spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes it",
+		},
+		"a node is not ready": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				set := func(conditions ...corev1.NodeCondition) {
+					i.read(t, i.node)
+					i.node.Status.Conditions = conditions
+					i.updateStatus(t, i.node)
+				}
+				set(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: longAgo()})
+				return func() { set() }
+			},
+			kind: "Node", name: "node-shop", text: "is not ready, so nothing responds at its addresses; Listeners that Pods there mount: 1",
 		},
 		"permissions are missing": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -620,6 +692,29 @@ func TestDoctorNamesEachFault(t *testing.T) {
 			i.update(t, deleted)
 		}()
 		healthy(NewWithT(t))
+	})
+	t.Run("a node that the node agents are not meant for", func(t *testing.T) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		i.create(t, node)
+		defer i.remove(t, node)
+		out, err := run(t, apiserver.PlainConfig(t), "doctor")
+		if err != nil || !strings.Contains(out, "1 of 2 have a node agent that is ready; spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes other\n") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+	})
+	t.Run("the operator has stopped", func(t *testing.T) {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+		i.read(t, deployment)
+		status := deployment.Status
+		deployment.Status = appsv1.DeploymentStatus{Replicas: 1}
+		i.updateStatus(t, deployment)
+		defer func() {
+			deployment.Status = status
+			i.updateStatus(t, deployment)
+		}()
+		if out, _ := run(t, apiserver.PlainConfig(t), "doctor"); !strings.Contains(out, "was available, version 1.2.3, when the operator ran") {
+			t.Errorf("output:\n%s", out)
+		}
 	})
 	t.Run("there is no class", func(t *testing.T) {
 		defer i.recreate(t, i.class)()

@@ -1,79 +1,22 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
-
-// agents checks that each node that should have a node agent has one that is ready, and registered with the kubelet.
-func (d *doctor) agents(ctx context.Context) {
-	if d.daemonSet == nil {
-		return
-	}
-	var pods corev1.PodList
-	options := []client.ListOption{client.InNamespace(d.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())}
-	if !d.read("Node") || d.List(ctx, &pods, options...) != check.Present {
-		d.Add(check.Finding{Kind: "Node"}.Unreadable())
-		return
-	}
-	agents := map[string]*corev1.Pod{}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil {
-			agents[pod.Spec.NodeName] = pod
-		}
-	}
-	placement := components.PlacementOf(d.daemonSet)
-	var findings []check.Finding
-	for i := range d.nodes.Items {
-		node := &d.nodes.Items[i]
-		selected, err := placement.Selects(node)
-		if err != nil {
-			d.Err = cmp.Or(d.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
-		}
-		if selected {
-			findings = append(findings, d.agentFinding(ctx, node, agents[node.Name]))
-		}
-	}
-	d.AddAll(findings, "Nodes", "%d have a node agent that is ready")
-}
-
-// agentFinding returns whether the agent of a node works. agent is nil if there is none.
-func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) check.Finding {
-	f := check.Finding{Kind: "Node", Name: node.Name}
-	if agent == nil {
-		return f.Failed("NoNodeAgent", "has no node agent, so no Pod with a listener volume starts there",
-			fmt.Sprintf("See the events: kubectl describe --namespace %s daemonset/%s", d.daemonSet.Namespace, d.daemonSet.Name))
-	}
-	if !claim.PodReady(agent) {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there", agent.Name),
-			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
-	}
-	var csiNode storagev1.CSINode
-	found := d.Get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
-	registered := slices.ContainsFunc(csiNode.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == names.Driver })
-	if found != check.Forbidden && !registered {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
-			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
-	}
-	return f.OK("has a node agent")
-}
 
 // examineClasses checks that there are classes, and that the cluster can serve them.
 func (d *doctor) examineClasses(context.Context) {
@@ -105,7 +48,8 @@ func (d *doctor) serves(kind schema.GroupVersionKind) bool {
 	return err == nil
 }
 
-// examineClaims checks the claims that have no volume, or have lost it. Claims that only wait for a Pod are as they should be.
+// examineClaims checks the claims that have no volume, or have lost it. Claims that only wait for a Pod are as they
+// should be.
 func (d *doctor) examineClaims(ctx context.Context) {
 	if !d.served || !d.read("PersistentVolumeClaim") {
 		return

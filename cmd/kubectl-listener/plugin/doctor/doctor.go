@@ -23,7 +23,7 @@ func NewCommand(e *command.Environment) *cobra.Command {
 
 The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
 operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
-the node agent of each node, the permissions of operator and node agents, the classes and their ranges of ports, volumes
+the nodes and the node agent of each, the permissions of operator and node agents, the classes and their ranges of ports, volumes
 that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps waiting, Pods that
 started with other addresses, Listeners that are not accepted or not ready, or whose class does not exist, Pods with a
 listener volume that cannot be scheduled or mount it, and Listeners of several Pods whose clients are sent to Pods that
@@ -70,6 +70,8 @@ type doctor struct {
 	*check.Examination
 	// namespace is the operator's, or empty if it was not found.
 	namespace string
+	// stopped reports whether the operator does not run, so that no status is up to date.
+	stopped bool
 	// served reports whether all definitions exist, so that the objects of these kinds can be read.
 	served bool
 	// config is nil if it does not exist or cannot be read.
