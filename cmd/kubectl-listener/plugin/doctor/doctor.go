@@ -23,16 +23,16 @@ func NewCommand(e *command.Environment) *cobra.Command {
 
 The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
 operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
-the nodes and the node agent of each, the permissions of operator and node agents, the classes and their ranges of ports, volumes
-that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps waiting, Pods that
-started with other addresses, Listeners that are not accepted or not ready, or whose class does not exist, Pods with a
-listener volume that cannot be scheduled or mount it, and Listeners of several Pods whose clients are sent to Pods that
-are not ready. What is less than half a minute old may still become ready, and is left out. The command prints what is
-as it should be, and then what is wrong and what to do: first what an administrator has to do, then what users have to,
-at most ten of each.
+the nodes and the node agent of each, the permissions of operator and node agents, the classes and their ranges of
+ports, volumes that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps
+waiting, Pods that started with other addresses, Listeners that are not accepted or not ready, or whose class does not
+exist, Pods with a listener volume that cannot be scheduled or mount it, and Listeners of several Pods whose clients are
+sent to Pods that are not ready. What waits for less than half a minute may still become ready, and is left out. The
+command prints what is as it should be, and then what is wrong and what to do: first what an administrator has to do,
+then what users have to, at most ten of each.
 
-It does not look into Pods: at their containers and images, their probes, or the NetworkPolicies that select them.
-kubectl listener why examines a Pod.
+It does not look at the containers, images and probes of Pods, at the NetworkPolicies that select them, or at workloads
+that cannot create their Pods. kubectl listener why examines a Pod or a workload.
 
 It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
 		Example: `  # Is everything in order?
