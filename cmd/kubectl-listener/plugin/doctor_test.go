@@ -418,7 +418,12 @@ func faults() map[string]fault {
 					i.updateStatus(t, i.node)
 				}
 				set(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: longAgo()})
-				return func() { set() }
+				// A Pod that waits for the node is a consequence.
+				repair := i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) had untolerated taint(s).")
+				return func() {
+					repair()
+					set()
+				}
 			},
 			kind: "Node", name: "node-shop", text: "is not ready, so nothing responds at its addresses; Listeners that Pods there mount: 1",
 		},
@@ -675,7 +680,9 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		defer i.remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "created-just-now"}})
 		gated := i.newPod("gated", i.claim.Name)
 		gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/queue"}}
-		defer i.pending(t, gated, "")()
+		defer i.pending(t, gated, "Scheduling is blocked due to non-empty scheduling gates")()
+		gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
+		i.updateStatus(t, gated)
 		other := i.newPod("without-listener", i.claim.Name)
 		other.Spec.Volumes = nil
 		defer i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")()

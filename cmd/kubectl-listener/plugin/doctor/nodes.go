@@ -44,34 +44,45 @@ func (d *doctor) agents(ctx context.Context) {
 	mounts := d.mountsByNode()
 	placement := components.PlacementOf(d.daemonSet)
 	var findings []check.Finding
-	others := map[string][]string{} // by the field that does not select them
+	others := map[string][]string{} // by the field that excludes them
 	count := 0
 	for i := range d.nodes.Items {
 		node := &d.nodes.Items[i]
-		selected, err := placement.Selects(node)
-		if err != nil {
-			d.Err = cmp.Or(d.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
-		}
-		if selected || node.Labels[corev1.LabelOSStable] != "windows" {
+		f := d.nodeFinding(ctx, node, agents[node.Name], mounts[node.Name], placement)
+		switch {
+		case f.State != "":
 			count++
-		}
-		switch m := mounts[node.Name]; {
-		case (selected || m != nil) && notReadyForLong(node):
-			findings = append(findings, notReadyFinding(node, m))
-		case selected:
-			findings = append(findings, d.agentFinding(ctx, node, agents[node.Name]))
-		case m != nil && d.inUse(ctx, node, m):
-			findings = append(findings, unselectedFinding(node, placement))
+			findings = append(findings, f)
 		case node.Labels[corev1.LabelOSStable] != "windows":
-			field := unselectedBy(node, placement)
+			count++
+			field := excludedBy(node, placement)
 			others[field] = append(others[field], node.Name)
 		}
 	}
-	format := fmt.Sprintf("%%d of %d have a node agent that is ready", count)
+	text := []string{fmt.Sprintf("%%d of %d have a node agent that is ready", count)}
 	for _, field := range slices.Sorted(maps.Keys(others)) {
-		format += fmt.Sprintf("; spec.nodeAgent.%s of ListenerOperator %s excludes %s", field, operatorv1alpha1.ListenerOperatorName, columns.Names(others[field]))
+		text = append(text, fmt.Sprintf("spec.nodeAgent.%s of ListenerOperator %s excludes %s", field, operatorv1alpha1.ListenerOperatorName, columns.Names(others[field])))
 	}
-	d.AddAll(findings, "Nodes", format)
+	d.AddAll(findings, "Nodes", strings.Join(text, "; "))
+}
+
+// nodeFinding returns whether listener volumes work on a node, or an empty finding if no node agent is meant for it, and
+// none is needed. agent and m are nil if there is no agent, and no Pod with a listener volume.
+func (d *doctor) nodeFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod, m *mounts, placement components.Placement) check.Finding {
+	selected, err := placement.Selects(node)
+	if err != nil {
+		d.Err = cmp.Or(d.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
+	}
+	switch {
+	case (selected || m != nil) && notReadyForLong(node):
+		return notReadyFinding(node, m)
+	case selected:
+		return d.agentFinding(ctx, node, agent)
+	case m != nil && d.inUse(ctx, node, m):
+		return excludedFinding(node, placement)
+	default:
+		return check.Finding{}
+	}
 }
 
 // nodeOf returns the node of a Pod of a DaemonSet, which is that of its node affinity while it waits for the scheduler.
@@ -141,16 +152,16 @@ func (d *doctor) inUse(ctx context.Context, node *corev1.Node, m *mounts) bool {
 	})
 }
 
-// unselectedFinding returns that Pods with listener volumes are on a node that the placement of node agents excludes.
-func unselectedFinding(node *corev1.Node, placement components.Placement) check.Finding {
+// excludedFinding returns that Pods with listener volumes are on a node that the placement of node agents excludes.
+func excludedFinding(node *corev1.Node, placement components.Placement) check.Finding {
 	return check.Finding{Kind: "Node", Name: node.Name}.Failed("NoNodeAgent",
 		fmt.Sprintf("has no node agent, because spec.nodeAgent.%s of ListenerOperator %s excludes it, and Pods with listener volumes are bound to it",
-			unselectedBy(node, placement), operatorv1alpha1.ListenerOperatorName),
+			excludedBy(node, placement), operatorv1alpha1.ListenerOperatorName),
 		"Change the field so that it includes the node, or let these Pods run elsewhere: docs/configuration.md")
 }
 
-// unselectedBy returns the field of a placement that excludes a node.
-func unselectedBy(node *corev1.Node, placement components.Placement) string {
+// excludedBy returns the field of a placement that excludes a node.
+func excludedBy(node *corev1.Node, placement components.Placement) string {
 	everywhere := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	for _, field := range []string{"nodeSelector", "affinity"} {
 		only := components.Placement{NodeSelector: placement.NodeSelector, Tolerations: everywhere}

@@ -196,7 +196,7 @@ func (w *waiting) explained(pod *corev1.Pod, mounts map[string]*corev1.Persisten
 	for volume, pvc := range mounts {
 		if pvc != nil {
 			causes = append(causes, check.Finding{Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name},
-				check.Finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName},
+				check.Finding{Kind: "PersistentVolume", Name: pvc.Spec.VolumeName}, check.Finding{Kind: "Node", Name: w.pinned[pvc.Spec.VolumeName]},
 				check.Finding{Kind: "Listener", Namespace: pvc.Namespace, Name: w.listenerName(pod, volume, pvc)})
 		}
 	}
@@ -228,31 +228,37 @@ func (w *waiting) finding(ctx context.Context, f check.Finding, pod *corev1.Pod,
 	if created := check.PodCondition(pod, corev1.PodReadyToStartContainers); created != nil && created.Status == corev1.ConditionTrue {
 		return check.Finding{} // the kubelet mounts volumes first
 	}
-	addresses := w.addresses[pod.UID]
 	switch {
-	case addresses == nil && w.reported.Has((&check.Finding{Kind: "Deployment", Namespace: w.namespace, Name: names.Operator}).Object()):
+	case w.addresses[pod.UID] == nil && w.reported.Has((&check.Finding{Kind: "Deployment", Namespace: w.namespace, Name: names.Operator}).Object()):
 		return check.Finding{}
-	case addresses == nil:
+	case w.addresses[pod.UID] == nil:
 		f.ForUsers = false
 		return f.Failed("", fmt.Sprintf("is bound to node %s, and the operator has not written its addresses", pod.Spec.NodeName), w.operatorLog())
 	}
 	for _, volume := range slices.Sorted(maps.Keys(mounts)) {
-		pvc := mounts[volume]
-		if len(addresses.Spec.Listeners[volume].IngressAddresses) == 0 {
-			message := fmt.Sprintf("volume %q has no address yet", volume)
-			if e := w.event(ctx, pod.UID, listenersv1alpha1.ReasonWaitingForAddress, names.EventReporter); e != nil {
-				message = e.Message
-			}
-			return f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, message)
-		}
-		e := w.event(ctx, pod.UID, failedMount, kubelet)
-		if e != nil && (concerns(e, volume) || pvc != nil && concerns(e, pvc.Spec.VolumeName)) {
-			f.ForUsers = false
-			return f.Failed(e.Reason, e.Message, fmt.Sprintf("See the log of the node agent on node %s: kubectl logs --all-namespaces "+
-				"--selector app.kubernetes.io/component=node-agent --prefix", pod.Spec.NodeName))
+		if found := w.volume(ctx, f, pod, volume, mounts[volume]); found.State != "" {
+			return found
 		}
 	}
 	return check.Finding{}
+}
+
+// volume returns what a volume of a Pod that is bound to a node lacks, or an empty finding. pvc may be nil.
+func (w *waiting) volume(ctx context.Context, f check.Finding, pod *corev1.Pod, name string, pvc *corev1.PersistentVolumeClaim) check.Finding {
+	if len(w.addresses[pod.UID].Spec.Listeners[name].IngressAddresses) == 0 {
+		message := fmt.Sprintf("volume %q has no address yet", name)
+		if e := w.event(ctx, pod.UID, listenersv1alpha1.ReasonWaitingForAddress, names.EventReporter); e != nil {
+			message = e.Message
+		}
+		return f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, message)
+	}
+	e := w.event(ctx, pod.UID, failedMount, kubelet)
+	if e == nil || !concerns(e, name) && (pvc == nil || !concerns(e, pvc.Spec.VolumeName)) {
+		return check.Finding{}
+	}
+	f.ForUsers = false
+	return f.Failed(e.Reason, e.Message, fmt.Sprintf("See the log of the node agent on node %s: kubectl logs --all-namespaces "+
+		"--selector app.kubernetes.io/component=node-agent --prefix", pod.Spec.NodeName))
 }
 
 // failedMount is the reason, and kubelet the reporter, of events about volumes that cannot be mounted.
