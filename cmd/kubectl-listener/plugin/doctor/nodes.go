@@ -66,8 +66,8 @@ func (d *doctor) agents(ctx context.Context) {
 	d.AddAll(findings, "Nodes", strings.Join(text, "; "))
 }
 
-// nodeFinding returns whether listener volumes work on a node, or an empty finding if no node agent is meant for it, and
-// none is needed. agent and m are nil if there is no agent, and no Pod with a listener volume.
+// nodeFinding returns whether listener volumes work on a node, or an empty finding if the placement of node agents
+// excludes it and no Pod needs one. agent and m are nil if there is no agent, and no Pod with a listener volume.
 func (d *doctor) nodeFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod, m *mounts, placement components.Placement) check.Finding {
 	selected, err := placement.Selects(node)
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *doctor) inUse(ctx context.Context, node *corev1.Node, m *mounts) bool {
 	})
 }
 
-// excludedFinding returns that Pods with listener volumes are on a node that the placement of node agents excludes.
+// excludedFinding returns that Pods with listener volumes are on a node that the placement of agents excludes.
 func excludedFinding(node *corev1.Node, placement components.Placement) check.Finding {
 	return check.Finding{Kind: "Node", Name: node.Name}.Failed("NoNodeAgent",
 		fmt.Sprintf("has no node agent, because spec.nodeAgent.%s of ListenerOperator %s excludes it, and Pods with listener volumes are bound to it",
