@@ -203,17 +203,32 @@ func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAd
 	if err := operator.Create(t.Context(), known); err != nil {
 		t.Fatal(err)
 	}
-	i.create(t, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: i.namespace, GenerateName: "event-"},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: i.namespace, Name: pod.Name, UID: pod.UID},
-		Source:         corev1.EventSource{Component: reporter}, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
-	})
+	i.kubernetesSays(t, pod, reason, reporter, message)
 	return func() {
 		if err := operator.Delete(t.Context(), known); err != nil {
 			t.Fatal(err)
 		}
 		repair()
 	}
+}
+
+// kubernetesSays creates an event about a Pod in the form of Kubernetes' own components.
+func (i *installed) kubernetesSays(t *testing.T, pod *corev1.Pod, reason, reporter, message string) {
+	t.Helper()
+	i.create(t, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: i.namespace, GenerateName: "event-"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: i.namespace, Name: pod.Name, UID: pod.UID},
+		Source:         corev1.EventSource{Component: reporter}, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
+	})
+}
+
+// newEphemeral returns a Pod with an ephemeral listener volume, whose claim does not exist yet.
+func (i *installed) newEphemeral(name string) *corev1.Pod {
+	pod := i.newPod(name, "")
+	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: objects.ClaimSpec(names.Driver)},
+	}}
+	return pod
 }
 
 // operator returns a client of the operator: an admission policy denies writes of PodListeners to all others.
@@ -552,13 +567,18 @@ func faults() map[string]fault {
 		},
 		"a Pod cannot be scheduled": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				pod := i.newPod("large", "")
-				pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
-					VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: objects.ClaimSpec(names.Driver)},
-				}}
-				return i.pending(t, pod, "0/2 nodes are available: 2 Insufficient cpu.")
+				return i.pending(t, i.newEphemeral("large"), "0/2 nodes are available: 2 Insufficient cpu.")
 			},
 			kind: "Pod", name: "large", text: "2 Insufficient cpu",
+		},
+		"a quota forbids the claim of an ephemeral volume": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newEphemeral("refused")
+				repair := i.pending(t, pod, "waiting for ephemeral volume controller to create the persistentvolumeclaim")
+				i.kubernetesSays(t, pod, "FailedBinding", "ephemeral_volume", "exceeded quota: addresses")
+				return repair
+			},
+			kind: "Pod", name: "refused", text: "exceeded quota: addresses",
 		},
 		"a Pod waits for the operator": {
 			breakIt: func(t *testing.T, i *installed) func() {

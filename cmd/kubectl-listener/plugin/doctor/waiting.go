@@ -261,8 +261,12 @@ func (w *waiting) volume(ctx context.Context, f check.Finding, pod *corev1.Pod, 
 		"--selector app.kubernetes.io/component=node-agent --prefix", pod.Spec.NodeName))
 }
 
-// failedMount is the reason, and kubelet the reporter, of events about volumes that cannot be mounted.
-const failedMount, kubelet = "FailedMount", "kubelet"
+// Reasons and reporters of events of Kubernetes about volumes that cannot be mounted, and about claims of ephemeral
+// volumes that cannot be created.
+const (
+	failedMount, kubelet            = "FailedMount", "kubelet"
+	failedBinding, ephemeralVolumes = "FailedBinding", "ephemeral_volume"
+)
 
 // concerns reports whether an event of the kubelet is about a volume.
 func concerns(e *corev1.Event, volume string) bool {
@@ -277,7 +281,13 @@ func (w *waiting) unscheduled(ctx context.Context, f check.Finding, pod *corev1.
 	}
 	for _, volume := range slices.Sorted(maps.Keys(mounts)) {
 		pvc := mounts[volume]
-		if pvc == nil || w.pinned[pvc.Spec.VolumeName] == "" {
+		if pvc == nil {
+			if e := w.event(ctx, pod.UID, failedBinding, ephemeralVolumes); e != nil {
+				return f.Failed(e.Reason, e.Message, "Do what the message says. A ResourceQuota may be used up: docs/quotas.md")
+			}
+			continue
+		}
+		if w.pinned[pvc.Spec.VolumeName] == "" {
 			continue
 		}
 		message := fmt.Sprintf("cannot be scheduled, and its volume is pinned to node %s: %s", w.pinned[pvc.Spec.VolumeName], scheduled.Message)
