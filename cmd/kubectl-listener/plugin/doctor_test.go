@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -32,6 +33,7 @@ import (
 	"github.com/listener-operator/listener-operator/internal/testutil/apiserver"
 	"github.com/listener-operator/listener-operator/internal/testutil/checkout"
 	"github.com/listener-operator/listener-operator/internal/testutil/crds"
+	"github.com/listener-operator/listener-operator/internal/testutil/objects"
 )
 
 // operators is the namespace of the operator in these tests.
@@ -160,6 +162,85 @@ func doctor(t *testing.T) result {
 	return decode(t, out, err)
 }
 
+// longAgo is when something began to wait that ought to be over.
+func longAgo() metav1.Time { return metav1.NewTime(time.Now().Add(-time.Hour)) }
+
+// says lets the Listener have a condition, and returns a function that restores its status.
+func (i *installed) says(t *testing.T, condition metav1.Condition) func() {
+	t.Helper()
+	status := i.listener.Status.DeepCopy()
+	i.notReady(t, condition)
+	return func() {
+		i.listener.Status = status
+		i.updateStatus(t, i.listener)
+	}
+}
+
+// pending creates a Pod that has been waiting for long, for the scheduler if that says something.
+func (i *installed) pending(t *testing.T, pod *corev1.Pod, scheduler string) func() {
+	t.Helper()
+	i.create(t, pod)
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: longAgo()}
+	if scheduler != "" {
+		scheduled.Status, scheduled.Reason, scheduled.Message = corev1.ConditionFalse, corev1.PodReasonUnschedulable, scheduler
+	}
+	pod.Status.Conditions = []corev1.PodCondition{scheduled}
+	i.updateStatus(t, pod)
+	return func() { i.remove(t, pod) }
+}
+
+// starting creates a Pod that has been starting for long, with an event. ingress are the addresses of its volume.
+func (i *installed) starting(t *testing.T, ingress []listenersv1alpha1.IngressAddress, reason, reporter, message string) func() {
+	t.Helper()
+	pod := i.newPod("bound", i.claim.Name)
+	pod.Spec.NodeName = i.node.Name
+	repair := i.pending(t, pod, "")
+	known := listenersv1alpha1.NewPodListeners(client.ObjectKeyFromObject(pod), pod.UID, i.node.Name)
+	known.Spec.Listeners["listener"] = listenersv1alpha1.PodListener{
+		Scope: listenersv1alpha1.ListenerScopeNode, IngressAddresses: ingress, PersistentVolumeName: i.volume.Name, ListenerName: i.listener.Name,
+	}
+	operator := i.operator(t)
+	if err := operator.Create(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	i.kubernetesSays(t, pod, reason, reporter, message)
+	return func() {
+		if err := operator.Delete(t.Context(), known); err != nil {
+			t.Fatal(err)
+		}
+		repair()
+	}
+}
+
+// kubernetesSays creates an event about a Pod in the form of Kubernetes' own components.
+func (i *installed) kubernetesSays(t *testing.T, pod *corev1.Pod, reason, reporter, message string) {
+	t.Helper()
+	i.create(t, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: i.namespace, GenerateName: "event-"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: i.namespace, Name: pod.Name, UID: pod.UID},
+		Source:         corev1.EventSource{Component: reporter}, Reason: reason, Message: message, Type: corev1.EventTypeWarning,
+	})
+}
+
+// newEphemeral returns a Pod with an ephemeral listener volume, whose claim does not exist yet.
+func (i *installed) newEphemeral(name string) *corev1.Pod {
+	pod := i.newPod(name, "")
+	pod.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: objects.ClaimSpec(names.Driver)},
+	}}
+	return pod
+}
+
+// operator returns a client of the operator: an admission policy denies writes of PodListeners to all others.
+func (i *installed) operator(t *testing.T) client.Client {
+	t.Helper()
+	operator, err := client.New(apiserver.WithToken(t, apiserver.PlainConfig(t), operators, names.Operator), client.Options{Scheme: apiserver.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return operator
+}
+
 // fault breaks an installation.
 type fault struct {
 	// breakIt returns a function that repairs what it breaks.
@@ -201,6 +282,20 @@ func faults() map[string]fault {
 				}
 			},
 			kind: "Deployment", name: names.Operator, text: "has no available Pod",
+		},
+		"the operator is scaled to 0": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+				i.read(t, deployment)
+				replicas := deployment.Spec.Replicas
+				deployment.Spec.Replicas = ptr.To[int32](0)
+				i.update(t, deployment)
+				return func() {
+					deployment.Spec.Replicas = replicas
+					i.update(t, deployment)
+				}
+			},
+			kind: "Deployment", name: names.Operator, text: "is scaled to 0 replicas",
 		},
 		"the operator is degraded": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -284,6 +379,69 @@ func faults() map[string]fault {
 			},
 			kind: "Node", name: "node-shop", text: "not registered with the kubelet",
 		},
+		"an agent cannot be scheduled": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "full", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
+				i.create(t, node)
+				agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: "listener-node-agent-full", Labels: i.agent.Labels}, Spec: *i.agent.Spec.DeepCopy()}
+				agent.Spec.NodeName = ""
+				agent.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+						{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node.Name}},
+					}}},
+				}}}
+				repair := i.pending(t, agent, "0/2 nodes are available: 1 Insufficient cpu.")
+				return func() {
+					repair()
+					i.remove(t, node)
+				}
+			},
+			kind: "Node", name: "full", text: "the node agent listener-node-agent-full cannot be scheduled (0/2 nodes are available: 1 Insufficient cpu)",
+		},
+		"the image of an agent cannot be pulled": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				status := i.agent.Status.DeepCopy()
+				i.agent.Status.Conditions[0].Status = corev1.ConditionFalse
+				i.agent.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "node-agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
+				}}
+				i.updateStatus(t, i.agent)
+				return func() {
+					i.agent.Status = *status
+					i.updateStatus(t, i.agent)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "is not ready (container node-agent: ErrImagePull: not found)",
+		},
+		"a Pod is on a node without an agent": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				i.read(t, i.node)
+				i.node.Labels = nil
+				i.update(t, i.node)
+				return func() {
+					i.node.Labels = map[string]string{corev1.LabelOSStable: "linux"}
+					i.update(t, i.node)
+				}
+			},
+			kind: "Node", name: "node-shop", text: "has no node agent, because spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes it",
+		},
+		"a node is not ready": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				set := func(conditions ...corev1.NodeCondition) {
+					i.read(t, i.node)
+					i.node.Status.Conditions = conditions
+					i.updateStatus(t, i.node)
+				}
+				set(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: longAgo()})
+				// A Pod that waits for the node is a consequence.
+				repair := i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) had untolerated taint(s).")
+				return func() {
+					repair()
+					set()
+				}
+			},
+			kind: "Node", name: "node-shop", text: "is not ready, so nothing responds at its addresses; Listeners that Pods there mount: 1",
+		},
 		"permissions are missing": {
 			breakIt: func(t *testing.T, i *installed) func() {
 				return i.recreate(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: names.Operator}})
@@ -362,10 +520,7 @@ func faults() map[string]fault {
 		},
 		"a Pod started with another address": {
 			breakIt: func(t *testing.T, i *installed) func() {
-				operator, err := client.New(apiserver.WithToken(t, apiserver.PlainConfig(t), operators, names.Operator), client.Options{Scheme: apiserver.Scheme()})
-				if err != nil { // an admission policy denies the write to all others
-					t.Fatal(err)
-				}
+				operator := i.operator(t)
 				patch := func(start string) {
 					t.Helper()
 					if err := operator.Patch(t.Context(), i.podListeners, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"startAddresses":`+start+`}}`))); err != nil {
@@ -376,6 +531,74 @@ func faults() map[string]fault {
 				return func() { patch("null") }
 			},
 			kind: "Pod", name: "web-0", text: "started with other addresses",
+		},
+		"a quota forbids the Service of a Listener": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.says(t, newCondition(listenersv1alpha1.ListenerAccepted, metav1.ConditionFalse, listenersv1alpha1.ReasonQuotaExceeded))
+			},
+			kind: "Listener", name: "web", text: "message of QuotaExceeded",
+		},
+		"a Listener waits for a load balancer": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				waiting := newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer)
+				waiting.LastTransitionTime = longAgo()
+				return i.says(t, waiting)
+			},
+			kind: "Listener", name: "web", text: "message of WaitingForLoadBalancer",
+		},
+		"the class of a Listener was deleted": {
+			breakIt: func(t *testing.T, i *installed) func() { return i.recreate(t, i.class) },
+			kind:    "Listener", name: "web", text: `ListenerClass "class-shop" does not exist`,
+		},
+		"a Pod waits for the node of its volume": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.pending(t, i.newPod("stuck", i.claim.Name), "0/2 nodes are available: 1 node(s) were unschedulable.")
+			},
+			kind: "Pod", name: "stuck", text: "its volume is pinned to node node-shop: 0/2 nodes are available",
+		},
+		"a Pod waits for the node of its volume, and the operator says so": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newPod("stuck", i.claim.Name)
+				repair := i.pending(t, pod, "0/2 nodes are available: 1 node(s) were unschedulable.")
+				i.eventOf(t, "Pod", pod, listenersv1alpha1.ReasonPinnedToNode, "node node-shop is cordoned")
+				return repair
+			},
+			kind: "Pod", name: "stuck", text: "node node-shop is cordoned",
+		},
+		"a Pod cannot be scheduled": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.pending(t, i.newEphemeral("large"), "0/2 nodes are available: 2 Insufficient cpu.")
+			},
+			kind: "Pod", name: "large", text: "2 Insufficient cpu",
+		},
+		"a quota forbids the claim of an ephemeral volume": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newEphemeral("refused")
+				repair := i.pending(t, pod, "waiting for ephemeral volume controller to create the persistentvolumeclaim")
+				i.kubernetesSays(t, pod, "FailedBinding", "ephemeral_volume", "exceeded quota: addresses")
+				return repair
+			},
+			kind: "Pod", name: "refused", text: "exceeded quota: addresses",
+		},
+		"a Pod waits for the operator": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				pod := i.newPod("bound", i.claim.Name)
+				pod.Spec.NodeName = i.node.Name
+				return i.pending(t, pod, "")
+			},
+			kind: "Pod", name: "bound", text: "the operator has not written its addresses",
+		},
+		"a Pod waits for an address": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.starting(t, nil, listenersv1alpha1.ReasonWaitingForAddress, names.EventReporter, "no Pod of the Listener has a host port")
+			},
+			kind: "Pod", name: "bound", text: "no Pod of the Listener has a host port",
+		},
+		"a volume cannot be mounted": {
+			breakIt: func(t *testing.T, i *installed) func() {
+				return i.starting(t, addresses(), "FailedMount", "kubelet", `MountVolume.SetUp failed for volume "listener" : disk full`)
+			},
+			kind: "Pod", name: "bound", text: "disk full",
 		},
 		"a volume is pinned to a node that is out of service": {
 			breakIt: func(t *testing.T, i *installed) func() {
@@ -463,6 +686,31 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		i.create(t, waiting)
 		defer i.remove(t, waiting)
 		i.event(t, waiting, listenersv1alpha1.ReasonWaitForFirstConsumer, "waiting for a Pod")
+		defer i.says(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForNodePorts))()
+		forPods := &listenersv1alpha1.Listener{
+			ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "idle"}, Spec: listenersv1alpha1.ListenerSpec{ClassName: &i.class.Name},
+		}
+		i.create(t, forPods)
+		defer i.remove(t, forPods)
+		idle := newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForPods)
+		idle.LastTransitionTime = longAgo()
+		forPods.Status = &listenersv1alpha1.ListenerStatus{IngressAddresses: []listenersv1alpha1.IngressAddress{}, Conditions: []metav1.Condition{idle}}
+		i.updateStatus(t, forPods)
+		i.createUnschedulable(t, "created-just-now")
+		defer i.remove(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.namespace, Name: "created-just-now"}})
+		gated := i.newPod("gated", i.claim.Name)
+		gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/queue"}}
+		defer i.pending(t, gated, "Scheduling is blocked due to non-empty scheduling gates")()
+		gated.Status.Conditions[0].Reason = corev1.PodReasonSchedulingGated
+		i.updateStatus(t, gated)
+		other := i.newPod("without-listener", i.claim.Name)
+		other.Spec.Volumes = nil
+		defer i.pending(t, other, "0/2 nodes are available: 2 Insufficient cpu.")()
+		pulling := i.newPod("mounted", i.claim.Name)
+		pulling.Spec.NodeName = i.node.Name
+		defer i.pending(t, pulling, "")()
+		pulling.Status.Conditions = append(pulling.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
+		i.updateStatus(t, pulling)
 		deleted := i.newClaim("deleted", map[string]string{names.AnnotationListenerClass: "absent"})
 		i.create(t, deleted)
 		i.beginToDelete(t, deleted)
@@ -472,9 +720,33 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		}()
 		healthy(NewWithT(t))
 	})
+	t.Run("a node that the node agents are not meant for", func(t *testing.T) {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		i.create(t, node)
+		defer i.remove(t, node)
+		out, err := run(t, apiserver.PlainConfig(t), "doctor")
+		if err != nil || !strings.Contains(out, "1 of 2 have a node agent that is ready; spec.nodeAgent.nodeSelector of ListenerOperator cluster excludes other\n") {
+			t.Errorf("error %v, output:\n%s", err, out)
+		}
+	})
+	t.Run("the operator has stopped", func(t *testing.T) {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: operators, Name: names.Operator}}
+		i.read(t, deployment)
+		status := deployment.Status
+		deployment.Status = appsv1.DeploymentStatus{Replicas: 1}
+		i.updateStatus(t, deployment)
+		defer func() {
+			deployment.Status = status
+			i.updateStatus(t, deployment)
+		}()
+		if out, _ := run(t, apiserver.PlainConfig(t), "doctor"); !strings.Contains(out, "was available, version 1.2.3, when the operator ran") {
+			t.Errorf("output:\n%s", out)
+		}
+	})
 	t.Run("there is no class", func(t *testing.T) {
 		defer i.recreate(t, i.class)()
-		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "there are none, so nobody can use listener volumes") {
+		out, err := run(t, apiserver.PlainConfig(t), "doctor") // the Listener lacks its class
+		if err == nil || !strings.Contains(out, "there are none, so nobody can use listener volumes") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})
@@ -510,7 +782,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		})
 		i.update(t, i.endpoints)
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "Nothing is wrong") {
+		if err != nil || !strings.Contains(out, "sends clients to 1 of 2 Pods that are not ready") || strings.Contains(out, "are in order") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 		owners := i.listener.OwnerReferences
@@ -523,7 +795,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 		i.update(t, i.listener)
 		i.endpoints.Endpoints = i.endpoints.Endpoints[1:]
 		i.update(t, i.endpoints)
-		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "Nothing is wrong") {
+		if out, err := run(t, apiserver.PlainConfig(t), "doctor"); err != nil || !strings.Contains(out, "are in order") {
 			t.Errorf("a single Pod that is not ready: error %v, output:\n%s", err, out)
 		}
 	})
@@ -545,7 +817,7 @@ func TestDoctorNamesEachFault(t *testing.T) {
 	})
 	t.Run("text", func(t *testing.T) {
 		out, err := run(t, apiserver.PlainConfig(t), "doctor")
-		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nNothing is wrong.\n") {
+		if err != nil || !strings.Contains(out, "✓ CSIDriver "+names.Driver) || !strings.HasSuffix(out, "\nThe installation and the Listeners are in order. To examine a Pod: kubectl listener why POD\n") {
 			t.Errorf("error %v, output:\n%s", err, out)
 		}
 	})

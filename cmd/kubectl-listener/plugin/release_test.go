@@ -115,3 +115,13 @@ func (w *world) annotate(t *testing.T, value string) {
 	w.claim.Annotations[names.AnnotationRelease] = value
 	w.update(t, w.claim)
 }
+
+// TestReleaseGivesNoAllClear is about the text: the request says nothing about the node, which may be lost.
+func TestReleaseGivesNoAllClear(t *testing.T) {
+	w := newWorld(t)
+	w.remove(t, w.node)
+	out, err := run(t, apiserver.Config(t), "release", w.claim.Name, "-n", w.namespace)
+	if err != nil || !strings.Contains(out, "is requested") || strings.Contains(out, "wrong") || strings.HasSuffix(out, "\n\n") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/listener-operator/listener-operator/internal/index"
-	"github.com/listener-operator/listener-operator/internal/names"
 )
 
 // Presence is whether an object exists.
@@ -107,16 +107,16 @@ func (x *Examination) LastEvent(ctx context.Context, o client.Object, matches fu
 	return last
 }
 
-// LastEvents returns the last event of the operator with a reason about each object of the cluster. If the user may not
+// LastEvents returns the last event of a reporter with a reason about each object of the cluster. If the user may not
 // read events, it reports that.
-func (x *Examination) LastEvents(ctx context.Context, reason string) map[types.UID]*corev1.Event {
+func (x *Examination) LastEvents(ctx context.Context, reason, reporter string) map[types.UID]*corev1.Event {
 	var list corev1.EventList
 	x.FollowAll(ctx, Finding{Kind: "Event"}, &list, client.MatchingFields{"reason": reason})
 	events := map[types.UID]*corev1.Event{}
 	for i := range list.Items {
 		e := &list.Items[i]
 		last := events[e.InvolvedObject.UID]
-		if e.ReportingController == names.EventReporter && (last == nil || eventTime(e).After(eventTime(last))) {
+		if cmp.Or(e.ReportingController, e.Source.Component) == reporter && (last == nil || eventTime(e).After(eventTime(last))) {
 			events[e.InvolvedObject.UID] = e
 		}
 	}

@@ -86,7 +86,7 @@ func WriteSteps(out io.Writer, r *check.Report) {
 // administrators.
 func WriteChecks(out io.Writer, r *check.Report) { WriteChecksOr(out, r, r.AllClear()) }
 
-// WriteChecksOr is WriteChecks with what is written if nothing is wrong.
+// WriteChecksOr is WriteChecks with what is written if nothing is wrong; nothing if none is empty.
 func WriteChecksOr(out io.Writer, r *check.Report, none string) {
 	var fine, administrators, users []check.Finding
 	for _, f := range r.Findings {
@@ -105,7 +105,7 @@ func WriteChecksOr(out io.Writer, r *check.Report, none string) {
 		fmt.Fprintf(out, "\nFor the users of namespaces: %d\n", len(users))
 	}
 	writeProblems(out, users)
-	if r.Problem == nil {
+	if r.Problem == nil && none != "" {
 		fmt.Fprintf(out, "\n%s\n", Printable(none))
 	}
 }

@@ -1,95 +1,36 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
-	components "github.com/listener-operator/listener-operator/controllers/nodeagent/installation"
 	"github.com/listener-operator/listener-operator/internal/claim"
 	"github.com/listener-operator/listener-operator/internal/exposure/backends"
 	"github.com/listener-operator/listener-operator/internal/index"
 	"github.com/listener-operator/listener-operator/internal/names"
 )
 
-// agents checks that each node that should have a node agent has one that is ready, and registered with the kubelet.
-func (d *doctor) agents(ctx context.Context) {
-	if d.daemonSet == nil {
-		return
-	}
-	var nodes corev1.NodeList
-	var pods corev1.PodList
-	options := []client.ListOption{client.InNamespace(d.daemonSet.Namespace), client.MatchingLabels(components.NodeAgentLabels())}
-	if d.List(ctx, &nodes) != check.Present || d.List(ctx, &pods, options...) != check.Present {
-		d.Add(check.Finding{Kind: "Node"}.Unreadable())
-		return
-	}
-	agents := map[string]*corev1.Pod{}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil {
-			agents[pod.Spec.NodeName] = pod
-		}
-	}
-	placement := components.PlacementOf(d.daemonSet)
-	var findings []check.Finding
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		selected, err := placement.Selects(node)
-		if err != nil {
-			d.Err = cmp.Or(d.Err, fmt.Errorf("matching node %s: %w", node.Name, err))
-		}
-		if selected {
-			findings = append(findings, d.agentFinding(ctx, node, agents[node.Name]))
-		}
-	}
-	d.AddAll(findings, "Nodes", "%d have a node agent that is ready")
-}
-
-// agentFinding returns whether the agent of a node works. agent is nil if there is none.
-func (d *doctor) agentFinding(ctx context.Context, node *corev1.Node, agent *corev1.Pod) check.Finding {
-	f := check.Finding{Kind: "Node", Name: node.Name}
-	if agent == nil {
-		return f.Failed("NoNodeAgent", "has no node agent, so no Pod with a listener volume starts there",
-			fmt.Sprintf("See the events: kubectl describe --namespace %s daemonset/%s", d.daemonSet.Namespace, d.daemonSet.Name))
-	}
-	if !claim.PodReady(agent) {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is not ready, so no Pod with a listener volume starts there", agent.Name),
-			fmt.Sprintf("See why: kubectl describe --namespace %s pod/%s", agent.Namespace, agent.Name))
-	}
-	var csiNode storagev1.CSINode
-	found := d.Get(ctx, types.NamespacedName{Name: node.Name}, &csiNode)
-	registered := slices.ContainsFunc(csiNode.Spec.Drivers, func(driver storagev1.CSINodeDriver) bool { return driver.Name == names.Driver })
-	if found != check.Forbidden && !registered {
-		return f.Failed("NoNodeAgent", fmt.Sprintf("the node agent %s is ready, and not registered with the kubelet", agent.Name),
-			"Check spec.nodeAgent.kubeletDir of ListenerOperator cluster: it has to be the kubelet's --root-dir.")
-	}
-	return f.OK("has a node agent")
-}
-
-// classes checks that there are classes, and that the cluster can serve them.
-func (d *doctor) classes(ctx context.Context) {
+// examineClasses checks that there are classes, and that the cluster can serve them.
+func (d *doctor) examineClasses(context.Context) {
 	if !d.served {
 		return
 	}
-	var classes listenersv1alpha1.ListenerClassList
-	if d.FollowAll(ctx, check.Finding{Kind: "ListenerClass"}, &classes) == check.Forbidden {
+	if !d.read("ListenerClass") {
 		return
 	}
-	if len(classes.Items) == 0 {
+	if len(d.classes.Items) == 0 {
 		d.Add(check.Finding{Kind: "ListenerClass"}.Warning("", "there are none, so nobody can use listener volumes; docs/choosing-a-class.md has examples"))
 	}
-	for i := range classes.Items {
-		class := &classes.Items[i]
+	for i := range d.classes.Items {
+		class := &d.classes.Items[i]
 		f := check.Finding{Kind: "ListenerClass", Name: class.Name}.Described(class)
 		for _, kind := range backends.All().Of(class).Kinds() {
 			if !d.serves(kind.GroupVersionKind) {
@@ -107,16 +48,15 @@ func (d *doctor) serves(kind schema.GroupVersionKind) bool {
 	return err == nil
 }
 
-// claims checks the claims that have no volume, or have lost it. Claims that only wait for a Pod are as they should be.
-func (d *doctor) claims(ctx context.Context) {
-	if !d.served {
+// examineClaims checks the claims that have no volume, or have lost it. Claims that only wait for a Pod are as they
+// should be.
+func (d *doctor) examineClaims(ctx context.Context) {
+	if !d.served || !d.read("PersistentVolumeClaim") {
 		return
 	}
-	var claims corev1.PersistentVolumeClaimList
-	d.FollowAll(ctx, check.Finding{Kind: "PersistentVolumeClaim"}, &claims)
 	var findings []check.Finding
-	for i := range claims.Items {
-		pvc := &claims.Items[i]
+	for i := range d.claims.Items {
+		pvc := &d.claims.Items[i]
 		if !check.RequestsListener(pvc) || pvc.DeletionTimestamp != nil {
 			continue
 		}
@@ -125,27 +65,26 @@ func (d *doctor) claims(ctx context.Context) {
 			f.State = check.OK
 		}
 		f.ForUsers = f.State == check.Failed
-		f.Remedy += fmt.Sprintf(" More: kubectl listener why claim/%s --namespace %s", pvc.Name, pvc.Namespace)
+		if f.State == check.Failed {
+			f.Remedy = more(f, "claim")
+		}
 		findings = append(findings, f)
 	}
 	d.AddAll(findings, "PersistentVolumeClaims", "%d have a volume, or wait for a Pod")
 }
 
-// volumes checks the volumes that are pinned to lost nodes.
-func (d *doctor) volumes(ctx context.Context) {
-	var volumes corev1.PersistentVolumeList
-	var nodes corev1.NodeList
-	if d.List(ctx, &volumes) != check.Present || d.List(ctx, &nodes) != check.Present {
-		d.Add(check.Finding{Kind: "PersistentVolume"}.Unreadable())
+// pins checks the volumes that are pinned to lost nodes.
+func (d *doctor) pins(context.Context) {
+	if !d.read("PersistentVolume", "Node") {
 		return
 	}
 	existing := map[string]*corev1.Node{}
-	for i := range nodes.Items {
-		existing[nodes.Items[i].Name] = &nodes.Items[i]
+	for i := range d.nodes.Items {
+		existing[d.nodes.Items[i].Name] = &d.nodes.Items[i]
 	}
 	var findings []check.Finding
-	for i := range volumes.Items {
-		pv := &volumes.Items[i]
+	for i := range d.volumes.Items {
+		pv := &d.volumes.Items[i]
 		if pinned := index.PinnedNodes(pv); claim.IsListenerVolume(pv) && pv.Spec.ClaimRef != nil && len(pinned) > 0 {
 			findings = append(findings, check.Pin(pv, pinned[0], existing[pinned[0]]))
 		}
@@ -154,15 +93,13 @@ func (d *doctor) volumes(ctx context.Context) {
 }
 
 // outdated checks for Pods whose addresses have changed since they started.
-func (d *doctor) outdated(ctx context.Context) {
-	if !d.served {
+func (d *doctor) outdated(context.Context) {
+	if !d.served || !d.read("PodListeners") {
 		return
 	}
-	var pods listenersv1alpha1.PodListenersList
-	d.FollowAll(ctx, check.Finding{Kind: "PodListeners"}, &pods)
 	var findings []check.Finding
-	for i := range pods.Items {
-		object := &pods.Items[i]
+	for i := range d.podListeners.Items {
+		object := &d.podListeners.Items[i]
 		f := check.Finding{Kind: "Pod", Namespace: object.Namespace, Name: object.Name, ForUsers: true}
 		if len(object.OwnerReferences) > 0 {
 			f.Name = object.OwnerReferences[0].Name

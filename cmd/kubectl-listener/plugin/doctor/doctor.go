@@ -3,6 +3,8 @@ package doctor
 
 import (
 	"context"
+	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,11 +23,16 @@ func NewCommand(e *command.Environment) *cobra.Command {
 
 The command checks the CustomResourceDefinitions, the operator's Deployment and its configuration, the objects that the
 operator installs (admission policies, CSIDriver, StorageClass, DaemonSet, on OpenShift the SecurityContextConstraints),
-the node agent of each node, the permissions of operator and node agents, the classes and their ranges of ports, volumes
-that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps waiting, Pods that
-started with other addresses, and Listeners of several Pods whose clients are sent to Pods that are not ready. It prints
-what is as it should be, and then what is wrong and what to do: first what an administrator has to do, then what users
-have to, at most ten of each.
+the nodes and the node agent of each, the permissions of operator and node agents, the classes and their ranges of
+ports, volumes that are pinned to lost nodes, claims without a volume, claims and Pods that a ResourceQuota keeps
+waiting, Pods that started with other addresses, Listeners that are not accepted or not ready, or whose class does not
+exist, Pods with a listener volume that cannot be scheduled or mount it, and Listeners of several Pods whose clients are
+sent to Pods that are not ready. What waits for less than half a minute may still become ready, and is left out. The
+command prints what is as it should be, and then what is wrong and what to do: first what an administrator has to do,
+then what users have to, at most ten of each.
+
+It does not look at the containers, images and probes of Pods, at the NetworkPolicies that select them, or at workloads
+that cannot create their Pods. kubectl listener why examines a Pod or a workload.
 
 It needs the permissions of a cluster administrator. What you may not read is marked with ?.`,
 		Example: `  # Is everything in order?
@@ -35,7 +42,7 @@ It needs the permissions of a cluster administrator. What you may not read is ma
   kubectl listener doctor --output json | jq '.findings[] | select(.state == "Failed")'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: e.Examine(command.WriteChecks, func(ctx context.Context, x *check.Examination, _ []string) error {
+		RunE: e.Examine(write, func(ctx context.Context, x *check.Examination, _ []string) error {
 			(&doctor{Examination: x}).examine(ctx)
 			return nil
 		}),
@@ -44,24 +51,41 @@ It needs the permissions of a cluster administrator. What you may not read is ma
 	return cmd
 }
 
+// allClear is what is known if nothing is wrong. The command does not examine what may keep a Pod from running or
+// responding beside its listener volumes.
+const allClear = "The installation and the Listeners are in order. To examine a Pod: kubectl listener why POD"
+
+// write writes a report as text.
+func write(out io.Writer, r *check.Report) {
+	open := func(f check.Finding) bool { return f.State == check.Warning || f.State == check.Unknown }
+	if slices.ContainsFunc(r.Findings, open) {
+		command.WriteChecks(out, r)
+		return
+	}
+	command.WriteChecksOr(out, r, allClear)
+}
+
 // doctor examines an installation. The fields are what was found of it.
 type doctor struct {
 	*check.Examination
 	// namespace is the operator's, or empty if it was not found.
 	namespace string
+	// stopped reports whether the operator does not run, so that no status is up to date.
+	stopped bool
 	// served reports whether all definitions exist, so that the objects of these kinds can be read.
 	served bool
 	// config is nil if it does not exist or cannot be read.
 	config *operatorv1alpha1.ListenerOperator
 	// daemonSet is nil if it does not exist or cannot be read.
 	daemonSet *appsv1.DaemonSet
+	objects
 }
 
 // examine runs all checks. A later one may use what an earlier one found.
 func (d *doctor) examine(ctx context.Context) {
 	for _, check := range []func(context.Context){
-		d.definitions, d.operator, d.configuration, d.components, d.agents, d.permissions, d.classes, d.ranges, d.volumes, d.claims, d.quotas,
-		d.outdated, d.endpoints,
+		d.definitions, d.observe, d.operator, d.configuration, d.components, d.agents, d.permissions, d.examineClasses, d.ranges, d.pins,
+		d.examineClaims, d.quotas, d.examineListeners, d.waitingPods, d.outdated, d.endpoints,
 	} {
 		check(ctx)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1alpha1 "github.com/listener-operator/listener-operator/api/operator/v1alpha1"
@@ -72,7 +73,14 @@ func (d *doctor) operator(ctx context.Context) {
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
 		f.Namespace, d.namespace = deployment.Namespace, deployment.Namespace
-		if deployment.Status.AvailableReplicas == 0 {
+		d.stopped = deployment.Status.AvailableReplicas == 0
+		if ptr.Deref(deployment.Spec.Replicas, 1) == 0 {
+			d.stopped = true
+			d.Add(f.Failed("", "is scaled to 0 replicas: nothing is provisioned or repaired",
+				fmt.Sprintf("Scale it up: kubectl scale --namespace %s deployment/%s --replicas 1", f.Namespace, f.Name)))
+			continue
+		}
+		if d.stopped {
 			d.Add(f.Failed("", "has no available Pod: nothing is provisioned or repaired",
 				fmt.Sprintf("See why: kubectl describe --namespace %s deployment/%s", f.Namespace, f.Name)))
 			continue
@@ -115,6 +123,8 @@ func (d *doctor) configurationFinding(f check.Finding, config *operatorv1alpha1.
 		return f.Warning(operatorv1alpha1.ReasonUnmanaged, "managementState is Unmanaged: nothing is repaired")
 	case progressing.Status == metav1.ConditionTrue:
 		return f.Warning(progressing.Reason, progressing.Message)
+	case d.stopped:
+		return f.Warning("", fmt.Sprintf("was available, version %s, when the operator ran", config.Status.Version))
 	default:
 		return f.OK("available, version %s", config.Status.Version)
 	}

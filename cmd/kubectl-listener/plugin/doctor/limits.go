@@ -12,6 +12,7 @@ import (
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
 	"github.com/listener-operator/listener-operator/cmd/kubectl-listener/plugin/check"
+	"github.com/listener-operator/listener-operator/internal/names"
 	"github.com/listener-operator/listener-operator/internal/portallocator"
 )
 
@@ -20,11 +21,8 @@ func (d *doctor) ranges(ctx context.Context) {
 	if !d.served {
 		return
 	}
-	var classes listenersv1alpha1.ListenerClassList
-	var listeners listenersv1alpha1.ListenerList
 	var services corev1.ServiceList
-	if d.List(ctx, &classes) != check.Present || d.FollowAll(ctx, check.Finding{Kind: "Listener"}, &listeners) != check.Present ||
-		d.FollowAll(ctx, check.Finding{Kind: "Service"}, &services) != check.Present {
+	if !d.read("ListenerClass", "Listener") || d.FollowAll(ctx, check.Finding{Kind: "Service"}, &services) != check.Present {
 		return
 	}
 	nodePorts, sharedPorts := sets.New[int32](), sets.New[int32]()
@@ -32,16 +30,16 @@ func (d *doctor) ranges(ctx context.Context) {
 		nodePorts = nodePorts.Union(portallocator.AllocatedNodePorts(&services.Items[i]))
 	}
 	waiting := map[[2]string]int{} // by class and reason
-	for i := range listeners.Items {
-		l := &listeners.Items[i]
+	for i := range d.listeners.Items {
+		l := &d.listeners.Items[i]
 		nodePorts, sharedPorts = nodePorts.Union(portallocator.AllocatedNodePorts(l)), sharedPorts.Union(portallocator.RecordedSharedPorts(l))
 		if l.Status != nil {
 			waiting[[2]string{l.Class(), l.Status.Summary.Reason}]++
 		}
 	}
 	var findings []check.Finding
-	for i := range classes.Items {
-		class := &classes.Items[i]
+	for i := range d.classes.Items {
+		class := &d.classes.Items[i]
 		for _, r := range []struct {
 			numbers, field, reason string
 			taken                  sets.Set[int32]
@@ -83,7 +81,7 @@ func (d *doctor) quotas(ctx context.Context) {
 	if !d.served {
 		return
 	}
-	for _, e := range d.LastEvents(ctx, listenersv1alpha1.ReasonQuotaExceeded) {
+	for _, e := range d.LastEvents(ctx, listenersv1alpha1.ReasonQuotaExceeded, names.EventReporter) {
 		of := &e.InvolvedObject
 		f := check.Finding{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, ForUsers: true}
 		var owner, needed client.Object
