@@ -54,21 +54,6 @@ func TestSilentMistakesAreReported(t *testing.T) {
 	s.get(&pvc, s.key("listener-web-0"))
 	s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = "other" })
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "listener-web-0", listenersv1alpha1.ReasonSelectorChanged, class.Name))
-	// The same mistake once more is counted by its event.
-	s.get(&pvc, s.key("listener-web-0"))
-	s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = "another" })
-	s.eventually(func(ctx context.Context) error {
-		var list eventsv1.EventList
-		if err := api.List(ctx, &list, client.InNamespace(s.namespace)); err != nil {
-			return err
-		}
-		for _, e := range list.Items {
-			if e.Reason == listenersv1alpha1.ReasonSelectorChanged && e.Series != nil {
-				return nil
-			}
-		}
-		return errors.New("no event has counted the second mistake")
-	})
 
 	shared := &listenersv1alpha1.Listener{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
@@ -85,8 +70,24 @@ func TestSilentMistakesAreReported(t *testing.T) {
 func TestAMissingClassIsUsedOnceItIsCreated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	s.create(pod("web", byClass(s.namespace)))
+	s.create(pod("web", byClass(s.namespace+"-misspelled")))
 	t.Logf("event: %s", s.awaitEvent("PersistentVolumeClaim", "web-listener", listenersv1alpha1.ReasonClassNotFound))
+	// Another mistake of this kind is counted by the event of the first one.
+	var pvc corev1.PersistentVolumeClaim
+	s.get(&pvc, s.key("web-listener"))
+	s.patch(&pvc, func() { pvc.Annotations[names.AnnotationListenerClass] = s.namespace })
+	s.eventually(func(ctx context.Context) error {
+		var list eventsv1.EventList
+		if err := api.List(ctx, &list, client.InNamespace(s.namespace)); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Reason == listenersv1alpha1.ReasonClassNotFound && e.Regarding.Name == pvc.Name && e.Series != nil {
+				return nil
+			}
+		}
+		return errors.New("no event has counted the second class that does not exist")
+	})
 	created := time.Now()
 	s.createClass(unpinned())
 	s.awaitReachable("web")

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -81,12 +82,14 @@ func (n *natsOf) use(when string, servers int) {
 		}
 		n.written = n.written[:before]
 		for _, name := range names {
-			if err := n.at(ctx, name, endpoints[name], func(stream jetstream.JetStream) error { return n.write(ctx, stream, when+", by "+name) }); err != nil {
+			if err := n.at(ctx, name, endpoints[name], func(ctx context.Context, stream jetstream.JetStream) error {
+				return n.write(ctx, stream, when+", by "+name)
+			}); err != nil {
 				return fmt.Errorf("writing by %s at %s: %w", name, endpoints[name], err)
 			}
 		}
 		for _, name := range names {
-			if err := n.at(ctx, name, endpoints[name], func(stream jetstream.JetStream) error { return n.read(ctx, stream) }); err != nil {
+			if err := n.at(ctx, name, endpoints[name], n.read); err != nil {
 				return fmt.Errorf("reading by %s at %s: %w", name, endpoints[name], err)
 			}
 		}
@@ -118,8 +121,11 @@ func (n *natsOf) checkLearned(want []string) error {
 	return nil
 }
 
-// at calls do with a client that is connected to a server at its own address.
-func (n *natsOf) at(ctx context.Context, server, endpoint string, do func(jetstream.JetStream) error) error {
+// at calls do with a client that is connected to a server at its own address. JetStream drops requests that it gets
+// before it has a leader, so the next attempt begins before all time is up.
+func (n *natsOf) at(ctx context.Context, server, endpoint string, do func(context.Context, jetstream.JetStream) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	conn, err := connectNATS(endpoint)
 	if err != nil {
 		return err
@@ -132,7 +138,7 @@ func (n *natsOf) at(ctx context.Context, server, endpoint string, do func(jetstr
 	if err != nil {
 		return err
 	}
-	return do(stream)
+	return do(ctx, stream)
 }
 
 // orders is the stream, and the subject of its messages.
