@@ -348,14 +348,23 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) {
 				w.waiting(t, "CrashLoopBackOff", "back-off 5m0s restarting failed container")
 			},
-			kind: "Pod", reason: "CrashLoopBackOff", text: "kubectl logs --previous web-0",
+			kind: "Pod", reason: "CrashLoopBackOff", text: " --container main --previous, and kubectl describe pod web-0 --namespace ",
+		},
+		"a container has ended, and starts again": {
+			breakIt: func(t *testing.T, w *world) {
+				w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+					Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}, RestartCount: 4,
+				}}
+				w.updateStatus(t, w.pod)
+			},
+			kind: "Pod", reason: "Error", text: "ended with exit code 3 (restarts: 4)See why: kubectl logs web-0 --namespace ",
 		},
 		"an image cannot be pulled": {
 			breakIt: func(t *testing.T, w *world) {
 				w.pod.Status.Phase = corev1.PodPending
 				w.waiting(t, "ImagePullBackOff", "not found")
 			},
-			kind: "Pod", reason: "ImagePullBackOff", text: "not found",
+			kind: "Pod", reason: "ImagePullBackOff", text: "imagePullSecrets",
 		},
 		"something keeps a Pod with another address than at its start from being restarted": {
 			breakIt: func(t *testing.T, w *world) { w.outdated(t, true) },
@@ -540,6 +549,13 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 	}{
 		"everything is right":                  {func(*testing.T, *world) {}, "\nNothing is wrong.\n"},
 		"the Pod started with another address": {func(t *testing.T, w *world) { w.outdated(t, false) }, "see what is marked with ! at PodListeners"},
+		"a container was restarted a moment ago": {func(t *testing.T, w *world) {
+			w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}, RestartCount: 4,
+				LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", FinishedAt: metav1.Now()}},
+			}}
+			w.updateStatus(t, w.pod)
+		}, "see what is marked with ! at Pod"},
 		"a port that no container declares": {func(t *testing.T, w *world) {
 			w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionTrue, listenersv1alpha1.ReasonPortNotDeclared))
 		}, "see what is marked with ! at Listener"},

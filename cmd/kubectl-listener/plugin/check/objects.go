@@ -150,6 +150,11 @@ func Release(claim *corev1.ObjectReference) string {
 	return fmt.Sprintf("kubectl listener release %s --namespace %s", claim.Name, claim.Namespace)
 }
 
+// Describe returns the command that shows an object of a namespace, and its events.
+func Describe(kind string, o client.Object) string {
+	return fmt.Sprintf("kubectl describe %s %s --namespace %s", kind, o.GetName(), o.GetNamespace())
+}
+
 // Described returns what a class does, or which of its settings have no effect.
 func (f Finding) Described(class *listenersv1alpha1.ListenerClass) Finding {
 	if ignored := slices.Concat(exposure.IgnoredSettings(class), exposure.UnknownOverrides(class)); len(ignored) > 0 {

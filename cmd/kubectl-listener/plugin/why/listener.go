@@ -192,8 +192,8 @@ func (w *walk) endpoints(
 	case all == 0:
 		w.Add(f.Failed("", "no Pod belongs to the Service", check.Remedy(listenersv1alpha1.ReasonNoMatchingPods)).Because())
 	case ready == 0:
-		w.Add(f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pod. "+
-			"If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+"."))
+		w.Add(f.Failed("", fmt.Sprintf("none of %d Pods is ready", all), "Find out why the Pods are not ready: kubectl describe pods --namespace "+
+			service.Namespace+". If they should receive traffic nevertheless, "+check.NotReadyRemedy(listener, class)+"."))
 	case pod != nil && !included && pod.Status.PodIP != "":
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNoMatchingPods, fmt.Sprintf("Pod %s is not among them", pod.Name)))
 	case ready < all && service.Spec.PublishNotReadyAddresses:
