@@ -276,14 +276,41 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				w.endpoints.Endpoints[0].TargetRef.UID = "another"
 				w.update(t, w.endpoints)
 			},
-			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "not among them",
+			kind: "Endpoints", text: "not among themKubernetes adds it within a moment",
 		},
-		"the Service has no endpoint": {
+		"the Pod lacks labels that the Listener demands": {
 			breakIt: func(t *testing.T, w *world) {
-				w.endpoints.Endpoints = []discoveryv1.Endpoint{}
+				w.demand(t, map[string]string{"role": "leader"})
+				w.endpoints.Endpoints[0].TargetRef.UID = "another"
 				w.update(t, w.endpoints)
 			},
-			kind: "Endpoints", text: "no Pod belongs to the Service",
+			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "not among themCorrect spec.extraPodSelectorLabels",
+		},
+		"the Service has no endpoint": {
+			breakIt: func(t *testing.T, w *world) { w.withoutEndpoints(t) },
+			kind:    "Endpoints", text: "kubectl get service web --namespace",
+		},
+		"the Service has no endpoint, and the Pod lacks labels that the Listener demands": {
+			breakIt: func(t *testing.T, w *world) {
+				w.demand(t, map[string]string{"role": "leader"})
+				w.withoutEndpoints(t)
+			},
+			kind: "Endpoints", reason: listenersv1alpha1.ReasonNoMatchingPods, text: "Correct spec.extraPodSelectorLabels",
+		},
+		"the Service has no endpoint, because its Pod does not run": {
+			breakIt: func(t *testing.T, w *world) {
+				w.withoutEndpoints(t)
+				w.pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
+				w.updateStatus(t, w.pod)
+			},
+			from: "listener/web", kind: "Endpoints", text: "because Pod web-0 does not runSee why: kubectl describe pod web-0 --namespace",
+		},
+		"no Pod mounts the Listener": {
+			breakIt: func(t *testing.T, w *world) {
+				w.withoutEndpoints(t)
+				w.remove(t, w.pod)
+			},
+			from: "listener/web", kind: "Endpoints", text: "Start a Pod",
 		},
 		"no endpoint is ready": {
 			breakIt: func(t *testing.T, w *world) {
@@ -372,10 +399,16 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 		},
 		"the Pod runs and is not ready": {
 			breakIt: func(t *testing.T, w *world) {
-				w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
-				w.updateStatus(t, w.pod)
+				w.unready(t)
 			},
 			kind: "Pod", reason: "ContainersNotReady", text: "is not ready",
+		},
+		"the probe of a Pod fails": {
+			breakIt: func(t *testing.T, w *world) {
+				w.unready(t)
+				w.event(t, w.pod, "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
+			},
+			kind: "Pod", reason: "ContainersNotReady", text: "is not ready: Readiness probe failed: HTTP probe failed with statuscode: 503",
 		},
 		"two ports of the Pod have one name": {
 			breakIt: func(t *testing.T, w *world) {
@@ -570,9 +603,20 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 			w.listener.Status.KeptClassName = w.class.Name
 			w.updateStatus(t, w.listener)
 		}, "see what is marked with ! at ListenerClass"},
+		"the only Pod is being deleted": {func(t *testing.T, w *world) {
+			w.withoutEndpoints(t)
+			w.beginToDelete(t, w.pod)
+		}, "no Pod belongs to the Service, because Pod web-0 is being deleted"},
+		"a Pod is no endpoint, because it is being deleted": {func(t *testing.T, w *world) {
+			w.endpoints.Endpoints[0].TargetRef.UID = "another"
+			w.update(t, w.endpoints)
+			w.beginToDelete(t, w.pod)
+		}, "Pod web-0 is not among them, because it is being deleted"},
+		"endpoints that are also published while they are not ready": {func(t *testing.T, w *world) {
+			w.publishNotReady(t)
+		}, "\nNothing is wrong.\n"},
 		"a Pod that is not ready gets requests": {func(t *testing.T, w *world) {
-			w.service.Spec.PublishNotReadyAddresses = true
-			w.update(t, w.service)
+			w.publishNotReady(t)
 			w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
 				Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
 			})
@@ -590,13 +634,33 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 	}
 }
 
+// TestWhyCountsThePodsThatAreReady: an endpoint is always ready if the Service publishes those that are not.
+func TestWhyCountsThePodsThatAreReady(t *testing.T) {
+	w := newWorld(t)
+	w.publishNotReady(t)
+	w.unready(t)
+	out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
+	if !errors.Is(err, command.ErrProblem) || !strings.Contains(out, "1 of 1 published, 0 of 1 Pods ready") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+// TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond: neither its agent nor the files can be seen.
+func TestWhySaysNothingAboutWhatIsOnANodeThatDoesNotRespond(t *testing.T) {
+	w := newWorld(t)
+	w.stopNode(t)
+	out, err := run(t, apiserver.Config(t), "why", "web-0", "-n", w.namespace)
+	if !errors.Is(err, command.ErrProblem) || strings.Contains(out, "has its files") || strings.Contains(out, "has a node agent") {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
 // TestWhyNamesWhatDecidesAboutPodsThatAreNotReady, which the class may do for Listeners that several Pods share.
 func TestWhyNamesWhatDecidesAboutPodsThatAreNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.listener.OwnerReferences = nil
 	w.update(t, w.listener)
-	w.service.Spec.PublishNotReadyAddresses = true
-	w.update(t, w.service)
+	w.publishNotReady(t)
 	w.endpoints.Endpoints = append(w.endpoints.Endpoints, discoveryv1.Endpoint{
 		Addresses: []string{"10.1.0.2"}, Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(false)},
 	})

@@ -184,6 +184,34 @@ func (w *world) stopNode(t *testing.T) {
 	w.updateStatus(t, w.node)
 }
 
+// unready makes the Pod one that runs and is not ready.
+func (w *world) unready(t *testing.T) {
+	w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
+	w.updateStatus(t, w.pod)
+}
+
+// publishNotReady lets the Service have endpoints that are not ready.
+func (w *world) publishNotReady(t *testing.T) {
+	w.service.Spec.PublishNotReadyAddresses = true
+	w.update(t, w.service)
+}
+
+// withoutEndpoints removes the endpoints of the Service.
+func (w *world) withoutEndpoints(t *testing.T) {
+	w.endpoints.Endpoints = []discoveryv1.Endpoint{}
+	w.update(t, w.endpoints)
+}
+
+// demand lets the Listener select Pods by labels, as the operator has seen.
+func (w *world) demand(t *testing.T, labels map[string]string) {
+	w.listener.Spec.ExtraPodSelectorLabels = labels
+	status := w.listener.Status
+	w.update(t, w.listener)
+	status.ObservedGeneration = w.listener.Generation
+	w.listener.Status = status
+	w.updateStatus(t, w.listener)
+}
+
 // waiting makes the container of the Pod wait.
 func (w *world) waiting(t *testing.T, reason, message string) {
 	w.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{

@@ -201,7 +201,7 @@ var concernsVolumes = regexp.MustCompile(`(?i)persistent ?volume|volume node aff
 // podAddresses follows the addresses of those volumes of a Pod whose claim or Listener matches: into its PodListeners,
 // and into the files.
 func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(claim, listener string) bool) {
-	w.pod(ctx, pod)
+	responds := w.pod(ctx, pod)
 	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
 		return // it has no addresses of its own
 	}
@@ -222,8 +222,10 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 			w.Add(f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because())
 		default:
 			w.Add(addressFinding(f, &addresses.Spec, volume.Name, check.Describe("pod", pod)))
-			w.agent(ctx, pod.Spec.NodeName)
-			w.files(ctx, pod, volume.Name)
+			if responds {
+				w.agent(ctx, pod.Spec.NodeName)
+				w.files(ctx, pod, volume.Name)
+			}
 		}
 	}
 }
@@ -262,26 +264,39 @@ func (w *walk) files(ctx context.Context, pod *corev1.Pod, volume string) {
 		"--selector app.kubernetes.io/component=node-agent --prefix"))
 }
 
-// pod follows a Pod and its node.
-func (w *walk) pod(ctx context.Context, pod *corev1.Pod) {
-	w.Add(podFinding(pod))
-	if pod.Spec.NodeName != "" && !claim.PodFinished(pod) {
-		w.node(ctx, pod.Spec.NodeName)
+// pod follows a Pod and its node. It returns false if the node does not respond, so that nothing is known about what is
+// on it.
+func (w *walk) pod(ctx context.Context, pod *corev1.Pod) (responds bool) {
+	f := podFinding(pod)
+	if f.Reason == "ContainersNotReady" {
+		if event := w.LastEvent(ctx, pod, func(e *corev1.Event) bool { return e.Reason == "Unhealthy" }); event != nil {
+			f.Message += ": " + event.Message
+		}
 	}
+	w.Add(f)
+	if pod.Spec.NodeName == "" || claim.PodFinished(pod) {
+		return true
+	}
+	return w.node(ctx, pod.Spec.NodeName)
 }
 
-// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published.
-func (w *walk) node(ctx context.Context, name string) {
+// node follows a node: Kubernetes keeps the Pods of one that does not respond, and the addresses stay published. It
+// returns false for such a node.
+func (w *walk) node(ctx context.Context, name string) (responds bool) {
 	node := &corev1.Node{}
 	f := check.Finding{Kind: "Node", Name: name}
 	switch found := w.Follow(ctx, f, node); {
 	case found == check.Missing:
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesMissing, "does not exist").Because()) // a volume may be pinned to it
+		return false
 	case found != check.Present:
+		return true
 	case !claim.NodeReady(node):
 		w.Add(f.FailedBy(listenersv1alpha1.ReasonNodesNotReady, "is not ready, so nothing responds at its addresses"))
+		return false
 	default:
 		w.Add(f.OK("is ready"))
+		return true
 	}
 }
 
