@@ -9,9 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	listenersv1alpha1 "github.com/listener-operator/listener-operator/api/v1alpha1"
@@ -603,6 +605,23 @@ func TestWhySaysThatNothingIsWrongOnlyIfEverythingWasSeenAndIsRight(t *testing.T
 			w.listener.Status.KeptClassName = w.class.Name
 			w.updateStatus(t, w.listener)
 		}, "see what is marked with ! at ListenerClass"},
+		"a NetworkPolicy that may deny clients": {func(t *testing.T, w *world) {
+			w.create(t, w.policy("deny", networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}}))
+		}, "see what is marked with ! at NetworkPolicy"},
+		"a NetworkPolicy that admits every client": {func(t *testing.T, w *world) {
+			w.create(t, w.policy("clients", networkingv1.NetworkPolicyIngressRule{Ports: []networkingv1.NetworkPolicyPort{{Port: ptr.To(intstr.FromString("http"))}}}))
+			w.create(t, w.policy("deny"))
+		}, "\nNothing is wrong.\n"},
+		"a NetworkPolicy for other Pods": {func(t *testing.T, w *world) {
+			policy := w.policy("others")
+			policy.Spec.PodSelector.MatchLabels = map[string]string{"app": "other"}
+			w.create(t, policy)
+		}, "\nNothing is wrong.\n"},
+		"a NetworkPolicy for requests of the Pod": {func(t *testing.T, w *world) {
+			policy := w.policy("egress")
+			policy.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}
+			w.create(t, policy)
+		}, "\nNothing is wrong.\n"},
 		"the only Pod is being deleted": {func(t *testing.T, w *world) {
 			w.withoutEndpoints(t)
 			w.beginToDelete(t, w.pod)
@@ -727,6 +746,27 @@ func TestWhySaysWhatTheUserMayNotRead(t *testing.T) {
 	}
 	out, err = run(t, config, "why", "web-0", "-n", w.namespace)
 	if err != nil || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "You may not read Node "+w.node.Name) {
+		t.Errorf("error %v, output:\n%s", err, out)
+	}
+}
+
+// TestWhySaysThatTheUserMayNotListNetworkPolicies, one of which may deny clients.
+func TestWhySaysThatTheUserMayNotListNetworkPolicies(t *testing.T) {
+	w := newWorld(t)
+	const name = "reader-of-all-but-policies"
+	w.create(t, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"", listenersv1alpha1.GroupVersion.Group, "storage.k8s.io", "discovery.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		},
+	})
+	w.create(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.namespace, Name: "user"}},
+	})
+	out, err := run(t, apiserver.WithToken(t, apiserver.Config(t), w.namespace, "user"), "why", "web-0", "-n", w.namespace)
+	if err != nil || strings.Contains(out, "Nothing is wrong") || !strings.Contains(out, "\nYou may not read NetworkPolicy, so ") {
 		t.Errorf("error %v, output:\n%s", err, out)
 	}
 }

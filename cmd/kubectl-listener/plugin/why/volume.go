@@ -222,10 +222,32 @@ func (w *walk) podAddresses(ctx context.Context, pod *corev1.Pod, matches func(c
 			w.Add(f.FailedBy(listenersv1alpha1.ReasonWaitingForAddress, fmt.Sprintf("volume %q has no address yet", volume.Name)).Because())
 		default:
 			w.Add(addressFinding(f, &addresses.Spec, volume.Name, check.Describe("pod", pod)))
+			w.policies(ctx, pod, entry.ListenerName)
 			if responds {
 				w.agent(ctx, pod.Spec.NodeName)
 				w.files(ctx, pod, volume.Name)
 			}
+		}
+	}
+}
+
+// policies follows the NetworkPolicies that select a Pod, each of which may deny the clients of a Listener.
+func (w *walk) policies(ctx context.Context, pod *corev1.Pod, listener string) {
+	policies := w.Policies(ctx, pod)
+	if len(policies) == 0 {
+		return
+	}
+	service := &corev1.Service{}
+	if w.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: listener}, service) != check.Present {
+		service = nil
+	}
+	admitted := check.AdmitAll(policies, pod, service)
+	for i := range policies {
+		f := check.Finding{Kind: "NetworkPolicy", Namespace: pod.Namespace, Name: policies[i].Name}
+		if admitted {
+			w.Add(f.OK("selects Pod %s; every client is admitted to the ports of Listener %s", pod.Name, listener))
+		} else {
+			w.Add(f.Warning("", fmt.Sprintf("selects Pod %s; clients outside may be denied by it: docs/network-policies.md", pod.Name)))
 		}
 	}
 }
