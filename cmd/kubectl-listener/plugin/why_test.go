@@ -146,7 +146,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 				w.create(t, w.newClaim("other", map[string]string{names.AnnotationListenerClass: "absent"}))
 				w.create(t, w.newPod("other-0", "other"))
 			},
-			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: `"absent"`,
+			from: "other-0", kind: "PersistentVolumeClaim", reason: listenersv1alpha1.ReasonClassNotFound, text: "delete the StatefulSet with --cascade=orphan",
 		},
 		"a claim names a Listener that does not exist": {
 			breakIt: func(t *testing.T, w *world) {
@@ -243,7 +243,7 @@ func TestWhyNamesTheFirstThingThatIsWrong(t *testing.T) {
 			breakIt: func(t *testing.T, w *world) {
 				w.notReady(t, newCondition(listenersv1alpha1.ListenerReady, metav1.ConditionFalse, listenersv1alpha1.ReasonWaitingForLoadBalancer))
 			},
-			from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonWaitingForLoadBalancer, text: "load balancer",
+			from: "listener/web", kind: "Service", reason: listenersv1alpha1.ReasonWaitingForLoadBalancer, text: "kubectl patch listener web --namespace ",
 		},
 		"an Ingress is not served": {
 			breakIt: func(t *testing.T, w *world) {

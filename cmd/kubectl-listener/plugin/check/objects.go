@@ -125,7 +125,11 @@ func (x *Examination) selectorProblem(ctx context.Context, f Finding, pvc *corev
 	if x.Get(ctx, types.NamespacedName{Name: class}, &listenersv1alpha1.ListenerClass{}) != Missing {
 		return Finding{}
 	}
-	return f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
+	problem := f.FailedBy(listenersv1alpha1.ReasonClassNotFound, fmt.Sprintf("ListenerClass %q does not exist", class))
+	if selector.Class != "" {
+		problem.Remedy += " " + RemedyTemplate
+	}
+	return problem
 }
 
 // Pin returns whether the node that the volume of a claim is pinned to is lost. node is nil if it does not exist.

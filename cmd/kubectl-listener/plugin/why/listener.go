@@ -131,7 +131,11 @@ func (w *walk) service(ctx context.Context, listener *listenersv1alpha1.Listener
 // okUnless returns that an object is as it should be, unless the Listener says that it waits for it.
 func okUnless(f check.Finding, listener *listenersv1alpha1.Listener, format string, args ...any) check.Finding {
 	if ready := condition(listener, listenersv1alpha1.ListenerReady); ready.Status == metav1.ConditionFalse && slices.Contains(elsewhere[ready.Reason], f.Kind) {
-		return f.FailedBy(ready.Reason, ready.Message)
+		f = f.FailedBy(ready.Reason, ready.Message)
+		if ready.Reason == listenersv1alpha1.ReasonWaitingForLoadBalancer {
+			f.Remedy += fmt.Sprintf(` kubectl patch listener %s --namespace %s --type merge --patch '{"spec": {"className": "CLASS"}}'`, listener.Name, listener.Namespace)
+		}
+		return f
 	}
 	return f.OK(format, args...)
 }

@@ -32,8 +32,8 @@ func NewCommand(e *command.Environment) *cobra.Command {
 		Long: `Say why a Pod, a claim or a Listener has no address.
 
 The command follows the path of an address: Pod, claim, volume, Listener, class, Service, Routes, Ingresses or Gateways,
-endpoints, PodListeners and the files in the Pod. It prints what it finds at each step, and then the first thing that
-is wrong, with what to do about it. A later step may be wrong because of an earlier one.
+endpoints, PodListeners, NetworkPolicies and the files in the Pod. It prints what it finds at each step, and then the
+first thing that is wrong, with what to do about it. A later step may be wrong because of an earlier one.
 
 KIND is pod, claim, listener, or a kind of workload such as statefulset or deployment, or any other name that kubectl
 has for these kinds. Without a kind, NAME is the first of these that exists, in this order. Of a workload, each Pod is
